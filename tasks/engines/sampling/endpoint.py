@@ -3,7 +3,7 @@ money or patience must solve parks the run.
 
 | answer | what it means here |
 |---|---|
-| refused or dropped connection, no whole answer in time, 408, 409, 425, 5xx | tried again with growing pauses |
+| refused or dropped connection, no answer in time, 408, 409, 425, 5xx | tried again with growing pauses |
 | 200 with garbage: cut short, a page, no choice, other lengths than asked for | the same |
 | 429 | the same, honouring Retry-After |
 | any of these for `patience`, while no other request was answered | Parked: the server stays away |
@@ -22,29 +22,22 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import httpx
+from pydantic import BaseModel, ValidationError
 
 from storage.errors import Parked, UserError
 from storage.roots import seconds_set
-from tasks.engines.sampling.answers import Garbled, model_of, parsed
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 #: Codes and types of errors that only money mends. A rate limit's words speak of quota and billing too.
 QUOTA_CODES = frozenset(
-    {
-        "insufficient_quota",
-        "insufficient_balance",
-        "insufficient_credits",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-        "payment_required",
-    }
+    ("insufficient_quota", "insufficient_balance", "insufficient_credits", "payment_required")
+    + ("billing_hard_limit_reached", "billing_not_active")
 )
 #: Words of a 429 that no pause mends: "Add credits to continue".
 MONEY = re.compile(r"\b(add|buy|purchase|top up|out of|no|insufficient)\b[^.]{0,20}\b(credits?|funds?|balance)\b", re.I)
@@ -52,28 +45,46 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
 CONNECT_SECONDS = 30.0
 #: A key of fewer characters is no secret, and may be a part of any word.
 SECRET_CHARACTERS = 8
-LONGEST_VERSION = 60
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
-def patience_seconds() -> float:
-    """How long a server may answer nobody before the run parks."""
-    return seconds_set("VARBAND_OPENAI_PATIENCE", 300.0)
+class Garbled(ValueError):
+    """The server's answer is none: cut short, a proxy's page, another's. Another try may bring one."""
 
 
-def reply_seconds() -> float:
-    """How long one answer may take: a rollout of many thousand tokens on a busy server."""
-    return seconds_set("VARBAND_OPENAI_TIMEOUT", 1800.0)
+def parsed(text: bytes, form: type[M]) -> M:
+    """Errors: Garbled for another form, or no JSON."""
+    try:
+        return form.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"])) or "answer"
+        raise Garbled(f"{place}: {first['msg']}, in '{' '.join(text[:80].decode(errors='replace').split())}'") from None
+
+
+class _Model(BaseModel):
+    id: str
+    root: str | None = None
+    parent: str | None = None
+
+
+class _Models(BaseModel):
+    data: list[_Model]
+
+
+class _Version(BaseModel):
+    version: str
 
 
 def asked_address(asked: str = "") -> str:
-    """What a study asks for; without it, the operator's own."""
+    """Return the address that a study asks for; without one, the operator's own."""
     return asked or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
 
 
 def endpoint_for(asked: str = "") -> Endpoint:
-    """The server at the address that a study asks for; without one, the operator's own.
+    """Return the server at the address that a study asks for; without one, the operator's own.
 
     Errors: UserError if the operator has a key and has not allowed this address: it would be sent there.
     """
@@ -122,7 +133,9 @@ class Endpoint:
         parts = _parts(url)
         self.url, self._key = url.rstrip("/"), key or ""
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._patience, self._reply, self._answered = patience_seconds(), reply_seconds(), -math.inf
+        # no answer to anybody for so long parks the run; one answer is a rollout of many thousand tokens
+        self._patience = seconds_set("VARBAND_OPENAI_PATIENCE", 300.0)
+        self._reply, self._answered = seconds_set("VARBAND_OPENAI_TIMEOUT", 1800.0), -math.inf
         self._trust, self._thread = httpx.create_ssl_context(), threading.local()
 
     @property
@@ -142,16 +155,16 @@ class Endpoint:
 
     def model(self, names: Collection[str] | None = None, served: str = "") -> str:
         """Return the name under which the study's model is served. names, served, errors: as model_of."""
-        return self.ask(f"{self.url}/models", partial(model_of, url=self.url, names=names, served=served))
+        return self.ask(f"{self.url}/models", lambda text: model_of(text, self.url, names, served))
 
     def version(self) -> str:
         """Return vLLM's version, "unknown" where the server does not tell it."""
 
         def read(text: bytes) -> str:
             try:
-                found = str(parsed(text)["version"])[:LONGEST_VERSION]
+                found = parsed(text, _Version).version[:60]
                 return found if found.isprintable() else "unknown"
-            except (Garbled, KeyError):
+            except Garbled:
                 return "unknown"
 
         try:
@@ -175,7 +188,7 @@ class Endpoint:
                     " VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, and let it see the artifact root"
                 ) from None
 
-    def complete(self, body: Mapping[str, object], read: Callable[[bytes], T], stop: threading.Event) -> T:
+    def complete(self, body: dict[str, object], read: Callable[[bytes], T], stop: threading.Event) -> T:
         """Ask for one completion. read, stop: as `ask`."""
         return self.ask(f"{self.url}/completions", read, body, stop)
 
@@ -183,7 +196,7 @@ class Endpoint:
         self,
         url: str,
         read: Callable[[bytes], T],
-        body: Mapping[str, object] | None = None,
+        body: dict[str, Any] | None = None,
         stop: threading.Event | None = None,
     ) -> T:
         """Return what `read` finds in the answer; where it raises Garbled, ask again. With a body it is a POST.
@@ -194,22 +207,22 @@ class Endpoint:
         while True:
             wait, silent = 0.0, "did not answer"
             try:
-                status, headers, text = self._once(url, body)
-                if status < 300:
-                    found = read(text)
+                answer = self._http.request("GET" if body is None else "POST", url, json=body)
+                if answer.status_code < 300:
+                    found = read(answer.content)
                     self._answered = time.monotonic()
                     return found
-                words, codes = _words_of(text)
-                silent, last = f"answered nothing but {status}", f"{status} {words}"
-                self._refuse(status, words, codes)
-                wait = _retry_after(headers.get("Retry-After"))
+                words, codes = _words_of(answer)
+                silent, last = f"answered nothing but {answer.status_code}", f"{answer.status_code} {words}"
+                self._refuse(answer.status_code, words, codes)
+                wait = _retry_after(answer.headers.get("Retry-After"))
             except UserError as error:
                 raise type(error)(self._plain(str(error))) from None
             except Garbled as error:
                 last = f"200 with {error}"
             except httpx.TimeoutException:
-                last = f"no whole answer within {self._reply:g} s (VARBAND_OPENAI_TIMEOUT)"
-            except httpx.TransportError as error:
+                last = f"no answer within {self._reply:g} s (VARBAND_OPENAI_TIMEOUT)"
+            except (httpx.TransportError, httpx.DecodingError) as error:
                 last = f"{type(error).__name__}: {error}"
             moment = time.monotonic()
             failing = min(failing, moment)
@@ -221,16 +234,6 @@ class Endpoint:
             pause = min(pause * 2, LONGEST_PAUSE)
             stop.wait(max(wait, pause * random.uniform(0.5, 1.0)))
 
-    def _once(self, url: str, body: Mapping[str, object] | None) -> tuple[int, httpx.Headers, bytes]:
-        """Errors: TimeoutException if the answer is not whole in time: some servers send blanks while they compute."""
-        until, content = time.monotonic() + self._reply, bytearray()
-        with self._http.stream("GET" if body is None else "POST", url, json=body) as response:
-            for piece in response.iter_bytes():
-                content += piece
-                if time.monotonic() > until:
-                    raise httpx.ReadTimeout("")
-        return response.status_code, response.headers, bytes(content)
-
     def _refuse(self, status: int, words: str, codes: frozenset[str]) -> None:
         """Raise for an answer that another try would not change."""
         if status == 402 or (status == 429 and (codes & QUOTA_CODES or MONEY.search(words))):
@@ -240,10 +243,8 @@ class Endpoint:
             )
         if status in (401, 403):
             raise UserError(f"{self.url}: {words}; check VARBAND_OPENAI_API_KEY")
-        if 300 <= status < 400:
-            raise UserError(f"{self.url}: it sends elsewhere ({status}), where nobody's key goes; correct it")
         if status not in PASSING:
-            raise UserError(f"{self.url}: {words or status}")
+            raise UserError(f"{self.url}: {status} {words}")
 
     def _plain(self, words: str) -> str:
         """Return a server's words for terminals and records, without its key, which some repeat, and without what no
@@ -252,19 +253,17 @@ class Endpoint:
         return "".join(c if c.isprintable() else " " for c in shown)
 
 
-def _words_of(text: bytes) -> tuple[str, frozenset[str]]:
+def _words_of(answer: httpx.Response) -> tuple[str, frozenset[str]]:
     """Return what an error answer says, in one line, and its codes."""
     try:
-        found = parsed(text)
-    except Garbled:
-        return " ".join(text.decode(errors="replace").split())[:300], frozenset()
-    error = found.get("error", found)
-    if isinstance(error, list) and error:
-        error = error[0]
-    if not isinstance(error, dict):
-        return " ".join(str(error).split())[:300], frozenset()
-    codes = [str(code) for name in ("code", "type") if (code := error.get(name))]
-    words = f"{error.get('message', error)}" + (f" [{codes[0]}]" if codes else "")
+        found: Any = answer.json()
+    except ValueError:
+        found = answer.content.decode(errors="replace")
+    error = found.get("error", found) if isinstance(found, dict) else found
+    error = error[0] if isinstance(error, list) and error else error
+    told = error if isinstance(error, dict) else {"message": error}
+    codes = [str(code) for name in ("code", "type") if (code := told.get(name))]
+    words = f"{told.get('message', told)}" + (f" [{codes[0]}]" if codes else "")
     return " ".join(words.split())[:300], frozenset(codes)
 
 
@@ -274,3 +273,43 @@ def _retry_after(header: str | None) -> float:
     except ValueError:
         return 0.0
     return min(seconds, 600.0) if seconds > 0 else 0.0
+
+
+def model_of(text: bytes, url: str, names: Collection[str] | None, served: str = "") -> str:
+    """Return the name under which a server lists the base model; its adapters name it as their parent, its other names
+    its folder. names: of the study's model, any of which may stand in the list; None takes any model. served: the one
+    name that is the model.
+
+    Errors: UserError for another model or several, and for what is no such list, as any web page is.
+    """
+    try:
+        bases = [one for one in parsed(text, _Models).data if not one.parent]
+    except Garbled as error:
+        raise UserError(f"{url}: what it answers is no list of models ({error}); check the address") from None
+    roots = {one.id: one.root or one.id for one in bases if one.id.isprintable()}
+    listed = ", ".join([*roots][:4])
+    if not roots:
+        raise UserError(f"{url}: the server has no model; start it with the folder of the profile's base model")
+    if served:
+        if served in roots:
+            return served
+        raise UserError(f"{url}: hardware.served_model is '{served}', and the server has {listed}")
+    if len(set(roots.values())) > 1:
+        said = f"{url}: the server has {len(roots)} models ({listed}); "
+        raise UserError(f"{said}give one with the profile's alone, or say which is it: hardware.served_model=NAME")
+    for name, root in roots.items():
+        if names is None or {_model_name(name), _model_name(root)} & {*map(_model_name, names)}:
+            return name
+    raise UserError(
+        f"{url}: the server has {listed}, and the study's model is {' or '.join(names or ())}; serve that one, or, if"
+        f" this name is that model, set hardware.served_model={next(iter(roots))}"
+    )
+
+
+def _model_name(text: str) -> str:
+    """Return the last part of a folder or an id on the hub, without a commit.
+
+    >>> _model_name("Qwen/Qwen2.5-1.5B@0a1b"), _model_name("/models/qwen2.5-1.5b/")
+    ('qwen2.5-1.5b', 'qwen2.5-1.5b')
+    """
+    return text.rstrip("/").rpartition("/")[2].partition("@")[0].lower()

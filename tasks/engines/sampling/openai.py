@@ -17,6 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field
 
 from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
@@ -25,15 +29,70 @@ from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.loading import tokenizer_of
 from tasks.engines.protocols import Completion, Decoding, Request
-from tasks.engines.sampling.answers import completion, likeliest
-from tasks.engines.sampling.endpoint import endpoint_for
+from tasks.engines.sampling.endpoint import Garbled, endpoint_for, parsed
 from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt, vocabulary_of
 
 #: What a server would else take from the model's generation_config.json: a cut or bent distribution whose log-probs are
 #: not those of the policy.
 NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+#: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.
+NO_LOGPROB = -9998.0
 #: More connections than this gain nothing and cost a thread each.
 MOST_CONNECTIONS = 256
+#: One may be above zero by rounding, not by more.
+Logprob = Annotated[float, Field(le=1e-3)]
+
+
+class _Logprobs(BaseModel):
+    token_logprobs: list[Logprob | None] | None = None
+    top_logprobs: list[dict[str, float]] | None = None
+
+
+class _Choice(BaseModel):
+    text: str
+    finish_reason: Literal["stop", "length"]
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Answer(BaseModel):
+    model: str | None = None
+    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
+
+
+def completion(text: bytes, request: Request, url: str, model: str, vocabulary: int) -> Completion:
+    """Return the rollout that was asked for, its text as the server spells it.
+
+    model: who was asked; a gateway may answer from another. vocabulary: above all tokens that the model has.
+    Errors: Garbled; UserError for a server that never tells tokens with their log-probs.
+    """
+    answer = parsed(text, _Answer)
+    choice = answer.choices[0]
+    if answer.model not in (None, model):
+        raise Garbled(f"an answer of the model '{answer.model:.60}', where '{model}' was asked")
+    if choice.prompt_token_ids not in (None, list(request.prompt_ids)):
+        raise Garbled("an answer to another prompt")
+    ids, scores = choice.token_ids, choice.logprobs and choice.logprobs.token_logprobs
+    if ids is None or scores is None:
+        raise UserError(
+            f"{url}: the server returns no token ids with log-probs, which training needs; use vLLM 0.11 or newer"
+            " (`return_token_ids`)"
+        )
+    if not all(0 <= i < vocabulary for i in ids):
+        raise Garbled("tokens that the model does not have")
+    if len(scores) != len(ids) or not 0 < len(ids) <= request.decoding.max_tokens:
+        raise Garbled(f"{len(ids)} tokens with {len(scores)} log-probs, of at most {request.decoding.max_tokens}")
+    logprobs_T = np.array([np.nan if s is None or s < NO_LOGPROB else s for s in scores], np.float32)
+    return Completion(request.key, choice.text, ids, logprobs_T, choice.finish_reason)
+
+
+def likeliest(text: bytes) -> list[float]:
+    """Return the log-probs of the likeliest first tokens, rising. Errors: Garbled."""
+    told = parsed(text, _Answer).choices[0].logprobs
+    if not told or not told.top_logprobs or not told.top_logprobs[0]:
+        raise Garbled("no log-probs of the likeliest tokens")
+    return sorted(told.top_logprobs[0].values())
 
 
 class OpenAIGenerator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def run(
     return train(
         base=base,
         problems=[PromptProblem(name, "s") for name in ("a", "b")],
-        config=LearnerConfig(**{name: getattr(CONFIG, name) for name in CONFIG.__slots__} | {"staleness": staleness}),
+        config=replace(CONFIG, staleness=staleness),
         execution=Execution(device="cpu", stacked_adapters=stacked),
         workdir=folder,
         sample=sample,

@@ -1,4 +1,4 @@
-"""The remote engine: what it does with a provider's answers."""
+"""The remote engine: what it does with a provider's answers, garbage and other models' among them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from storage.errors import Parked, UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
-from tasks.engines.sampling.endpoint import Endpoint
+from tasks.engines.sampling import endpoint
+from tasks.engines.sampling.endpoint import Endpoint, model_of
 from tasks.engines.sampling.openai import OpenAIGenerator
 from tasks.engines.sampling.sampler import _durable_batches
 
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 #: A body that is bytes is sent as it is.
 Answered = tuple[int, dict[str, Any] | bytes]
 Answer = Callable[[int, dict[str, Any]], Answered | None]
+KEY = "sk-operators-own"
 
 
 @contextmanager
-def provider(answer: Answer) -> Iterator[str]:
+def provider(answer: Answer, models: Answered = (200, {"data": [{"id": "m"}], "version": "1"})) -> Iterator[str]:
     """A server whose n-th POST is answered by `answer(n, body)`; None drops the connection."""
     seen, lock = [0], threading.Lock()
 
@@ -37,7 +42,7 @@ def provider(answer: Answer) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None: ...
 
         def do_GET(self) -> None:
-            self._say(200, {"data": [{"id": "m"}], "version": "1"})
+            self._say(*models)
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -55,6 +60,8 @@ def provider(answer: Answer) -> Iterator[str]:
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
+            if status == 302:
+                self.send_header("Location", "/v1/elsewhere")
             self.end_headers()
             self.wfile.write(data)
 
@@ -68,14 +75,21 @@ def provider(answer: Answer) -> Iterator[str]:
 
 
 def fine(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    ids = [5, 6, body["seed"] % 200 + 10]
     choice = {
         "text": "abc",
-        "token_ids": ids,
+        "token_ids": [5, 6, body["seed"] % 200 + 10],
         "logprobs": {"token_logprobs": [-0.5, None, -9999.0]},
         "finish_reason": "stop",
     }
     return 200, {"choices": [choice]}
+
+
+def changed(of_answer: dict[str, Any] | None = None, **of_choice: object) -> Callable[[dict[str, Any]], Answered]:
+    def answer(body: dict[str, Any]) -> Answered:
+        whole = fine(body)[1]
+        return 200, {**whole, "choices": [{**whole["choices"][0], **of_choice}], **(of_answer or {})}
+
+    return answer
 
 
 def requests(n: int, max_tokens: int = 8) -> list[Request]:
@@ -86,23 +100,63 @@ def engine(tiny: Path, url: str) -> OpenAIGenerator:
     return OpenAIGenerator(tiny, Hardware(engine="openai", endpoint=url, max_num_seqs=8, served_model="m"))
 
 
-def test_every_request_is_answered_once_though_connections_drop_and_servers_stumble(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
+def kept(sampler: OpenAIGenerator, asked: list[Request], error: type[Exception], said: str) -> list[Completion]:
+    """What was handed on before the call failed of this."""
+    got: list[Completion] = []
+    batches = _durable_batches(sampler.generate(asked, None), whole=False)
+    with pytest.raises(error, match=said):
+        got.extend(chain.from_iterable(batches))
+    return got
 
-    def answer(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
-        if n % 5 == 2:
-            return None
-        if n % 5 == 4:
-            return 503, {"error": {"message": "warming up"}}
-        return fine(body)
+
+#: Answers of status 200 that are no rollout of the model and prompt that were asked.
+GARBAGE: list[Callable[[dict[str, Any]], Answered | None]] = [
+    lambda body: None,
+    lambda body: (503, {"error": {"message": "warming up"}}),
+    lambda body: (
+        429,
+        {"error": {"message": "visit https://host/account/billing to raise your quota", "code": "rate"}},
+    ),
+    lambda body: (200, json.dumps(fine(body)[1]).encode()[:-20]),
+    lambda body: (200, b"<html><body>Please log in</body></html>"),
+    lambda body: (200, b"\xff\xfe"),
+    lambda body: (200, b"null"),
+    lambda body: (200, {"choices": []}),
+    lambda body: (200, {"choices": ["abc"]}),
+    lambda body: (200, {"choices": fine(body)[1]["choices"] * 2}),
+    changed(logprobs={"token_logprobs": [-0.5]}),
+    changed(token_ids=[5] * 9, logprobs={"token_logprobs": [-0.5] * 9}),
+    changed(token_ids=[5, "x", 7]),
+    changed(token_ids=[5, -1, 7]),
+    changed(token_ids=[5, 6, 2**63]),
+    changed(logprobs={"token_logprobs": [-0.5, 3.0, -0.5]}),
+    changed(logprobs=[1, 2, 3]),
+    changed(text=None),
+    changed(finish_reason="abort"),
+    changed({"model": "m-mini"}),
+    changed(prompt_token_ids=[1, 2]),
+]
+
+
+def test_every_request_is_answered_once_whatever_comes_between(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.01)
+    fine_with_names = changed({"model": "m"}, prompt_token_ids=None)
+
+    def answer(n: int, body: dict[str, Any]) -> Answered | None:
+        return GARBAGE[n // 2 % len(GARBAGE)](body) if n % 2 else fine_with_names(body)
 
     with provider(answer) as url:
-        got = list(engine(tiny, url).generate(requests(40), None))
-    assert sorted(c.key for c in got) == list(range(40))
-    assert all(c.token_ids[2] == (1000 + c.key) % 200 + 10 for c in got), "an answer went to another request"
+        got = list(engine(tiny, url).generate(requests(80), None))
+    assert sorted(c.key for c in got) == list(range(80))
+    assert all(c.token_ids == [5, 6, (1000 + c.key) % 200 + 10] for c in got), "an answer went to another request"
     assert got[0].logprobs_T[0] == -0.5 and np.isnan(got[0].logprobs_T[1:]).all(), "an infinite log-prob is masked"
+
+
+@pytest.mark.parametrize("kind", [0, 1, 4, 10])
+def test_garbage_that_does_not_end_parks_with_what_came(tiny: Path, monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
+    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.3")
+    with provider(lambda n, body: fine(body) if n <= 5 else GARBAGE[kind](body)) as url:
+        assert len(kept(engine(tiny, url), requests(20), Parked, "did not answer|answered nothing but 503")) == 5
 
 
 @pytest.mark.parametrize(
@@ -115,46 +169,39 @@ def test_every_request_is_answered_once_though_connections_drop_and_servers_stum
     ],
 )
 def test_a_providers_wall_parks_after_what_finished(tiny: Path, status: int, error: dict[str, Any]) -> None:
-    def answer(n: int, body: dict[str, Any]) -> Answered:
-        return fine(body) if n <= 20 else (status, {"error": error})
-
-    got: list[Completion] = []
-    with provider(answer) as url:
-        batches = _durable_batches(engine(tiny, url).generate(requests(40), None), whole=False)
-        with pytest.raises(Parked, match="top up there") as wall:
-            got.extend(completion for batch in batches for completion in batch)
-    assert len(got) == 20 and wall.value.exit_code == 75
+    with provider(lambda n, body: fine(body) if n <= 20 else (status, {"error": error})) as url:
+        assert len(kept(engine(tiny, url), requests(40), Parked, "top up there")) == 20
 
 
 @pytest.mark.parametrize(
-    "message", ["slow down", "Rate limit reached; visit https://host/account/billing to raise your quota"]
-)
-def test_a_rate_limit_is_waited_for_whatever_it_speaks_of(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, message: str
-) -> None:
-    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
-    error = {"message": message, "code": "rate_limit_exceeded"}
-    with provider(lambda n, b: fine(b) if n > 3 else (429, {"error": error})) as url:
-        assert len(list(engine(tiny, url).generate(requests(4), None))) == 4
-
-
-def test_a_server_that_stays_away_parks(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.5")
-    with provider(lambda n, b: fine(b) if n <= 5 else None) as url, pytest.raises(Parked, match="did not answer for"):
-        list(engine(tiny, url).generate(requests(12), None))
-
-
-@pytest.mark.parametrize(
-    ("status", "says"), [(401, "check VARBAND_OPENAI_API_KEY"), (400, "prompt too long"), (404, "no such model")]
+    ("status", "says"),
+    [(401, "check VARBAND_OPENAI_API_KEY"), (400, "prompt too long"), (404, "no such model"), (302, "302")],
 )
 def test_a_wrong_request_is_the_users_to_mend(tiny: Path, status: int, says: str) -> None:
-    message = says if status != 401 else "bad key"
-    with (
-        provider(lambda n, b: (status, {"error": {"message": message}})) as url,
-        pytest.raises(UserError, match=says) as e,
-    ):
-        list(engine(tiny, url).generate(requests(2), None))
-    assert not isinstance(e.value, Parked)
+    """What finished before is paid for and kept; a key follows no redirection."""
+    with provider(lambda n, body: fine(body) if n <= 6 else (status, {"error": {"message": says}})) as url:
+        assert len(kept(engine(tiny, url), requests(30), UserError, says)) == 6
+
+
+def test_a_server_that_takes_too_long_is_hung_up_on(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VARBAND_OPENAI_TIMEOUT", "1")
+    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.5")
+    over = threading.Event()
+    with provider(lambda n, body: over.wait(60) and None) as url:
+        assert kept(engine(tiny, url), requests(2), Parked, "VARBAND_OPENAI_TIMEOUT") == []
+        over.set()
+
+
+def test_a_thread_that_dies_ends_the_call_with_what_finished(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an error that no line of the engine expects."""
+    body_of = OpenAIGenerator._body
+
+    def body(self: OpenAIGenerator, model: str, request: Request) -> dict[str, object]:
+        return body_of(self, model, request) if request.key != 7 else 1 / 0  # type: ignore[return-value]
+
+    monkeypatch.setattr(OpenAIGenerator, "_body", body)
+    with provider(lambda n, body: fine(body)) as url:
+        assert len(kept(engine(tiny, url), requests(200), ZeroDivisionError, "division")) >= 7
 
 
 def test_a_server_draws_as_the_local_engine_does_whatever_its_model_prefers(tiny: Path) -> None:
@@ -178,13 +225,13 @@ def test_log_probs_of_another_temperature_than_the_drawn_one_are_refused(tiny: P
     """Before anything is drawn. A server tells them of temperature 1 unless it was started to do otherwise."""
     drawn: list[float] = []
 
-    def answer(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def answer(n: int, body: dict[str, Any]) -> Answered:
         if body["logprobs"] == 0:
             drawn.append(body["temperature"])
             return fine(body)
         logits = np.array([2.0, 1.5, 0.0, -1.0, -1.0, -30.0]) / (body["temperature"] if processed else 1)
         top = dict(zip("abcdef", logits - np.log(np.exp(logits).sum()), strict=True))
-        return 200, {"choices": [{"logprobs": {"top_logprobs": [top]}}]}
+        return changed(logprobs={"top_logprobs": [top]})(body)
 
     asked = [Request(i, (5, 6), i, Decoding(max_tokens=8, temperature=0.7)) for i in range(3)]
     with provider(answer) as url:
@@ -197,8 +244,75 @@ def test_log_probs_of_another_temperature_than_the_drawn_one_are_refused(tiny: P
     assert drawn == ([0.7] * 3 if processed else [])
 
 
+def test_the_key_goes_nowhere_but_where_the_operator_said(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VARBAND_OPENAI_API_KEY", KEY)
+    with provider(lambda n, body: fine(body)) as theirs:
+        monkeypatch.setenv("VARBAND_OPENAI_BASE_URL", theirs)
+        for address in ("", theirs):
+            assert len(list(engine(tiny, address).generate(requests(1), None))) == 1
+        for address in (theirs.replace("127.0.0.1", "localhost"), theirs.replace("http", "https"), "http://other/v1"):
+            with pytest.raises(UserError, match="VARBAND_OPENAI_ALLOWED") as refused:
+                engine(tiny, address)
+            assert KEY not in str(refused.value)
+        monkeypatch.setenv("VARBAND_OPENAI_BASE_URL", "https://models.example/v1")
+        monkeypatch.setenv("VARBAND_OPENAI_ALLOWED", f"https://other.example/v1, {theirs}")
+        assert len(list(engine(tiny, theirs).generate(requests(1), None))) == 1
+        monkeypatch.setenv("VARBAND_OPENAI_API_KEY", "sk-se\ncret")
+        with pytest.raises(UserError, match="VARBAND_OPENAI_API_KEY") as refused:
+            engine(tiny, theirs)
+        assert "sk-se" not in str(refused.value)
+
+
 @pytest.mark.parametrize("url", ["", "ftp://h/v1", "host:8000", "http://user:secret@h/v1"])
 def test_an_address_that_is_none_is_refused_without_repeating_secrets(url: str) -> None:
     with pytest.raises(UserError, match="engine openai") as error:
         Endpoint(url, None)
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("status", [401, 400, 503, 200])
+def test_neither_a_repeated_key_nor_what_moves_a_terminal_is_said(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """Sentences stand in records, logs and notifications."""
+    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.1")
+    said = f"\x1b[2J\x07 of {KEY}"
+    body: Answered = (status, {"error": {"message": said}} if status != 200 else said.encode())
+    with provider(lambda n, body: None, models=body) as url, pytest.raises(UserError) as refused:
+        Endpoint(url, KEY).model(["m"])
+    assert "sk-operators" not in str(refused.value) and "…" in str(refused.value) and str(refused.value).isprintable()
+
+
+def test_a_time_to_wait_that_is_none_is_none() -> None:
+    assert {endpoint._retry_after(said) for said in ("nan", "-5", "soon", "Wed, 21 Oct 2026 07:28:00 GMT", "")} == {0.0}
+    assert endpoint._retry_after("inf") == 600.0
+
+
+BASE, ADAPTER = {"id": "m", "root": "models/m"}, {"id": "step-3", "root": "adapters/step-3", "parent": "m"}
+ALIAS, OTHER = {"id": "also-m", "root": "models/m"}, {"id": "x", "root": "/models/Other-7B"}
+BY_ROOT = {"id": "coder", "root": "Qwen/qwen2.5-coder-1.5b-instruct"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "names", "served", "found"),
+    [
+        ([ADAPTER, BASE, ALIAS], ["M"], "", "m"),
+        ([BASE, OTHER], ["y"], "x", "x"),
+        ([OTHER], None, "", "x"),
+        ([BY_ROOT], ["Qwen2.5-Coder-1.5B-Instruct"], "", "coder"),
+        ([BASE, OTHER], ["m"], "", UserError(r"2 models \(m, x\)")),
+        ([OTHER], ["m"], "", UserError("the server has x, and the study's model is m.*set hardware.served_model=x")),
+        ([OTHER], ["m"], "else", UserError(r"hardware\.served_model is 'else', and the server has x")),
+        ([ADAPTER], ["m"], "", UserError("the server has no model")),
+        ([{"id": "\x1b[2J"}], ["m"], "", UserError("the server has no model")),
+        ([3], ["m"], "", UserError("no list of models")),
+    ],
+)
+def test_another_model_is_not_taken_for_the_studys(
+    listed: list[Any], names: list[str] | None, served: str, found: str | UserError
+) -> None:
+    """Its rollouts would stand in the ledger as those of the study's policy."""
+    text = orjson.dumps({"data": listed})
+    if isinstance(found, str):
+        assert model_of(text, "u", names, served) == found
+    else:
+        with pytest.raises(UserError, match=str(found)):
+            model_of(text, "u", names, served)
