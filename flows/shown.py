@@ -13,7 +13,7 @@ from storage.errors import UserError
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import SCAFFOLDS
-from tasks.engines.sampling.shown import refuse_shown
+from tasks.engines.sampling.prompts import refuse_shown
 from tasks.splits import ASKED
 from tasks.stage import store
 

@@ -24,9 +24,9 @@ from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, an
 from tasks.engines.adapter_files import served_name
 from tasks.engines.hardware import release_memory
 from tasks.engines.protocols import Generator, Request
+from tasks.engines.sampling.prompts import refuse_shown
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refuse_other_weights
 from tasks.engines.sampling.sampler import LiveSampling, RolloutRequest, Rows, SamplingStats, sample
-from tasks.engines.sampling.shown import refuse_shown
 from tasks.evidence import base_of
 from tasks.grading import actively_graded
 from tasks.metering import meter

@@ -22,7 +22,7 @@ from storage.reading.catalog import shards_of
 from tasks.domain.grpo.learner_config import check_sampling
 from tasks.domain.policies import KVCache, Sampling
 from tasks.engines.hardware import Hardware, check_kv_cache
-from tasks.engines.sampling.settings import on_gpu
+from tasks.engines.sampling.vllm import on_gpu
 from tasks.engines.toolbox import Toolbox
 from tasks.sampling import sample_rollouts
 from tasks.stage import Session, Step, session
@@ -160,7 +160,7 @@ def test_vllm_is_told_and_a_gpu_without_fp8_is_refused(tmp_path: Path, monkeypat
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: capability)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (4 << 30, 4 << 30))
-    monkeypatch.setattr("tasks.engines.sampling.settings.keep_compiled", lambda gpu: tmp_path)
+    monkeypatch.setattr("tasks.engines.sampling.vllm.keep_compiled", lambda gpu: tmp_path)
     hardware = Hardware(memory_fraction=0.9, dtype="bfloat16", graphs_up_to=1)
     assert on_gpu(tmp_path, hardware, False, 0)["kv_cache_dtype"] == "auto"
     assert on_gpu(tmp_path, hardware, False, 0, "fp8")["kv_cache_dtype"] == "fp8"

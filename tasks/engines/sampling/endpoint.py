@@ -36,8 +36,10 @@ from storage.roots import seconds_set
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 #: Codes and types of errors that only money mends. A rate limit's words speak of quota and billing too.
 QUOTA_CODES = frozenset(
-    ("insufficient_quota", "insufficient_balance", "insufficient_credits", "payment_required")
-    + ("billing_hard_limit_reached", "billing_not_active")
+    (
+        *("insufficient_quota", "insufficient_balance", "insufficient_credits", "payment_required"),
+        *("billing_hard_limit_reached", "billing_not_active"),
+    )
 )
 #: Words of a 429 that no pause mends: "Add credits to continue".
 MONEY = re.compile(r"\b(add|buy|purchase|top up|out of|no|insufficient)\b[^.]{0,20}\b(credits?|funds?|balance)\b", re.I)

@@ -1,10 +1,10 @@
-"""Prompts as token ids, the same from every engine."""
+"""Prompts as token ids, the same from every engine, and what they may show beside the problem that they ask."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +178,50 @@ def unfitting(length: int, max_tokens: int, context: int) -> str:
     if length + max_tokens <= context:
         return ""
     return f"a prompt of {length} tokens and max_tokens={max_tokens} do not fit the context of {context}"
+
+
+#: Characters of a problem that is looked for in all of a prompt: shorter ones, such as 1+1, stand in many by chance.
+LOOKED_FOR = 12
+#: What sets mathematics apart in LaTeX, and characters without a width.
+UNSEEN = re.compile(r"\\?\$|\\[()\[\]]|[\u00ad\u200b-\u200d\u2060\ufeff]")
+#: Signs that end a problem and no number; not what may be a factorial.
+ENDS = " .:?;…。．？！：；؟۔।"
+_OPERATOR = r"(?:[-+*/^×·÷−]|\\(?:times|cdot|div)\b)"
+#: What goes on behind a problem to a longer one: a word or number, or an operator and its operand.
+_ENDED = rf"(?![^\W_]|[.,][0-9]|[%!]|_[0-9{{]| ?\([0-9])(?!(?: {_OPERATOR} |{_OPERATOR})(?:[0-9({{\\]|[a-z](?![a-z])))"
+
+
+def refuse_shown(scaffold: Scaffold, problems: Iterable[str]) -> None:
+    """Errors: UserError for a problem that the scaffold's own prompt shows, as an example or anywhere in its words: the
+    prompt would hold its gold. Spaces, capitals and signs of LaTeX make no difference."""
+    lines = "\n".join(map(_plain, scaffold.prompt("").splitlines()))
+    examples = {_plain(one.problem).rstrip(ENDS) for one in scaffold.examples}
+    for problem in dict.fromkeys(problems):
+        plain = _plain(problem)
+        bare = plain.rstrip(ENDS)
+        example = bare in examples
+        if example or (bare and len(plain) >= LOOKED_FOR and stands_in(bare, lines)):
+            where = "example" if example else "text"
+            raise UserError(
+                f"scaffold {scaffold.name}: its {where} shows {problem[:60]!r}, which is a problem that it is asked, so"
+                " that the prompt would hold the gold; show another, or leave the problem out of the pool"
+            )
+
+
+def _plain(text: str) -> str:
+    """
+    >>> _plain(" What is\\n$1\u200b + 1$? ")
+    'what is 1 + 1?'
+    """
+    return " ".join(UNSEEN.sub("", text).split()).casefold()
+
+
+def stands_in(bare: str, lines: str) -> bool:
+    """Whether a problem stands in these lines as a whole, and not as a part of a longer expression.
+
+    >>> stands_in("5 + 12 =", "5 + 12 = 17"), stands_in("5 + 12 =", "2 * 5 + 12 = 22"), stands_in("1 + 1", "1 + 1 + 1")
+    (True, False, False)
+    """
+    led_to = r"(?<![.,])(?<![-+*/^×·÷−] )" if bare[0].isdigit() or bare[0] in "(\\" else ""
+    words = r"\s".join(map(re.escape, bare.split()))
+    return re.search(rf"(?<![^\W_]){led_to}{words}{_ENDED}", lines) is not None

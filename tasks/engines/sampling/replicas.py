@@ -24,7 +24,7 @@ from tasks.engines.hardware import Hardware, children_see
 from tasks.engines.loading import tokenizer_of
 from tasks.engines.protocols import Completion, Generator, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
-from tasks.engines.sampling.settings import sampler_gpus
+from tasks.engines.sampling.vllm import sampler_gpus
 
 #: A queue that somebody else appends to is looked at this often.
 POLL_SECONDS = 0.05

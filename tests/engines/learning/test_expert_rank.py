@@ -17,7 +17,7 @@ from tasks.engines.learning.experts import check_rank
 from tasks.engines.learning.merging import merge_into
 from tasks.engines.learning.own_forward import check_trainable
 from tasks.engines.learning.policy import Execution, Policy
-from tasks.engines.sampling.settings import refuse_unread_ranks
+from tasks.engines.sampling.vllm import refuse_unread_ranks
 from tests.engines.learning.test_merging import HALF, shifted
 from tests.made_elsewhere import adapter
 from tests.tiny_model import write_tiny_mixture

@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware
-from tasks.engines.sampling.settings import check_parallel, graph_sizes, on_cpu, step_tokens
+from tasks.engines.sampling.vllm import check_parallel, graph_sizes, on_cpu, step_tokens
 
 
 def test_the_largest_batch_always_has_one() -> None:

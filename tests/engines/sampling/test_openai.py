@@ -187,7 +187,7 @@ def test_a_server_that_takes_too_long_is_hung_up_on(tiny: Path, monkeypatch: pyt
     monkeypatch.setenv("VARBAND_OPENAI_TIMEOUT", "1")
     monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.5")
     over = threading.Event()
-    with provider(lambda n, body: over.wait(60) and None) as url:
+    with provider(lambda n, body: None if over.wait(60) else fine(body)) as url:
         assert kept(engine(tiny, url), requests(2), Parked, "VARBAND_OPENAI_TIMEOUT") == []
         over.set()
 

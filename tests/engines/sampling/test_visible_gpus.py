@@ -8,7 +8,7 @@ import pytest
 
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware, children_see, gpu_bytes, num_gpus, visible_gpus
-from tasks.engines.sampling.settings import sampler_gpus
+from tasks.engines.sampling.vllm import sampler_gpus
 
 APART = Hardware(device="cuda", engine_process="core", sampler_apart=True)
 
