@@ -19,7 +19,7 @@ from tasks.domain.statistics.windows import REWORDED, reworded, window_named
 from tasks.stage import Payload, progress, stage, store, toolbox, workdir
 
 if TYPE_CHECKING:
-    from tasks.engines.encoding.encoders import SentenceEncoder
+    from tasks.engines.encoding import SentenceEncoder
 
 COLUMNS = ["problem_id", "source", "arm", "step", "seed", "rollout", "correct", "num_tokens", "trace"]
 CHUNK = 2048

@@ -19,7 +19,7 @@ from tasks.domain.partitions.calibration import Counts, LabelledGroup, left_out,
 from tasks.domain.partitions.classes import INTEGER, Equal, by_trace, same_answers, similarities
 from tasks.domain.scaffolds import MATH
 from tasks.domain.statistics.means import ratio
-from tasks.engines.encoding.labelled import labelled_problems, labelled_sha256
+from tasks.engines.encoding import labelled_problems, labelled_sha256
 from tasks.engines.grading.graders import Graders
 from tasks.evidence import answer_kind_of, with_vectors
 from tasks.grading import by_grader

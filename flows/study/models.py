@@ -18,7 +18,7 @@ from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
 from tasks.engines.adapter_files import AdapterFiles, adapter_files
 from tasks.engines.learning.own_forward import check_positions, check_trainable
 from tasks.engines.model_files import ADAPTER_FILES, model_digest, read_config, stored_weights
-from tasks.engines.rewarding.reward_model import check_reward_model
+from tasks.engines.rewarding import check_reward_model
 
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.

@@ -33,7 +33,7 @@ from tasks.domain.policies import BaseModel, MadeElsewhere
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import MATH, Scaffold
-from tasks.engines.encoding.labelled import labelled_sha256
+from tasks.engines.encoding import labelled_sha256
 from tasks.engines.hardware import gpu_bytes, num_gpus
 from tasks.grading import active_grader
 from tasks.pool import as_first_checked

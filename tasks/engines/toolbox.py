@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from tasks.engines.grading.graders import Graders
-    from tasks.engines.rewarding.reward_model import RewardModel
+    from tasks.engines.rewarding import RewardModel
     from tasks.engines.sampling.same_policy import Score
     from tasks.engines.sampling.transformers import TransformersGenerator
 
@@ -143,7 +143,7 @@ class Toolbox:
 
     def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> Embedder:
         def make() -> Embedder:
-            from tasks.engines.encoding.encoders import SentenceEncoder
+            from tasks.engines.encoding import SentenceEncoder
 
             settle_threads()
             return SentenceEncoder(self.place(weights_sha256, f"the encoder {name}"), name=name, max_tokens=max_tokens)
@@ -169,7 +169,7 @@ class Toolbox:
 
     def reward_model(self, sha256: str) -> RewardModel:
         def make() -> RewardModel:
-            from tasks.engines.rewarding.reward_model import RewardModel
+            from tasks.engines.rewarding import RewardModel
 
             settle_threads()
             return RewardModel(self.place(sha256, "the reward model"), self.hardware)

@@ -11,7 +11,7 @@ from storage.artifacts.fingerprint import derived_seed
 from tasks.domain.policies import Policy
 from tasks.domain.search.method import CERTAINTY, Ask
 from tasks.engines.grading.graders import GradeItem
-from tasks.engines.rewarding.reward_model import DIGITS, Reading
+from tasks.engines.rewarding import DIGITS, Reading
 from tasks.engines.sampling.prompts import prompt_length, unfitting
 from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.metering import at_work_here

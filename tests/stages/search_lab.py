@@ -24,7 +24,7 @@ from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.grading.graders import Graders
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
-from tasks.engines.rewarding.reward_model import RewardModel
+from tasks.engines.rewarding import RewardModel
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import make_synthetic_pool

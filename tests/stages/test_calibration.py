@@ -13,7 +13,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.embedding import EncoderSpec, embed_traces
-from tasks.engines.encoding.labelled import labelled_problems, labelled_sha256
+from tasks.engines.encoding import labelled_problems, labelled_sha256
 from tasks.engines.toolbox import Toolbox
 from tasks.partitions import calibrate_partitions, partition_rollouts
 from tasks.stage import Session, session

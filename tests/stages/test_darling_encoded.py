@@ -11,8 +11,7 @@ from storage.artifacts.kinds import Calibrations, Training
 from storage.ledger import Ledger
 from tasks.domain.partitions.classes import by_trace
 from tasks.domain.policies import Sampling
-from tasks.engines.encoding.encoders import SentenceEncoder
-from tasks.engines.encoding.labelled import labelled_sha256
+from tasks.engines.encoding import SentenceEncoder, labelled_sha256
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 from tasks.partitions import calibrate_partitions

@@ -19,8 +19,7 @@ from tasks.domain.grpo.second_scaffold import CRITIC, several
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.domain.search.method import PREFIX
-from tasks.engines.encoding.encoders import SentenceEncoder
-from tasks.engines.encoding.labelled import labelled_problems, labelled_sha256
+from tasks.engines.encoding import SentenceEncoder, labelled_problems, labelled_sha256
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 from tasks.partitions import calibrate_partitions

@@ -10,7 +10,7 @@ from tasks.domain.grpo.advantages.registry import group_advantages
 from tasks.domain.grpo.second_scaffold import THRESHOLD, trace_classes
 from tasks.domain.partitions.by_strategy import jaccard, profile
 from tasks.domain.partitions.calibration import LabelledGroup, threshold_of
-from tasks.engines.encoding.labelled import labelled_problems
+from tasks.engines.encoding import labelled_problems
 
 HALF = np.array([1.0, 1.0, 0.0, 0.0])
 SPREAD = 3**-0.5  # of HALF, n - 1

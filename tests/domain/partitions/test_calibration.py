@@ -8,7 +8,7 @@ import pytest
 from storage.errors import UserError
 from tasks.domain.partitions.by_strategy import jaccard, profile
 from tasks.domain.partitions.calibration import Counts, LabelledGroup, counted, counts_at, left_out, threshold_of
-from tasks.engines.encoding.labelled import labelled_problems
+from tasks.engines.encoding import labelled_problems
 from tasks.partitions import calibrated
 
 #: Traces 0 and 1 are one solution in two wordings.

@@ -12,8 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tasks.domain.problems.arithmetic import demo_problems, pretraining_problem
 from tasks.domain.problems.teacher import MIX, teacher_completion
 from tasks.domain.scaffolds import SCAFFOLDS
-from tasks.engines.demo.pretrain import PretrainConfig, pretrain
-from tasks.engines.demo.tokenizer import TAGS, make_tokenizer
+from tasks.engines.demo.pretrain import TAGS, PretrainConfig, make_tokenizer, pretrain
 from tasks.engines.sampling.prompts import encode_prompt
 
 MODEL = Path(__file__).resolve().parents[3] / "models" / "demo"

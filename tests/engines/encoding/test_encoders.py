@@ -10,8 +10,7 @@ import pytest
 
 from storage.errors import UserError
 from tasks.domain.statistics.windows import window_named
-from tasks.engines.encoding.encoders import SentenceEncoder
-from tasks.engines.encoding.packed_mpnet import PackedMpnet
+from tasks.engines.encoding import SentenceEncoder
 
 TEXTS = ["short", "", "x + y = 12. " * 80, "Let n be a prime; then n + 1 is even. " * 5, "short", "unaffable " * 300]
 
@@ -74,25 +73,3 @@ def test_bad_folders_and_windows_are_one_sentence(tmp_path: Path) -> None:
 def test_no_text_is_no_vector(encoder: SentenceEncoder) -> None:
     vectors, coverage = encoder.encode([])
     assert (vectors.shape, coverage.shape) == ((0, 384), (0,))
-
-
-def test_packed_texts_are_those_of_a_padded_pass() -> None:
-    import torch
-    from transformers import MPNetConfig, MPNetModel
-
-    torch.manual_seed(0)
-    config = MPNetConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=32,
-        max_position_embeddings=40,
-    )
-    model = MPNetModel(config).eval()
-    texts = [torch.randint(2, 50, (n,)) for n in (30, 7, 7, 1)]
-    with torch.inference_mode():
-        found = PackedMpnet(model, 32).means(texts)
-        for ids, row in zip(texts, found, strict=True):
-            alone = model(input_ids=ids[None]).last_hidden_state[0].mean(dim=0)
-            assert torch.abs(row - alone).max() <= 1e-6

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from storage.errors import UserError
+from tasks.engines import rewarding
 from tasks.engines.hardware import Hardware
-from tasks.engines.rewarding import reward_model
-from tasks.engines.rewarding.reward_model import BATCH_TOKENS, Reading, RewardModel
+from tasks.engines.rewarding import BATCH_TOKENS, Reading, RewardModel
 from tests.tiny_model import write_tiny_model
 
 TEXTS = [(f"What is {n}+1?", "so " * (17 * n % 40) + f"it is {n}", n % 2 == 0) for n in range(30)]
@@ -46,7 +46,7 @@ def test_a_score_is_that_of_the_text_alone_whatever_is_scored_beside_it(folder: 
 
 def test_a_score_is_the_same_to_the_bit_in_any_company(model: RewardModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that was killed meets its texts in other company, and asks for what their scores say."""
-    monkeypatch.setattr(reward_model, "DIGITS", 17)
+    monkeypatch.setattr(rewarding, "DIGITS", 17)
     assert [model.score([text])[0] for text in TEXTS] == model.score(TEXTS) == model.score(TEXTS[::-1])[::-1]
 
 

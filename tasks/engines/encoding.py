@@ -1,22 +1,25 @@
-"""Sentence encoders: traces to unit vectors, sorted by length so that little is padding.
+"""Sentence encoders: traces to unit vectors, and the labelled traces that a partition's threshold is calibrated by.
 
-A plain `encode` call pads every batch to its longest text. Here texts are batched by how many tokens they have,
-each batch holding about the same number of tokens, and equal texts are encoded once; the vectors are the same.
+Texts are batched by how many tokens they have, each batch holding about the same number of tokens, and equal texts are
+encoded once; the vectors are those of a plain `encode` call.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from storage.errors import UserError
 from tasks.domain.statistics.windows import Window
-from tasks.engines.encoding.packed_mpnet import PACK_TOKENS, PackedMpnet, packable
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.model_files import model_files
 
@@ -54,7 +57,6 @@ class SentenceEncoder:
         at = framed.index(plain[0])
         self.before, self.after = framed[:at], framed[at + len(plain) :]
         self.most = max_tokens - len(self.before) - len(self.after)
-        self.packed = PackedMpnet(transformer.auto_model, max_tokens) if packable(self.model) else None
 
     def encode(self, texts: Sequence[str], window: Window | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw).
@@ -105,7 +107,7 @@ class SentenceEncoder:
         once = [[*self.before, *ids, *self.after] for ids in unique]
         out: np.ndarray | None = None
         with torch.inference_mode(), quick_products(self.model.device.type):
-            most = PACK_TOKENS if self.packed else BATCH_TOKENS.get(self.model.device.type, 2_048)
+            most = BATCH_TOKENS.get(self.model.device.type, 2_048)
             for batch in length_batches(np.array([len(ids) for ids in once]), most):
                 rows = self._forward([once[i] for i in batch])
                 if out is None:
@@ -119,8 +121,6 @@ class SentenceEncoder:
         import torch
 
         rows = [torch.tensor(ids) for ids in texts]
-        if self.packed:
-            return torch.nn.functional.normalize(self.packed.means(rows), dim=1).numpy()
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id)
         seen = torch.arange(padded.shape[1]) < torch.tensor([[len(ids)] for ids in texts])
         features = {"input_ids": padded, "attention_mask": seen.long()}
@@ -155,3 +155,29 @@ def length_batches(length_N: np.ndarray, max_tokens: int) -> Iterator[np.ndarray
         size = max(1, max_tokens // max(int(length_N[order[start]]), 1))
         yield order[start : start + size]
         start += size
+
+
+FILE = Path(__file__).with_name("labelled_traces.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledProblem:
+    """A problem's solutions, each in two wordings. solutions: which of them each of `traces` says."""
+
+    problem: str
+    traces: Sequence[str]
+    solutions: Sequence[str]
+
+
+@cache
+def labelled_sha256() -> str:
+    return hashlib.sha256(FILE.read_bytes()).hexdigest()
+
+
+def labelled_problems() -> list[LabelledProblem]:
+    """In the order of the file; all traces of a problem together."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for line in FILE.read_bytes().splitlines():
+        row = orjson.loads(line)
+        found.setdefault(row["problem"], []).append((row["trace"], row["solution"]))
+    return [LabelledProblem(problem, *map(list, zip(*rows, strict=True))) for problem, rows in found.items()]

@@ -1,1 +1,0 @@
-"""What embeds traces."""

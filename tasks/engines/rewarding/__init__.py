@@ -1,1 +1,0 @@
-"""Reward models: how good an answer is, or what of it is written so far."""
