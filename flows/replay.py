@@ -315,12 +315,8 @@ def _trajectory(curves: pa.Table) -> Row:
     points: dict[int, Row] = {}
     for r in (r for r in rows if r["series"] == "heldout"):
         point = points.setdefault(r["step"], {"step": r["step"], "by_source": {}})
-        value = {k: r[k] for k in keys}
-        point |= value if r["source"] == "all" else {}
-        if r["source"] == "all":
-            points[r["step"]] = point
-        else:
-            point["by_source"][r["source"]] = value
+        place = point if r["source"] == "all" else point["by_source"].setdefault(r["source"], {})
+        place.update({k: r[k] for k in keys})
     gains = {
         r["source"]: {k: r[k] for k in (*keys, *TESTED, "training_share", "reason", "method")}
         for r in rows

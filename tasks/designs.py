@@ -12,6 +12,7 @@ from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Audit, Designs
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import nullable
 from storage.rules import Band
 from storage.sql import QUERIES, named, query
 from tasks.domain.grpo.learner_config import LearnerConfig
@@ -25,154 +26,54 @@ Row = dict[str, Any]
 LEARNS_AT_ITS_TEMPERATURE = 2
 
 
-#: p-values as printed, beside what the statistic gives under both distributions.
-TESTS = pa.schema(
-    [
-        ("test", pa.string()),
-        ("t", pa.float64()),
-        ("n", pa.int64()),
-        ("p_printed", pa.float64()),
-        ("p_t", pa.float64()),
-        ("p_normal", pa.float64()),
-        ("place", pa.string()),
-    ]
-)
-#: How much of its traces an encoder has seen, by arm: `measured`, or about, from mean `lengths`.
-COVERAGE = pa.schema(
-    [
-        ("arm", pa.string()),
-        ("problems", pa.string()),
-        ("window", pa.string()),
-        ("coverage", pa.float64()),
-        ("basis", pa.string()),
-        ("place", pa.string()),
-    ]
-)
-#: A figure said to be of one set of problems, beside its value there and on another.
-REFERENCES = pa.schema(
-    [
-        ("figure", pa.string()),
-        ("claimed", pa.float64()),
-        ("on", pa.string()),
-        ("value", pa.float64()),
-        ("elsewhere", pa.string()),
-        ("value_elsewhere", pa.float64()),
-        ("place", pa.string()),
-    ]
-)
-#: Near-duplicates between train and held-out.
-PAIRS = pa.schema(
-    [
-        ("source_id", pa.string()),
-        ("other_source_id", pa.string()),
-        ("similarity", pa.float64()),
-        ("kind", pa.string()),
-        ("trains", pa.string()),
-        ("place", pa.string()),
-    ]
-)
-#: Problems whose group at the screening's size is dead, and how many of them the training's size would make live.
-MISLABELLED = pa.schema([("arm", pa.string()), ("count", pa.int64()), ("n", pa.int64()), ("share", pa.float64())])
-#: How each arm was trained: `name=value` of every setting but the seed.
-RECIPES = pa.schema([("arm", pa.string()), ("settings", pa.list_(pa.string())), ("place", pa.string())])
-#: Intervals printed over rollouts, beside the interval over problems.
-INTERVALS = pa.schema(
-    [
-        ("figure", pa.string()),
-        ("n", pa.int64()),
-        ("problems", pa.int64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("low_problems", pa.float64()),
-        ("high_problems", pa.float64()),
-        ("place", pa.string()),
-    ]
-)
-#: Diversity by policy, for what the controls say. `same_as`: another window with the same figures.
-DIVERSITY_MEASURES = pa.schema(
-    [
-        ("arm", pa.string()),
-        ("problems", pa.string()),
-        ("window", pa.string()),
-        ("diversity", pa.float64()),
-        ("share_correct", pa.float64()),
-        ("same_as", pa.string()),
-        ("largest_change", pa.float64()),
-        ("place", pa.string()),
-    ]
-)
-#: How many rollouts of an arm have the form that was asked for.
-FORM = pa.schema(
-    [
-        ("arm", pa.string()),
-        ("problems", pa.string()),
-        ("rollouts", pa.int64()),
-        ("no_answer", pa.float64()),
-        ("invalid_tags", pa.float64()),
-        ("truncated", pa.float64()),
-        ("place", pa.string()),
-    ]
-)
-#: Trainings with the steps that were asked for and those that were executed. stopped_at, resumed_from: the step that a
-#: training was interrupted at and the one that it went on from, null where it ran through or was not gone on with.
-STOPS = pa.schema(
-    [
-        ("run", pa.string()),
-        ("requested", pa.int64()),
-        ("executed", pa.int64()),
-        ("stopped_at", pa.int64()),
-        ("resumed_from", pa.int64()),
-        ("reason", pa.string()),
-        ("place", pa.string()),
-    ]
-)
-#: What a run log notes of itself.
-NOTES = pa.schema([("code", pa.string()), ("said", pa.string()), ("place", pa.string())])
-#: The change of a series from its first point, with its last point and without.
-TRENDS = pa.schema(
-    [("series", pa.string()), *((f"{name}_step", pa.int64()) for name in ("first", "before", "last"))]
-    + [(name, pa.float64()) for name in ("change", "change_without_last", "slope", "slope_without_last")]
-    + [("place", pa.string())]
-)
-#: Two arms at as many tokens a problem, as far as whole rollouts allow.
-EQUAL_TOKENS = pa.schema(
-    [
-        ("arm", pa.string()),
-        ("other", pa.string()),
-        ("problems", pa.string()),
-        ("k", pa.int64()),
-        ("other_k", pa.int64()),
-    ]
-    + [(name, pa.float64()) for name in ("estimate", "other_estimate", "tokens", "other_tokens")]
-    + [("place", pa.string())]
-)
-#: How many of the problems that were evaluated stand in a training pool.
-EVALUATED = pa.schema(
-    [("problems", pa.string()), ("n", pa.int64()), ("pool", pa.string()), ("count", pa.int64()), ("place", pa.string())]
-)
-#: By source, of a training's problems and of the groups that it sampled: how many, and how many in all.
-EXPOSED = pa.schema(
-    [("arm", pa.string()), ("source", pa.string())]
-    + [(name, pa.int64()) for name in ("problems", "all_problems", "groups", "all_groups")]
-    + [("place", pa.string())]
-)
+#: What the lints read, one table an idea. `place` names the run or file that a row is of.
 TABLES: dict[str, pa.Schema] = {
     "designs": Designs.schema,
-    "tests": TESTS,
-    "coverage": COVERAGE,
-    "reference_figures": REFERENCES,
-    "leaks": PAIRS,
-    "mislabelled": MISLABELLED,
-    "printed_intervals": INTERVALS,
-    "diversity_measures": DIVERSITY_MEASURES,
-    "recipes": RECIPES,
-    "form": FORM,
-    "stops": STOPS,
-    "notes": NOTES,
-    "trends": TRENDS,
-    "equal_tokens": EQUAL_TOKENS,
-    "evaluated": EVALUATED,
-    "exposed": EXPOSED,
+    # p-values as printed, beside what the statistic gives under both distributions
+    "tests": nullable("test str, t real, n big, p_printed real, p_t real, p_normal real, place str"),
+    # the share of its traces that an encoder saw, by arm: `measured`, or about, from mean `lengths`
+    "coverage": nullable("arm str, problems str, window str, coverage real, basis str, place str"),
+    # a figure said to be of one set of problems, beside its value there and on another
+    "reference_figures": nullable(
+        "figure str, claimed real, on str, value real, elsewhere str, value_elsewhere real, place str"
+    ),
+    # near-duplicates between train and held-out
+    "leaks": nullable("source_id str, other_source_id str, similarity real, kind str, trains str, place str"),
+    # problems whose group is dead at the screening's size, and how many of them the training's size would make live
+    "mislabelled": nullable("arm str, count big, n big, share real"),
+    # intervals printed over rollouts, beside the interval over problems
+    "printed_intervals": nullable(
+        "figure str, n big, problems big, low real, high real, low_problems real, high_problems real, place str"
+    ),
+    # diversity by policy, for what the controls say; `same_as`: another window with the same figures
+    "diversity_measures": nullable(
+        "arm str, problems str, window str, diversity real, share_correct real, same_as str, largest_change real",
+        "place str",
+    ),
+    # how each arm was trained: `name=value` of every setting but the seed
+    "recipes": nullable("arm str, place str").append(pa.field("settings", pa.list_(pa.string()))),
+    # how many rollouts of an arm have the form that was asked for
+    "form": nullable(
+        "arm str, problems str, rollouts big, no_answer real, invalid_tags real, truncated real, place str"
+    ),
+    # trainings with the steps asked for and executed; null where one ran through or was not resumed
+    "stops": nullable("run str, requested big, executed big, stopped_at big, resumed_from big, reason str, place str"),
+    # what a run log notes of itself
+    "notes": nullable("code str, said str, place str"),
+    # the change of a series from its first point, with its last point and without
+    "trends": nullable(
+        "series str, first_step big, before_step big, last_step big, change real, change_without_last real, slope real",
+        "slope_without_last real, place str",
+    ),
+    # two arms at as many tokens a problem, as far as whole rollouts allow
+    "equal_tokens": nullable(
+        "arm str, other str, problems str, k big, other_k big, estimate real, other_estimate real, tokens real",
+        "other_tokens real, place str",
+    ),
+    # how many of the problems that were evaluated stand in a training pool
+    "evaluated": nullable("problems str, n big, pool str, count big, place str"),
+    # by source, of a training's problems and of the groups that it sampled: how many, and how many in all
+    "exposed": nullable("arm str, source str, problems big, all_problems big, groups big, all_groups big, place str"),
 }
 
 
@@ -250,15 +151,6 @@ def settings(learner: LearnerConfig) -> list[str]:
     return sorted(f"{f.name}={text(getattr(learner, f.name))}" for f in fields(learner) if f.name != "seed")
 
 
-def filled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Every table that a lint reads, empty where there is none."""
-    return {name: tables.get(name, schema.empty_table()) for name, schema in TABLES.items()}
-
-
-def rows_as(name: str, rows: Sequence[Row]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), schema=TABLES[name])
-
-
 def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
     """(arm, source, problem_id) of what a training drew from: its bands' variance band outside held-out."""
     recipe = store().manifest(training).recipe
@@ -284,46 +176,43 @@ def lints() -> list[str]:
     return sorted(path.stem for path in QUERIES.glob("lint_*.sql"))
 
 
-def findings_of(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """What every lint finds in these tables (tasks.designs.TABLES; an absent one is empty).
+def findings_of(rows: Mapping[str, Sequence[Row]]) -> pa.Table:
+    """What every lint finds in these rows of TABLES; a table that is not given is empty.
 
     Columns: code; fact: what the rows show; inference: what may follow from it; place: runs or files; value: its size,
     null where it has none; query: which named query shows it.
     """
-    everything, parts = filled(tables), []
+    tables = {name: pa.Table.from_pylist(list(rows.get(name, ())), schema=schema) for name, schema in TABLES.items()}
+    parts = []
     for name in lints():
-        found = query(named(name), **everything)
+        found = query(named(name), **tables)
         parts.append(found.append_column("query", pa.array([name] * found.num_rows, pa.string())).cast(Audit.schema))
     return pa.concat_tables(parts)
 
 
 def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
     """Near-duplicates of held-out problems among the others. `trains`: problem → which arms train on it."""
+    held, others = sides_of(pool, splits)
+    found = find_leaks(held, others, "heldout", "train").to_pylist()
+    return [r | {"trains": trains.get(r["other_id"]), "place": place} for r in found]
+
+
+def sides_of(pool: pa.Table, splits: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The held-out problems of a pool, and its others. Columns: problem_id, source_id, problem."""
     sides = "from pool {} join (from splits where split = 'heldout') using (problem_id) order by problem_id"
     wanted = pool.select(["problem_id", "source_id", "problem"])
     held, others = (query(sides.format(how), pool=wanted, splits=splits) for how in ("semi", "anti"))
-    found = find_leaks(held, others, "heldout", "train")
-    return [
-        {
-            "source_id": r["source_id"],
-            "other_source_id": r["other_source_id"],
-            "similarity": r["similarity"],
-            "kind": r["kind"],
-            "trains": trains.get(r["other_id"]),
-            "place": place,
-        }
-        for r in found.to_pylist()
-    ]
+    return held, others
 
 
 def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: str) -> list[Row]:
     """Held-out problems of the study that stand in a lesson's pool, taught or left out. held, lesson: problem_id,
     source_id, problem."""
-    sides = {row["problem_id"]: row["split"] for row in splits.to_pylist()}
+    sides = dict(zip(splits["problem_id"].to_pylist(), splits["split"].to_pylist(), strict=True))
     others = lesson.filter(pa.array([sides[p] in ("train", "near_heldout") for p in lesson["problem_id"].to_pylist()]))
+    untaught = {"train": None}
     return [
-        {name: r[name] for name in ("source_id", "other_source_id", "similarity", "kind")}
-        | {"trains": None if sides[r["other_id"]] == "train" else "left out of the lesson", "place": place}
+        r | {"trains": untaught.get(sides[r["other_id"]], "left out of the lesson"), "place": place}
         for r in find_leaks(held, others, "heldout", "lesson").to_pylist()
     ]
 

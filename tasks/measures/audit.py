@@ -21,7 +21,7 @@ from tasks.designs import (
     lesson_leak_rows,
     mislabelled_rows,
     recipe_row,
-    rows_as,
+    sides_of,
     trained_on,
 )
 from tasks.domain.gate import Gate, ScreenedArm, reasons
@@ -56,31 +56,24 @@ def audit_designs(
         from_training(str(ref), store().manifest(ref).recipe, str(pool), arms.count(arm), ends[str(ref)])
         for ref, arm in zip(trainings, arms, strict=True)
     ]
-    tables = {
-        "designs": rows_as("designs", rows),
-        "recipes": rows_as(
-            "recipes", [recipe_row(str(ref), store().manifest(ref).recipe.arguments) for ref in trainings]
-        ),
-        "leaks": rows_as(
-            "leaks",
-            leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")
+    return findings_of(
+        {
+            "designs": rows,
+            "recipes": [recipe_row(str(ref), store().manifest(ref).recipe.arguments) for ref in trainings],
+            "leaks": leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")
             + _taught(trainings, pool, splits),
-        ),
-        "coverage": rows_as("coverage", _coverage([(ref, store().read(ref)) for ref in diversities], held)),
-        "mislabelled": rows_as("mislabelled", _mislabelled(screenings, trainings)),
-        "form": rows_as("form", [_form(r, str(pool)) for r in screenings] + [_form(r, held) for r in final]),
-        "exposed": rows_as("exposed", [row for ref in trainings for row in _exposed(ref, pool, splits)]),
-        "stops": rows_as("stops", [_steps(ref) for ref in trainings]),
-        "notes": rows_as(
-            "notes",
-            [row for ref in screenings for row in _made_elsewhere(ref)]
+            "coverage": [row for ref in diversities for row in _coverage(ref, held)],
+            "mislabelled": _mislabelled(screenings, trainings),
+            "form": [_form(ref, str(pool)) for ref in screenings] + [_form(ref, held) for ref in final],
+            "exposed": [row for ref in trainings for row in _exposed(ref, pool, splits)],
+            "stops": [_steps(ref) for ref in trainings],
+            "notes": [row for ref in screenings for row in _made_elsewhere(ref)]
             + _answer_kinds(screenings)
             + [row for ref in (*screenings, *final) for row in _raised(ref)]
             + _undelivered(screenings, set(arms), gate)
             + [row for ref in trainings for row in _without_update(ref)],
-        ),
-    }
-    return findings_of(tables)
+        }
+    )
 
 
 def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
@@ -94,16 +87,11 @@ def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
                 waiting.append(Ref.parse(init))
     if not lessons:
         return []
-    wanted = ["problem_id", "source_id", "problem"]
-    sides = "from pool semi join (from splits where split = 'heldout') using (problem_id) order by problem_id"
-    held = query(sides, pool=store().read(pool, wanted), splits=store().read(splits))
-    return [
-        row
-        for at, side in sorted(lessons)
-        for row in lesson_leak_rows(
-            held, store().read(Ref.parse(at), wanted), store().read(Ref.parse(side)), f"{at}, {side}"
-        )
+    held, _ = sides_of(store().read(pool), store().read(splits))
+    read = [
+        (f"{at}, {side}", store().read(Ref.parse(at)), store().read(Ref.parse(side))) for at, side in sorted(lessons)
     ]
+    return [row for place, lesson, split in read for row in lesson_leak_rows(held, lesson, split, place)]
 
 
 def _sampled(ref: Ref, problems: str, role: str) -> Row:
@@ -122,7 +110,7 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
 
 def _made_elsewhere(screening: Ref) -> Iterator[Row]:
     """Of an arm that starts from an adapter of which nobody here knows what it was trained on."""
-    policy = restored(Policy, _drawn(screening)["policy"])
+    policy = _policy(screening)
     if policy.adapter is not None:
         made = store().manifest(Ref.parse(policy.adapter))
         if made.recipe.stage == "import_adapter":
@@ -134,7 +122,7 @@ def _answer_kinds(screenings: Sequence[Ref]) -> list[Row]:
     """Arms whose answers are judged by different rules."""
     kinds: dict[str, list[str]] = {}
     for ref in screenings:
-        policy = restored(Policy, _drawn(ref)["policy"])
+        policy = _policy(ref)
         kinds.setdefault(policy.scaffold.answer_kind, []).append(policy.arm)
     if len(kinds) < 2:
         return []
@@ -147,7 +135,7 @@ def _raised(rollouts: Ref) -> Iterator[Row]:
     table = store().read(rollouts, ["reason"])
     reasons = [reason for reason in table["reason"].to_pylist() if reason and reason.startswith(RAISED)]
     if reasons:
-        arm = restored(Policy, _drawn(rollouts)["policy"]).arm
+        arm = _policy(rollouts).arm
         said = f"{len(reasons)} of {table.num_rows} rollouts of {arm} are ungradable, the first {reasons[0]}"
         yield {"code": "grader_raised", "said": said, "place": str(rollouts)}
 
@@ -156,7 +144,7 @@ def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> li
     """Why the screenings of the arms that were trained did not allow it, or do not let them be compared."""
     arms, places = [], {}
     for ref in screenings:
-        policy = restored(Policy, _drawn(ref)["policy"])
+        policy = _policy(ref)
         if policy.arm in trained:
             rows = store().read(ref, [*FORM_COLUMNS, "correct"])
             taught = policy.adapter is not None
@@ -176,7 +164,7 @@ def _without_update(training: Ref) -> Iterator[Row]:
 
 
 def _form(ref: Ref, problems: str) -> Row:
-    arm = restored(Policy, _drawn(ref)["policy"]).arm
+    arm = _policy(ref).arm
     return {"arm": arm, "problems": problems, "place": str(ref)} | form_of(store().read(ref, FORM_COLUMNS))
 
 
@@ -208,9 +196,13 @@ def _exposed(training: Ref, pool: Ref, splits: Ref) -> list[Row]:
 
 
 def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
-    policies = [restored(Policy, _drawn(ref)["policy"]) for ref in final]
+    policies = [_policy(ref) for ref in final]
     steps = [policy.step for policy in policies if policy.adapter == str(training)]
     return max(steps, default=None)
+
+
+def _policy(rollouts: Ref) -> Policy:
+    return restored(Policy, _drawn(rollouts)["policy"])
 
 
 def _drawn(rollouts: Ref) -> dict[str, Any]:
@@ -220,18 +212,16 @@ def _drawn(rollouts: Ref) -> dict[str, Any]:
     return dict(arguments)
 
 
-def _coverage(tables: Sequence[tuple[Ref, pa.Table]], problems: str) -> list[Row]:
-    rows = []
-    for ref, table in tables:
-        found = query(
-            """
-            select arm, "window", avg(coverage) as coverage from t where coverage is not null and "window" = 'whole'
-            group by all
-            """,
-            t=table,
-        )
-        rows += [r | {"problems": problems, "basis": "measured", "place": str(ref)} for r in found.to_pylist()]
-    return rows
+def _coverage(diversity: Ref, problems: str) -> list[Row]:
+    found = query(
+        """
+        select arm, "window", avg(coverage) as coverage from t where coverage is not null and "window" = 'whole'
+        group by all
+        """,
+        t=store().read(diversity),
+    )
+    about = {"problems": problems, "basis": "measured", "place": str(diversity)}
+    return [row | about for row in found.to_pylist()]
 
 
 def _mislabelled(screenings: Sequence[Ref], trainings: Sequence[Ref]) -> list[Row]:

@@ -1,5 +1,5 @@
-"""What the published files say about the design: the tables that the lints read (tasks.designs). Is the printed token
-table consistent with itself?"""
+"""Rows for the lints (tasks.designs) of what the published files say about their own design, and the printed token
+table checked against itself."""
 
 from __future__ import annotations
 
@@ -46,100 +46,76 @@ def test_rows(root: Path) -> list[Row]:
     """Every printed p-value of a paired t, with what t gives under Student's and the normal distribution."""
     from scipy import stats
 
-    rows = []
-    for folder in VARIANTS:
-        paired = whole(root / "reports" / folder / "summary.json")["paired"]
-        for name, r in paired.items():
-            for measure in ("mean_pairwise_dist", "distinct_strategies"):
-                t, n = r[f"{measure}_t"], r["n_paired"]
-                rows.append(
-                    {
-                        "test": f"{folder} {name} {measure}",
-                        "t": t,
-                        "n": n,
-                        "p_printed": r[f"{measure}_p_approx"],
-                        "p_t": float(2 * stats.t.sf(abs(t), n - 1)),
-                        "p_normal": float(2 * stats.norm.sf(abs(t))),
-                        "place": f"reports/{folder}/summary.json",
-                    }
-                )
-    return rows
+    return [
+        {
+            "test": f"{folder} {name} {measure}",
+            "t": (t := r[f"{measure}_t"]),
+            "n": (n := r["n_paired"]),
+            "p_printed": r[f"{measure}_p_approx"],
+            "p_t": float(2 * stats.t.sf(abs(t), n - 1)),
+            "p_normal": float(2 * stats.norm.sf(abs(t))),
+            "place": f"reports/{folder}/summary.json",
+        }
+        for folder in VARIANTS
+        for name, r in whole(root / "reports" / folder / "summary.json")["paired"].items()
+        for measure in ("mean_pairwise_dist", "distinct_strategies")
+    ]
 
 
 def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
     """The thinking model's accuracy as stated of the held-out set, as screened there, and on the whole pool."""
-    rows = []
-    for source, claimed in STATED_REFERENCE.items():
-        found = query(
-            """
-            select avg(num_correct / group_size) filter (where split = 'heldout') as held,
-                   avg(num_correct / group_size) as pool
-            from bands join splits using (problem_id)
-            where arm = 'thinking' and ($source = 'all' or bands.source = $source)
-            """,
-            {"source": source},
-            bands=bands,
-            splits=splits,
-        ).to_pylist()[0]
-        rows.append(
-            {
-                "figure": f"thinking pass@1 ({source})",
-                "claimed": claimed,
-                "on": "the 100 held-out problems",
-                "value": found["held"],
-                "elsewhere": "the whole pool",
-                "value_elsewhere": found["pool"],
-                "place": "reports/variance_band/thinking_g8/per_problem.jsonl, data/olympiad_pool/heldout_eval.jsonl",
-            }
-        )
-    return rows
+    found = query(
+        """
+        with screened as (select *, num_correct / group_size as share from bands where arm = 'thinking'),
+             tall as (select 'all' as source, * exclude (source) from screened union all by name from screened)
+        select source, avg(share) filter (split = 'heldout') as value, avg(share) as value_elsewhere
+        from tall join splits using (problem_id) group by 1
+        """,
+        bands=bands,
+        splits=splits.select(["problem_id", "split"]),
+    ).to_pylist()
+    by_source = {row.pop("source"): row for row in found}
+    about = {
+        "on": "the 100 held-out problems",
+        "elsewhere": "the whole pool",
+        "place": "reports/variance_band/thinking_g8/per_problem.jsonl, data/olympiad_pool/heldout_eval.jsonl",
+    }
+    return [
+        {"figure": f"thinking pass@1 ({source})", "claimed": claimed} | by_source[source] | about
+        for source, claimed in STATED_REFERENCE.items()
+    ]
 
 
 def coverage_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
     """About what share the encoder saw: its tokens over the mean trace length, problem by problem. No bound, for traces
     of one problem differ in length."""
-    rows = []
-    for folder, table in diversities.items():
-        found = query(
-            f"""
-            select arm, "window", avg(least(1.0, {ENCODER_TOKENS - 2} / num_tokens)) as coverage
-            from t group by all order by all
-            """,
-            t=table,
-        ).to_pylist()
-        rows += [
-            r | {"problems": VARIANTS[folder][0], "basis": "lengths", "place": f"reports/{folder}/per_problem.jsonl"}
-            for r in found
-        ]
-    return rows
+    share = f"avg(least(1.0, {ENCODER_TOKENS - 2} / num_tokens)) as coverage"
+    return [row | {"basis": "lengths"} for folder in diversities for row in _by_policy(diversities, folder, share)]
 
 
 def diversity_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
     """Diversity by policy and window; where two windows of the same traces were measured, how far they differ."""
-    rows = []
-    for folder, table in diversities.items():
-        found = query(
-            'select arm, "window", avg(diversity) as diversity, avg(share_correct) as share_correct from t group by all'
-            " order by all",
-            t=table,
-        ).to_pylist()
-        for row in found:
-            twin = _twin(diversities, folder, row["arm"]) if folder.endswith("longhead") else {}
-            rows.append(row | {"problems": VARIANTS[folder][0], "place": f"reports/{folder}/per_problem.jsonl"} | twin)
-    return rows
-
-
-def _twin(diversities: Mapping[str, pa.Table], folder: str, arm: str) -> Row:
-    pair = query(
+    means = "avg(diversity) as diversity, avg(share_correct) as share_correct"
+    twins = query(
         """
-        select any_value(b."window") as other, max(abs(a.diversity - b.diversity)) as change
-        from a join b using (arm, problem_id) where arm = $arm
+        select arm, any_value(b."window") as same_as, max(abs(a.diversity - b.diversity)) as largest_change
+        from a join b using (arm, problem_id) group by arm
         """,
-        {"arm": arm},
-        a=diversities[folder],
+        a=diversities["diversity_analysis_longhead"],
         b=diversities["diversity_analysis"],
-    ).to_pylist()[0]
-    return {"same_as": pair["other"], "largest_change": pair["change"]}
+    ).to_pylist()
+    twin = {("diversity_analysis_longhead", row["arm"]): row for row in twins}
+    return [
+        row | twin.get((folder, row["arm"]), {})
+        for folder in diversities
+        for row in _by_policy(diversities, folder, means)
+    ]
+
+
+def _by_policy(diversities: Mapping[str, pa.Table], folder: str, figures: str) -> list[Row]:
+    sql = f'select arm, "window", {figures} from t group by all order by all'
+    about = {"problems": VARIANTS[folder][0], "place": f"reports/{folder}/per_problem.jsonl"}
+    return [row | about for row in query(sql, t=diversities[folder]).to_pylist()]
 
 
 def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, seed: int) -> list[Row]:
@@ -167,12 +143,11 @@ def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, s
     return rows
 
 
-def with_truncation(designs: pa.Table, tokens: Mapping[str, Any]) -> pa.Table:
+def with_truncation(rows: list[Row], tokens: Mapping[str, Any]) -> list[Row]:
     """Designs with a lower bound of the truncated share, where the token table gives one away: if a bucket's median
     length is the cap, at least half of the bucket was cut."""
     benches = {"MATH-500 L5": "math", "AIME 2024+2025, 20": "aime"}
     fields = {"panel": "panel_tokens_median", "thinking": "think_tokens_median"}
-    rows = designs.to_pylist()
     for row in rows:
         bench, field = tokens.get(benches.get(row["problems"], "")), fields.get(row["arm"])
         cap = 16_384 if row["arm"] == "thinking" else row["max_tokens"]
@@ -181,7 +156,7 @@ def with_truncation(designs: pa.Table, tokens: Mapping[str, Any]) -> pa.Table:
         parts = [b for name, b in bench["buckets"].items() if name != "all_paired"]
         cut = sum(b["n"] / 2 for b in parts if b[field] >= cap)
         row |= {"truncated": cut / bench["n_paired"], "truncated_bound": True} if cut else {}
-    return pa.Table.from_pylist(rows, schema=designs.schema)
+    return rows
 
 
 def evaluated_rows(evaluations: Mapping[str, pa.Table], pools: pa.Table) -> list[Row]:
@@ -223,46 +198,41 @@ def stop_rows(root: Path) -> list[Row]:
     """Trainings that did not run as requested: halted on the way and gone on with, or ended before their last step."""
     log = whole(root / LOG)
     run, ended = log["rl_run"], log["extend_160_run"]["training_completion"]
-    done = [int(name[1]) for name in map(re.compile(r"step(\d+)_metrics").match, run) if name]
-    return [
-        {
-            "run": "GSM8K",
-            "requested": run["total_steps"],
-            "executed": max(done),
-            "stopped_at": run["halted"]["stopped_at_step"],
-            "resumed_from": run["resumed"]["start_batch"],
-            "reason": run["halted"]["reason"],
-            "place": LOG,
-        },
-        {
-            "run": "GSM8K, extended",
-            "requested": ended["target_max_steps_requested"],
-            "executed": ended["final_batch"],
-            "reason": ended["completion_status"].replace("_", " "),
-            "place": LOG,
-        },
-    ]
+    halted = {
+        "run": "GSM8K",
+        "requested": run["total_steps"],
+        "executed": max(int(name[1]) for name in map(re.compile(r"step(\d+)_metrics").match, run) if name),
+        "stopped_at": run["halted"]["stopped_at_step"],
+        "resumed_from": run["resumed"]["start_batch"],
+        "reason": run["halted"]["reason"],
+    }
+    extended = {
+        "run": "GSM8K, extended",
+        "requested": ended["target_max_steps_requested"],
+        "executed": ended["final_batch"],
+        "reason": ended["completion_status"].replace("_", " "),
+    }
+    return [row | {"place": LOG} for row in (halted, extended)]
 
 
 def note_rows(root: Path) -> list[Row]:
     """Notes of the run log on what the grader marked right, and counts in its prose that its own files do not have."""
-    text = json.dumps(whole(root / LOG), ensure_ascii=False)
-    rows = [
-        {
-            "code": "grader_artefact",
-            "said": f"the log calls a problem that the panel saves a probable grader artefact: {m[1]}",
-        }
-        for m in ARTEFACT.finditer(text)
+    log = whole(root / LOG)
+    text = json.dumps(log, ensure_ascii=False)
+    said = [
+        ("grader_artefact", f"the log calls a problem that the panel saves a probable grader artefact: {found[1]}")
+        for found in ARTEFACT.finditer(text)
     ]
-    for found in REACHED.finditer(text):
-        said, planned, kept = (int(n) for n in found.groups())
-        if said != kept:
-            text_of = f"the log says that {said} of {planned} problems were reached, and the file has {kept} of them"
-            rows.append({"code": "prose_count", "said": text_of})
-    return [row | {"place": LOG} for row in (*rows, *_against_itself(whole(root / LOG), text))]
+    said += [
+        ("prose_count", f"the log says that {n} of {planned} problems were reached, and the file has {kept} of them")
+        for n, planned, kept in REACHED.findall(text)
+        if n != kept
+    ]
+    said += [("log_contradicts", one) for one in _against_itself(log, text)]
+    return [{"code": code, "said": one, "place": LOG} for code, one in said]
 
 
-def _against_itself(log: Row, text: str) -> list[Row]:
+def _against_itself(log: Row, text: str) -> list[str]:
     """Statements of the run log that figures elsewhere in it contradict, and one about the encoder."""
     rows = []
     start, status = log["rl_run"]["baseline_step0"]["correct"], log["project_status"]["headline_result"]
@@ -285,7 +255,7 @@ def _against_itself(log: Row, text: str) -> list[Row]:
             f"the log takes the encoder for one of {said[1]} dimensions that reads {said[2]} tokens;"
             " all-mpnet-base-v2 has 768 and reads 384"
         )
-    return [{"code": "log_contradicts", "said": one} for one in rows]
+    return rows
 
 
 def trend_rows(root: Path) -> list[Row]:
@@ -310,33 +280,33 @@ def trend_rows(root: Path) -> list[Row]:
 
 def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[str, pa.Table]) -> list[Row]:
     """Panel's pass@k on AIME at all of its rollouts, beside thinking's at as many tokens, rounded down to whole k."""
-    if not set(EQUAL) <= set(evaluations):
-        return []
-    lengths = diversities["diversity_analysis_aime"]
-    rows, found = [], []
-    for folder, arm in zip(EQUAL, ("panel", "thinking"), strict=True):
-        groups = evaluations[folder]
-        tokens = np.mean([r["num_tokens"] for r in lengths.to_pylist() if r["arm"] == arm])
-        found.append((groups["group_size"].to_numpy(), groups["num_correct"].to_numpy(), float(tokens)))
-    (n, c, tokens), (other_n, other_c, other_tokens) = found
-    k = int(n.min())
+    lengths = diversities["diversity_analysis_aime"].to_pylist()
+    tokens, other_tokens = (
+        float(np.mean([r["num_tokens"] for r in lengths if r["arm"] == arm])) for arm in ("panel", "thinking")
+    )
+    k = int(min(evaluations[EQUAL[0]]["group_size"].to_pylist()))
     other_k = max(1, int(k * tokens / other_tokens))
-    rows.append(
+    estimate, other_estimate = (
+        float(
+            pass_at_k(evaluations[of]["group_size"].to_numpy(), evaluations[of]["num_correct"].to_numpy(), [n]).mean()
+        )
+        for of, n in zip(EQUAL, (k, other_k), strict=True)
+    )
+    return [
         {
             "arm": "panel",
             "other": "thinking",
             "problems": "AIME 2024+2025, 20",
             "k": k,
             "other_k": other_k,
-            "estimate": float(pass_at_k(n, c, [k]).mean()),
-            "other_estimate": float(pass_at_k(other_n, other_c, [other_k]).mean()),
+            "estimate": estimate,
+            "other_estimate": other_estimate,
             "tokens": k * tokens,
             "other_tokens": other_k * other_tokens,
             "place": f"reports/{EQUAL[0]}/summary.json, reports/{EQUAL[1]}/summary.json,"
             " reports/diversity_analysis_aime/per_problem.jsonl",
         }
-    )
-    return rows
+    ]
 
 
 # The published token table, whose rollouts were not published.
@@ -347,65 +317,44 @@ PARTS = ("both_correct", "panel_only", "thinking_only", "neither")
 def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int], draws: int) -> list[Row]:
     """Columns of TokenChecks for one benchmark. correct: correct rollouts per arm in the evaluation's own summary, of
     `draws` paired ones where its n is the same."""
-    b = bench["buckets"]
-    whole, parts = b["all_paired"], [b[p] for p in PARTS]
-
-    def row(check: str, printed: float, follows: float, detail: str = "") -> Row:
-        return {
-            "bench": name,
-            "check": check,
-            "printed": float(printed),
-            "follows": float(follows),
-            "holds": math.isclose(printed, follows, rel_tol=1e-9, abs_tol=1e-12),
-            "detail": detail,
-        }
-
-    rows = [
-        row("buckets add up to all pairs", whole["n"], sum(p["n"] for p in parts)),
-        row("pairs are problems × rollouts", bench["n_paired"], draws),
-        row("panel correct = both + panel only", bench["panel_correct_count"], parts[0]["n"] + parts[1]["n"]),
-        row("thinking correct = both + thinking only", bench["thinking_correct_count"], parts[0]["n"] + parts[2]["n"]),
-        row("longer-in adds up", whole["thinking_longer_in"], sum(p["thinking_longer_in"] for p in parts)),
+    buckets = bench["buckets"]
+    every, parts = buckets["all_paired"], [buckets[p] for p in PARTS]
+    both, panel, thinking, _ = (p["n"] for p in parts)
+    printed = {arm: bench[f"{arm}_correct_count"] for arm in correct}
+    more = "the evaluation has more rollouts a problem than were paired"
+    told: list[tuple[str, float, float, str]] = [
+        ("buckets add up to all pairs", every["n"], sum(p["n"] for p in parts), ""),
+        ("pairs are problems × rollouts", bench["n_paired"], draws, ""),
+        ("panel correct = both + panel only", printed["panel"], both + panel, ""),
+        ("thinking correct = both + thinking only", printed["thinking"], both + thinking, ""),
+        ("longer-in adds up", every["thinking_longer_in"], sum(p["thinking_longer_in"] for p in parts), ""),
     ]
     for arm, field in (("panel", "panel_tokens_mean"), ("thinking", "think_tokens_mean")):
-        rows.append(
-            row(
-                f"{arm} mean of all pairs = weighted mean of buckets",
-                whole[field],
-                sum(p[field] * p["n"] for p in parts) / whole["n"],
-            )
-        )
-        rows.append(
-            row(
-                f"{arm} tokens per correct",
-                bench["cost_per_correct"][f"{arm}_tokens_per_correct"],
-                whole[field] * whole["n"] / bench[f"{arm}_correct_count"],
-            )
-        )
-        rows.append(
-            row(
+        mean = sum(p[field] * p["n"] for p in parts) / every["n"]
+        cost, follows = bench["cost_per_correct"][f"{arm}_tokens_per_correct"], every[field] * every["n"] / printed[arm]
+        told += [
+            (f"{arm} mean of all pairs = weighted mean of buckets", every[field], mean, ""),
+            (f"{arm} tokens per correct", cost, follows, ""),
+            (
                 f"{arm} correct count = its evaluation's",
-                bench[f"{arm}_correct_count"],
+                printed[arm],
                 correct[arm],
-                "the evaluation has more rollouts a problem than were paired"
-                if correct[arm] != bench[f"{arm}_correct_count"]
-                else "",
-            )
-        )
-    for bucket in b.values():
-        n = bucket["n"]
-        rows.append(
-            row(
-                f"{bucket['name']}: global ratio = ratio of means",
-                bucket["global_ratio"],
-                bucket["think_tokens_mean"] / bucket["panel_tokens_mean"],
-            )
-        )
-        rows.append(
-            row(f"{bucket['name']}: share longer", bucket["thinking_longer_frac"], bucket["thinking_longer_in"] / n)
-        )
-        ordered = [bucket["ratio_min"], bucket["ratio_geomean"], bucket["ratio_mean"], bucket["ratio_max"]]
-        rows.append(row(f"{bucket['name']}: min ≤ geometric mean ≤ mean ≤ max", 1.0, float(ordered == sorted(ordered))))
+                more if correct[arm] != printed[arm] else "",
+            ),
+        ]
+    for b in buckets.values():
+        ordered = [b["ratio_min"], b["ratio_geomean"], b["ratio_mean"], b["ratio_max"]]
+        ratio = b["think_tokens_mean"] / b["panel_tokens_mean"]
+        told += [
+            (f"{b['name']}: global ratio = ratio of means", b["global_ratio"], ratio, ""),
+            (f"{b['name']}: share longer", b["thinking_longer_frac"], b["thinking_longer_in"] / b["n"], ""),
+            (f"{b['name']}: min ≤ geometric mean ≤ mean ≤ max", 1.0, float(ordered == sorted(ordered)), ""),
+        ]
+    rows = [
+        {"bench": name, "check": check, "printed": float(one), "follows": float(other), "detail": detail}
+        | {"holds": math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)}
+        for check, one, other, detail in told
+    ]
     return [*rows, _wilcoxon(name, bench["wilcoxon_both_correct"])]
 
 

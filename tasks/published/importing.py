@@ -1,12 +1,17 @@
 """Stages that import the published study: each makes an artifact of a kind that the other stages read.
 
-Provenance: imported. A recipe holds the digests of the files, so a changed file is another artifact.
+Nothing is filled in: what a file lacks is null. Names are translated once, here: `uid` is a problem, `variance_band` is
+`variance`, a `batch` is the number of updates done before it, and the length columns of the diversity files, called
+characters in the write-up, are tokens (their AIME means equal the completion-token means of the token table to the last
+digit). A recipe holds the digests of the files, so a changed file is another artifact.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,15 +29,17 @@ from storage.artifacts.kinds import (
     TrainingPools,
     TrainingSeries,
 )
+from storage.errors import UserError
 from storage.sql import query
-from tasks.designs import findings_of, leak_rows, mislabelled_rows, rows_as
+from tasks.designs import findings_of, leak_rows, mislabelled_rows
+from tasks.domain.statistics.paired_tests import family_of_gain, in_families, mcnemar_exact
+from tasks.domain.statistics.shares import wilson
 from tasks.published import checks
-from tasks.published import designs as published_designs
-from tasks.published import files as published
-from tasks.published.unpaired import trajectory_rows
+from tasks.published.designs import designs as designs_of
+from tasks.published.files import read, rows_of, whole
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
-IMPORTED = {"provenance": "imported"}
+Row = dict[str, Any]
 DRAWS = 10_000
 
 
@@ -57,70 +64,218 @@ class PublishedFolder:
         return toolbox().place(self.sha256, "the published folder")
 
 
+def imported(rows: pa.Table) -> Payload:
+    return Payload(rows, notes={"provenance": "imported"})
+
+
 @stage(Bands, version=1)
 def import_bands(*, file: PublishedFile, arm: str) -> Payload:
-    return Payload(published.bands(file.here(), arm), notes=IMPORTED)
+    """variance_band/*/per_problem.jsonl. Bands are recomputed; a stated one that differs is an error."""
+    sql = """
+        select uid as problem_id, source, $arm as arm, n_samples as group_size, n_correct as num_correct,
+            if(replace(stated, '_band', '') = found, found,
+               error(uid || ' has ' || n_correct || ' of ' || n_samples || ' correct but is called ' || stated)) as band
+        from (select * exclude (band), band as stated, band(n_correct, n_samples) as found from read_json_auto($path))
+    """
+    return imported(read(file.here(), sql, Bands.schema, arm=arm))
 
 
 @stage(Groups, version=1)
 def import_groups(*, file: PublishedFile, arm: str) -> Payload:
-    return Payload(published.groups(file.here(), arm, file.path), notes=IMPORTED)
+    """`per_problem` of an evaluation's summary.json; source: `L1`…`L5` or the AIME year."""
+    sql = """
+        select $arm as arm, 0 as step, $adapter as adapter, 0 as seed,
+            (r ->> 'n_samples')::int as group_size, (r ->> 'n_correct')::int as num_correct,
+            coalesce('AIME ' || (r ->> 'year'), 'L' || (r ->> 'level')) as source,
+            coalesce('aime' || (r ->> 'year') || '_' || (r ->> 'problem_idx'), r ->> 'unique_id') as problem_id
+        from (select unnest(per_problem) as r from read_json($path, columns = {per_problem: 'JSON[]'}))
+    """
+    return imported(read(file.here(), sql, Groups.schema, arm=arm, adapter=file.path))
 
 
 @stage(Diversity, version=2)
 def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) -> Payload:
-    return Payload(published.diversity(file.here(), label, arm, window, Diversity.schema), notes=IMPORTED)
+    """One variant of a diversity file."""
+    sql = """
+        select uid as problem_id, if(level = '?', 'AIME ' || uid[5:8], 'L' || level) as source, $arm as arm, 0 as step,
+            0 as seed, $window as "window", n_samples as n, n_correct as num_correct, mean_pairwise_dist as diversity,
+            emb_variance_trace * n_samples / (n_samples - 1) as spread, distinct_strategies as clusters,
+            len_mean as num_tokens, len_cv as length_cv, n_correct / n_samples as share_correct,
+            1000 * mean_pairwise_dist / len_mean as per_1000_tokens
+        from read_json_auto($path) where label = $label
+    """
+    made = read(file.here(), sql, Diversity.schema, label=label, arm=arm, window=window)
+    if made.num_rows == 0:
+        raise UserError(f"{file.path}: no rows labelled {label}")
+    return imported(made)
 
 
 @stage(TrainingPools, version=1)
 def import_pools(*, files: tuple[PublishedFile, ...]) -> Payload:
-    return Payload(published.pools({Path(f.path).stem: f.here() for f in files}), notes=IMPORTED)
+    """Which problem is in which published pool (a problem may be in both training pools)."""
+    sql = "select $name as pool, uid as problem_id, source from read_json_auto($path)"
+    parts = [read(f.here(), sql, TrainingPools.schema, name=Path(f.path).stem) for f in files]
+    return imported(pa.concat_tables(parts))
+
+
+def problems_of(files: Iterable[PublishedFile]) -> pa.Table:
+    """The problems whose text was published, each once. Schema: Pool."""
+    sql = """
+        select uid as problem_id, source, uid as source_id, problem, gold, gold as gold_raw, answer_type,
+            uid as cluster, year
+        from read_json_auto($path)
+    """
+    every = pa.concat_tables(read(file.here(), sql, Pool.schema) for file in files)
+    first: dict[str, int] = {}
+    for place, problem in enumerate(every["problem_id"].to_pylist()):
+        first.setdefault(problem, place)
+    return every.take(list(first.values()))
 
 
 @stage(Pool, version=1)
 def import_pool(*, files: tuple[PublishedFile, ...]) -> Payload:
     """The problems as published; their golds were not checked again, and their ids are the published ones."""
-    return Payload(published.pool([f.here() for f in files]), notes=IMPORTED)
+    return imported(problems_of(files))
 
 
 @stage(Splits, version=1)
 def import_splits(*, heldout: PublishedFile, others: tuple[PublishedFile, ...]) -> Payload:
-    return Payload(published.splits(heldout.here(), [f.here() for f in others]), notes=IMPORTED)
+    """The evaluation problems are held out, all others are not."""
+    sql = """
+        select problem_id, source, if(problem_id in (select problem_id from held), 'heldout', 'train') as split
+        from every
+    """
+    split = query(sql, held=problems_of([heldout]), every=problems_of([heldout, *others]))
+    return imported(split.cast(Splits.schema))
+
+
+STEP_METRICS = {
+    "correct": "correct_mean",
+    "reward": "reward_mean",
+    "tag_valid": "tag_valid_mean",
+    "ac_tokens_per_turn": "length_mean",
+    "frac_mixed": "live_groups",
+    "frac_all_bad": "all_zero_share",
+    "frac_all_good": "all_one_share",
+    "entropy": "entropy",
+}
 
 
 @stage(TrainingSeries, version=1)
 def import_series(*, steps: PublishedFile, spread: PublishedFile) -> Payload:
-    return Payload(published.series(steps.here(), spread.here()), notes=IMPORTED)
+    """Training's own series, long; n: rollouts of the step."""
+    long = ", ".join(f"{{metric: '{name}', value: {field}::double}}" for field, name in STEP_METRICS.items())
+    per_step = f"""
+        select 'panel' as arm, step, one.metric, one.value
+        from (select batch as step, unnest([{long}]) as one from read_json_auto($path))
+    """
+    lengths = """
+        select 'panel' as arm, batch as step, 'length_cv_within' as metric, ac_len_cv_within_group as value,
+            n_rollouts as n
+        from read_json_auto($path)
+    """
+    parts = [(steps, per_step), (spread, lengths)]
+    return imported(pa.concat_tables([read(file.here(), sql, TrainingSeries.schema) for file, sql in parts]))
+
+
+# Gains of which only the two shares are known: intervals, and the range of paired p-values that is left.
+
+
+def newcombe(x: int, n: int, y: int, m: int) -> tuple[float, float]:
+    """Newcombe's hybrid score interval of y/m − x/n, as for independent samples: too wide where the same problems
+    were judged twice and mostly alike. Source: Newcombe 1998, method 10.
+
+    >>> [round(v, 4) for v in newcombe(56, 70, 48, 80)]
+    [-0.3339, -0.0524]
+    """
+    a, b = wilson(x, n), wilson(y, m)
+    if a is None or b is None:
+        raise ValueError("a share of nothing has no interval")
+    d = b.estimate - a.estimate
+    low = d - ((b.estimate - b.low) ** 2 + (a.high - a.estimate) ** 2) ** 0.5
+    high = d + ((b.high - b.estimate) ** 2 + (a.estimate - a.low) ** 2) ** 0.5
+    return low, high
+
+
+def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
+    """Smallest and largest exact McNemar p of a change from x to y correct among the same n problems, over all ways
+    in which the unpublished outcomes may pair up.
+
+    >>> low, high = paired_p_range(14, 29, 100); round(low, 6), round(high, 4)
+    (6.1e-05, 0.0315)
+    """
+    most_lost = min(x, n - y)
+    values = [mcnemar_exact(lost + y - x, lost) for lost in range(max(0, x - y), most_lost + 1)]
+    known = [v for v in values if v is not None]
+    return (min(known), max(known)) if known else (None, None)
+
+
+def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], trained: Mapping[str, int]) -> list[Row]:
+    """Rows of Curves: `heldout` with Wilson's interval, one rollout a problem; `gain`, last step minus first, whatever
+    step was best. p_value is the largest that any pairing allows."""
+    sizes = {"all": sum(sizes.values()), **sizes}
+    found: list[Row] = []
+    shares = {row["batch"]: {"all": row["heldout_mean"], **row["by_source"]} for row in rows}
+    for step, by_source in shares.items():
+        for source, share in by_source.items():
+            n = sizes[source]
+            interval = wilson(round(share * n), n)
+            assert interval is not None
+            about = {"series": "heldout", "step": step, "source": source, "estimate": share, "n": n}
+            found.append(about | {"low": interval.low, "high": interval.high, "method": "wilson"})
+    first, last = min(shares), max(shares)
+    for source, n in sizes.items():
+        x, y = (round(n * shares[step][source]) for step in (first, last))
+        low, high = newcombe(x, n, y, n)
+        smallest, largest = paired_p_range(x, y, n)
+        range_of_p = f"McNemar p between {smallest:.2g} and {largest:.2g}" if smallest is not None else ""
+        found.append(
+            {
+                "series": "gain",
+                "step": last,
+                "source": source,
+                "estimate": (y - x) / n,
+                "low": low,
+                "high": high,
+                "p_value": largest,
+                "n": n,
+                "method": "newcombe; p: largest exact McNemar of any pairing",
+                "training_share": 1.0 if source == "all" else trained.get(source, 0) / sum(trained.values()),
+                "reason": f"outcomes per problem are not published: {range_of_p}" if range_of_p else "no change",
+            }
+        )
+    shared = {"arm": arm, "metric": "pass@1", "seeds": 1}
+    return in_families([row | shared | {"rollouts": row["n"]} for row in found], family_of_gain)
 
 
 @stage(Curves, version=3)
 def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Payload:
     """Held-out accuracy by step: Wilson intervals from the printed shares; gains with the bounds that unpublished
-    pairing leaves (tasks.published.unpaired)."""
-    table = store().read(pools)
-    heldout = query("select source, count(*) as n from t where pool = 'heldout_eval' group by source", t=table)
-    trained = query("select source, count(*) as n from t where pool = 'panel_train' group by source", t=table)
-    sizes = dict(zip(heldout["source"].to_pylist(), heldout["n"].to_pylist(), strict=True))
-    shares = dict(zip(trained["source"].to_pylist(), trained["n"].to_pylist(), strict=True))
-    rows = trajectory_rows(published.rows_of(trajectory.here()), "panel", sizes, shares)
-    return Payload(pa.Table.from_pylist(rows, schema=Curves.schema), notes=IMPORTED)
+    pairing leaves."""
+
+    def counts(pool: str) -> dict[str, int]:
+        sql = "select source, count(*) as n from t where pool = $pool group by source"
+        return {row["source"]: row["n"] for row in query(sql, {"pool": pool}, t=store().read(pools)).to_pylist()}
+
+    rows = trajectory_rows(rows_of(trajectory.here()), "panel", counts("heldout_eval"), counts("panel_train"))
+    return imported(pa.Table.from_pylist(rows, schema=Curves.schema))
 
 
 @stage(TokenChecks, version=1)
 def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tuple[Groups, Groups]) -> Payload:
     """math, aime: groups of panel and thinking on the two benchmarks of the token table."""
-    summary, rows = published.whole(tokens.here()), []
+    summary, rows = whole(tokens.here()), []
     for name, refs in (("math", math), ("aime", aime)):
         groups = [store().read(ref).to_pydict() for ref in refs]
         correct = {arm: sum(g["num_correct"]) for arm, g in zip(("panel", "thinking"), groups, strict=True)}
         pairs = sum(min(a, b) for a, b in zip(*(g["group_size"] for g in groups), strict=True))
         rows += checks.token_checks(name, summary[name], correct, pairs)
-    return Payload(pa.Table.from_pylist(rows, schema=TokenChecks.schema), notes=IMPORTED)
+    return imported(pa.Table.from_pylist(rows, schema=TokenChecks.schema))
 
 
 @stage(Designs, version=3)
 def import_designs(*, folder: PublishedFolder) -> Payload:
-    return Payload(published_designs.designs(folder.here()), notes=IMPORTED)
+    return imported(designs_of(folder.here()))
 
 
 def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
@@ -159,30 +314,27 @@ def audit_published(
             said = trains.get(row["problem_id"])
             trains[row["problem_id"]] = f"{said} and {row['pool']}" if said else f"it is in {row['pool']}"
     counts = query("select arm, group_size as n, num_correct as c from t", t=screened).to_pylist()
-    arms = sorted({r["arm"] for r in counts})
-    made = store().read(designs)
-    tables = {
-        "designs": checks.with_truncation(made, published.whole(root / "reports/token_efficiency/summary.json")),
-        "tests": rows_as("tests", checks.test_rows(root)),
-        "coverage": rows_as("coverage", checks.coverage_rows(measured)),
-        "reference_figures": rows_as("reference_figures", checks.reference_rows(screened, store().read(splits))),
-        "leaks": rows_as("leaks", leak_rows(store().read(pool), store().read(splits), trains, "data/olympiad_pool")),
-        "mislabelled": rows_as(
-            "mislabelled",
-            [
+    tokens = whole(root / "reports/token_efficiency/summary.json")
+    return findings_of(
+        {
+            "designs": checks.with_truncation(store().read(designs).to_pylist(), tokens),
+            "tests": checks.test_rows(root),
+            "coverage": checks.coverage_rows(measured),
+            "reference_figures": checks.reference_rows(screened, store().read(splits)),
+            "leaks": leak_rows(store().read(pool), store().read(splits), trains, "data/olympiad_pool"),
+            "mislabelled": [
                 row
-                for arm in arms
+                for arm in sorted({r["arm"] for r in counts})
                 for row in mislabelled_rows(
                     arm, [(r["n"], r["c"]) for r in counts if r["arm"] == arm], train_group_size
                 )
             ],
-        ),
-        "printed_intervals": rows_as("printed_intervals", checks.interval_rows(root, evaluated, DRAWS, 0)),
-        "diversity_measures": rows_as("diversity_measures", checks.diversity_rows(measured)),
-        "stops": rows_as("stops", checks.stop_rows(root)),
-        "notes": rows_as("notes", checks.note_rows(root)),
-        "trends": rows_as("trends", checks.trend_rows(root)),
-        "evaluated": rows_as("evaluated", checks.evaluated_rows(evaluated, in_pools)),
-        "equal_tokens": rows_as("equal_tokens", checks.equal_token_rows(evaluated, measured)),
-    }
-    return findings_of(tables)
+            "printed_intervals": checks.interval_rows(root, evaluated, DRAWS, 0),
+            "diversity_measures": checks.diversity_rows(measured),
+            "stops": checks.stop_rows(root),
+            "notes": checks.note_rows(root),
+            "trends": checks.trend_rows(root),
+            "evaluated": checks.evaluated_rows(evaluated, in_pools),
+            "equal_tokens": checks.equal_token_rows(evaluated, measured),
+        }
+    )

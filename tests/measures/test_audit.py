@@ -10,7 +10,7 @@ import pytest
 
 from storage.artifacts.fingerprint import canonical
 from storage.artifacts.manifest import Recipe
-from tasks.designs import TABLES, findings_of, from_training, lesson_leak_rows, lints, recipe_row, rows_as
+from tasks.designs import TABLES, findings_of, from_training, lesson_leak_rows, lints, recipe_row
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy
 
@@ -36,8 +36,7 @@ def design(**fields: Any) -> dict[str, Any]:
 
 
 def codes(*designs: dict[str, Any], **tables: list[dict[str, Any]]) -> list[str]:
-    made = {name: rows_as(name, rows) for name, rows in tables.items()}
-    return sorted({r["code"] for r in findings_of({"designs": rows_as("designs", designs)} | made).to_pylist()})
+    return sorted({r["code"] for r in findings_of({"designs": designs} | tables).to_pylist()})
 
 
 def test_a_sound_design_has_no_finding() -> None:
@@ -87,7 +86,7 @@ def test_arms_that_were_trained_with_other_settings_are_found() -> None:
     panel, same = trained("panel", LEARNER), trained("thinking", replace(LEARNER, seed=1))
     other = trained("thinking", replace(LEARNER, lora_rank=8))
     assert codes(recipes=[panel, same]) == []
-    found = findings_of({"recipes": rows_as("recipes", [panel, other])}).to_pylist()
+    found = findings_of({"recipes": [panel, other]}).to_pylist()
     assert [(r["code"], r["fact"]) for r in found] == [
         ("hyperparameters", "panel was trained with lora_rank=16 and thinking with lora_rank=8")
     ]
@@ -123,7 +122,7 @@ def test_a_lesson_that_holds_a_held_out_problem_is_found_and_said_to_be_harmless
     for split, matter in (("train", "is no test"), ("near_heldout", "no harm")):
         splits = pa.table({"problem_id": ["a", "b"], "split": [split, "train"]})
         rows = lesson_leak_rows(held, lesson, splits, "lesson")
-        (found,) = findings_of({"leaks": rows_as("leaks", rows)}).to_pylist()
+        (found,) = findings_of({"leaks": rows}).to_pylist()
         assert found["code"] == "near_duplicate" and "OB_1 is held out and M_1" in found["fact"]
         assert matter in found["inference"] and found["place"] == "lesson"
 
@@ -136,7 +135,7 @@ def test_a_source_that_is_trained_on_far_above_its_share_is_found() -> None:
         return {"arm": "panel", "source": source, "problems": problems, "groups": groups} | rest
 
     assert codes(exposed=[exposed("olympiad", 178, 243), exposed("amc", 20, 235)]) == []
-    rows = rows_as("exposed", [exposed("aime", 2, 120), exposed("olympiad", 198, 360)])
+    rows = [exposed("aime", 2, 120), exposed("olympiad", 198, 360)]
     (found,) = findings_of({"exposed": rows}).to_pylist()
     assert found["code"] == "source_share" and found["value"] == pytest.approx(25)
     assert found["fact"] == "panel sampled 25 % of its groups from aime, which has 2 of its 200 training problems"
@@ -160,7 +159,7 @@ def test_coverage_leaks_and_p_values() -> None:
 
 def test_arms_of_different_answer_kinds_and_answers_on_which_a_grader_raised_are_lines_of_their_own() -> None:
     said = {"answer_kinds": "answers are judged of panel as math and whole as integer", "grader_raised": "3 of 8"}
-    rows = rows_as("notes", [{"code": code, "said": fact, "place": "here"} for code, fact in said.items()])
+    rows = [{"code": code, "said": fact, "place": "here"} for code, fact in said.items()]
     found = {row["code"]: row["inference"] for row in findings_of({"notes": rows}).to_pylist()}
     assert "the rule's" in found["answer_kinds"] and "count as not right" in found["grader_raised"]
 

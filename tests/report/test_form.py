@@ -12,7 +12,7 @@ import pytest
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.sql import named, query
-from tasks.designs import FORM, findings_of
+from tasks.designs import findings_of
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.groups import form_of, in_words
@@ -163,7 +163,7 @@ def test_the_audit_judges_form(no_answer: float, invalid: float, found: int) -> 
         "truncated": 0.0,
         "place": "rollouts-1",
     }
-    findings = findings_of({"form": pa.Table.from_pylist([row], schema=FORM)}).to_pylist()
+    findings = findings_of({"form": [row]}).to_pylist()
     assert [f["code"] for f in findings] == ["form"] * found
     if found:
         assert f"{100 * no_answer:.1f} % of the 4000 rollouts of panel on pool gave no answer" in findings[0]["fact"]

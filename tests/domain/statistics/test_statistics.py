@@ -18,7 +18,7 @@ from tasks.domain.statistics import shares as iv
 from tasks.domain.statistics.difficulty import BetaBinomial, expectations, fit
 from tasks.domain.statistics.paired_tests import mcnemar_exact
 from tasks.domain.statistics.power import Design, simulate
-from tasks.published.unpaired import newcombe, paired_p_range
+from tasks.published.importing import newcombe, paired_p_range
 
 differences = st.lists(st.floats(-3, 3, allow_nan=False), min_size=2, max_size=12)
 
