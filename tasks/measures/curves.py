@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -15,88 +16,72 @@ from storage.sql import query
 from tasks.designs import trained_on
 from tasks.domain.arms import ARMS
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, KCurve, levels, on_common, same_seeds, told_of
-from tasks.domain.statistics.means import MARGIN, Means, combined
+from tasks.domain.statistics.means import MARGIN, combined
 from tasks.domain.statistics.paired_tests import family_of_gain, in_families
 from tasks.measures.groups import counts_of, read_groups
 from tasks.stage import stage, store
 
 # Held-out curves: accuracy by step and source with intervals, and what a gain is set against.
 
+Row = dict[str, Any]
+Shares = dict[str, dict[str, int]]
 LEVELS = "Wilson on the effective number of problems"
 DIFFERENCES = "t over problems and seeds"
 
 
-def heldout_rows(groups: pa.Table) -> list[dict[str, Any]]:
+def heldout_rows(groups: pa.Table) -> list[Row]:
     """`heldout`: mean over problems by arm, step and source, with its interval over problems and seeds."""
-    counts, rows = counts_of(groups), []
+    counts, rows = counts_of(groups), list[Row]()
     for arm, step, source in counts.places:
         found = counts.curve(arm, step, source, [1])
-        row = {
-            "series": "heldout",
-            "metric": "pass@1",
-            "arm": arm,
-            "step": step,
-            "source": source,
-            "n": len(found.problem_P),
-            "rollouts": found.drawn,
-            "seeds": found.seeds,
-        }
-        if not len(found.problem_P):
-            rows.append(row | {"reason": INCOMPLETE})
-            continue
-        rows.append(row | {"method": LEVELS} | levels(found.by_cluster(), found.trained)[0])
+        row = {"series": "heldout", "metric": "pass@1", "arm": arm, "step": step, "source": source}
+        row |= {"n": len(found.problem_P), "rollouts": found.drawn, "seeds": found.seeds}
+        told = [{"reason": INCOMPLETE}]
+        if len(found.problem_P):
+            told = [{"method": LEVELS} | one for one in levels(found.by_cluster(), found.trained)]
+        rows.append(row | told[0])
     return rows
 
 
-def gain_rows(groups: pa.Table) -> list[dict[str, Any]]:
+def gain_rows(groups: pa.Table) -> list[Row]:
     """`gain`: accuracy at every arm's last step minus that at its first, paired by problem. The last step is the
     result, whichever step was best. p_adjusted: Benjamini-Hochberg over the arms' gains on all sources, and over those
     by source. p_equivalent: that the gain is larger than MARGIN either way."""
-    span = query(
-        "select arm, min(step) as first, max(step) as last from groups group by arm order by arm", groups=groups
-    ).to_pylist()
-    counts, rows = counts_of(groups), []
-    sources = list(dict.fromkeys(source for _, _, source in counts.places))
-    for arm, first, last in ((r["arm"], r["first"], r["last"]) for r in span):
-        for source in sources:
+    counts, rows = counts_of(groups), list[Row]()
+    for arm, (first, last) in counts.spans.items():
+        for source in counts.sources:
             before, after = (counts.curve(arm, step, source, [1]) for step in (first, last))
-            common, values = on_common([after, before])
-            row: dict[str, Any] = {
-                "series": "gain",
-                "metric": "pass@1",
-                "arm": arm,
-                "step": last,
-                "source": source,
-                "n": common,
-                "rollouts": after.drawn,
-                "seeds": after.seeds,
-            }
-            if first == last or not common:
-                why = "evaluated at one step only" if first == last else "no problem was evaluated at both ends"
-                rows.append(row | {"reason": why})
-                continue
-            found = combined(
-                list(zip((1.0, -1.0), values, strict=True)), [after.trained, before.trained], reach=1.0, shares=True
-            )
-            told = told_of(found, common, alike="every problem gains the same")[0]
-            rows.append(
-                row
-                | {k: v for k, v in told.items() if k not in ("n", "seeds")}
-                | {"method": DIFFERENCES, "p_equivalent": equivalence(found)}
-            )
+            row: Row = {"series": "gain", "metric": "pass@1", "arm": arm, "step": last, "source": source}
+            told, _ = contrasted([after, before], (1.0, -1.0), "every problem gains the same")
+            if first == last:
+                told = {"n": told["n"], "reason": "evaluated at one step only"}
+            elif not told["n"]:
+                told["reason"] = "no problem was evaluated at both ends"
+            else:
+                row["method"] = DIFFERENCES
+            rows.append(row | told | {"rollouts": after.drawn, "seeds": after.seeds})
     return in_families(rows, family_of_gain, beside=("p_equivalent",))
 
 
-def equivalence(found: Means) -> float | None:
-    """p that a gain, or a difference of gains, is larger than MARGIN either way; null where it is not known."""
+def contrasted(
+    ends: Sequence[KCurve], signs: Sequence[float], alike: str, *, paired: bool = False
+) -> tuple[Row, list[float]]:
+    """Σ sign · pass@1 on the problems that all ends have, as a row; and their means, by place. p_equivalent: that it is
+    larger than MARGIN either way, None where that is not known. alike: the reason if no problem differs."""
+    common, values = on_common(ends)
+    if not common:
+        return {"n": 0}, []
+    parts, trained = list(zip(signs, values, strict=True)), [end.trained for end in ends]
+    found = combined(parts, trained, reach=len(ends) / 2, shares=True, paired=paired)
     p = float(found.p_equivalent(MARGIN)[0])
-    return p if np.isfinite(p) else None
+    told = told_of(found, common, alike=alike)[0] | {"p_equivalent": p if np.isfinite(p) else None}
+    return told, [float(v.mean()) for v in values]
 
 
 METRICS = (*TRAINING_METRICS, *Band)
 
 
-def training_rows(steps: pa.Table) -> list[dict[str, Any]]:
+def training_rows(steps: pa.Table) -> list[Row]:
     """`training`: every metric by step, averaged over seeds; low and high are the smallest and largest seed.
     `all_zero`, `variance`, `all_one` are the step's groups by band and `variance_share` what is left of the training
     pool's variance band: how the pool migrates."""
@@ -117,16 +102,14 @@ def training_rows(steps: pa.Table) -> list[dict[str, Any]]:
     ).to_pylist()
 
 
-def with_shares(
-    rows: list[dict[str, Any]], training: dict[str, dict[str, int]], exposure: dict[str, dict[str, int]]
-) -> list[dict[str, Any]]:
+def with_shares(rows: list[Row], training: Shares, exposure: Shares) -> list[Row]:
     """Gains beside what share of its training pool, and of the rollout groups it was really trained on, an arm had
     from each source. training, exposure: arm → source → count."""
 
-    def share(counts: dict[str, dict[str, int]], row: dict[str, Any]) -> float | None:
-        own = counts.get(str(row["arm"]), {})
+    def share(counts: Shares, row: Row) -> float | None:
+        own = counts.get(row["arm"], {})
         total = sum(own.values())
-        return (1.0 if row["source"] == "all" else own.get(str(row["source"]), 0) / total) if total else None
+        return (1.0 if row["source"] == "all" else own.get(row["source"], 0) / total) if total else None
 
     return [
         row | {"training_share": share(training, row), "exposure_share": share(exposure, row)}
@@ -134,9 +117,6 @@ def with_shares(
         else row
         for row in rows
     ]
-
-
-Shares = dict[str, dict[str, int]]
 
 
 def curves_of(
@@ -197,53 +177,30 @@ def gains_of(groups: pa.Table) -> pa.Table:
     p_equivalent: that the gains differ by more than MARGIN either way; detectable: the difference that a study of this
     size and spread finds with 80 % power. Null with the reason where an arm was evaluated at one step only.
     """
-    span = query(
-        "select arm, min(step) as first, max(step) as last from groups group by arm order by arm", groups=groups
-    ).to_pylist()
-    counts, rows = counts_of(groups), []
-    for source in dict.fromkeys(source for _, _, source in counts.places):
-        ends = {s["arm"]: [counts.curve(s["arm"], step, source, [1]) for step in (s["first"], s["last"])] for s in span}
-        for one, other in combinations(span, 2):
-            row: dict[str, Any] = {
-                "metric": "difference_of_gains",
-                "arm": one["arm"],
-                "step": one["last"],
-                "other": other["arm"],
-                "other_step": other["last"],
-                "source": source,
-            }
-            still = [s["arm"] for s in (one, other) if s["first"] == s["last"]]
-            if still:
+    counts, rows = counts_of(groups), list[Row]()
+    spans = counts.spans
+    for source in counts.sources:
+        ends = {arm: [counts.curve(arm, step, source, [1]) for step in span] for arm, span in spans.items()}
+        for one, other in combinations(spans, 2):
+            row: Row = {"metric": "difference_of_gains", "arm": one, "step": spans[one][1], "source": source}
+            row |= {"other": other, "other_step": spans[other][1]}
+            if still := [arm for arm in (one, other) if spans[arm][0] == spans[arm][1]]:
                 rows.append(row | {"n": 0, "reason": f"{' and '.join(still)}: evaluated at one step only"})
                 continue
-            rows.append(row | _difference(ends[one["arm"]], ends[other["arm"]]))
+            four = [*reversed(ends[one]), *reversed(ends[other])]
+            same = "both arms gain the same on every problem"
+            told, mean = contrasted(four, (1.0, -1.0, -1.0, 1.0), same, paired=same_seeds(four))
+            if told["n"]:
+                row |= {"gain": mean[0] - mean[1], "other_gain": mean[2] - mean[3]}
+            else:
+                told["reason"] = "no problem that both arms were asked at both ends"
+            rows.append(row | told)
     named = in_families(
         rows,
         lambda r: ("difference of gains", "holm") if r["source"] == "all" else ("difference of gains by source", "bh"),
         beside=("p_equivalent",),
     )
     return pa.Table.from_pylist(named, schema=GainDifferences.schema)
-
-
-def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
-    """one, other: an arm's pass@1 at its first and last step."""
-    ends = [one[1], one[0], other[1], other[0]]
-    common, values = on_common(ends)
-    if not common:
-        return {"n": 0, "reason": "no problem that both arms were asked at both ends"}
-    after, before, other_after, other_before = (float(v.mean()) for v in values)
-    found = combined(
-        list(zip((1.0, -1.0, -1.0, 1.0), values, strict=True)),
-        [end.trained for end in ends],
-        reach=2.0,
-        shares=True,
-        paired=same_seeds(ends),
-    )
-    return (
-        {"gain": after - before, "other_gain": other_after - other_before}
-        | told_of(found, common, alike="both arms gain the same on every problem")[0]
-        | {"p_equivalent": equivalence(found)}
-    )
 
 
 @stage(GainDifferences, version=10)

@@ -44,7 +44,7 @@ from tasks.domain.statistics.paired_tests import (
 )
 from tasks.domain.statistics.windows import REWORDED, of_tokens
 from tasks.evidence import matrix, sampled_with
-from tasks.measures.groups import in_classes, with_clusters
+from tasks.measures.groups import in_classes, stretches, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import beside, stage, store
 
@@ -67,15 +67,13 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
     if ordered.num_rows == 0:
         return Diversity.schema.empty_table()
     vectors_ND = matrix(ordered["embedding"])
-    plain = ordered.drop(["embedding"]).to_pydict()
+    plain = {k: np.array(ordered[k].to_pylist(), np.float64) for k in ("correct", *NUMBERS)}
     rows = []
-    for start, stop in _runs([plain[k] for k in GROUP]):
-        some = slice(start, stop)
-        row = {k: plain[k][start] for k in GROUP}
-        correct = np.array(plain["correct"][some], bool)
-        numbers = {k: np.array(plain[k][some], np.float64) for k in NUMBERS}
-        kept_N = ~(numbers["coverage"] >= 1) if of_tokens(row["window"]) else np.ones(stop - start, bool)
-        rows.append(row | _group(vectors_ND[some][kept_N], correct[kept_N], {k: v[kept_N] for k, v in numbers.items()}))
+    for row, some in stretches(ordered, GROUP):
+        of = {k: column_N[some] for k, column_N in plain.items()}
+        kept_N = ~(of["coverage"] >= 1) if of_tokens(row["window"]) else np.ones(len(of["coverage"]), bool)
+        of = {k: column_N[kept_N] for k, column_N in of.items()}
+        rows.append(row | _group(vectors_ND[some][kept_N], of.pop("correct") > 0, of))
     return pa.Table.from_pylist(rows, schema=Diversity.schema)
 
 
@@ -105,13 +103,6 @@ def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.
         "per_1000_chars": None if found is None or not chars else 1000 * found / chars,
         "reason": None if n > 1 else "one trace has no pair",
     }
-
-
-def _runs(keys: Sequence[Sequence[object]]) -> list[tuple[int, int]]:
-    """[start, stop) of every stretch of equal keys in sorted columns."""
-    together = list(zip(*keys, strict=True))
-    starts = [0, *(i for i in range(1, len(together)) if together[i] != together[i - 1])]
-    return list(zip(starts, [*starts[1:], len(together)], strict=True))
 
 
 def answers_of(rollouts: pa.Table) -> pa.Table:

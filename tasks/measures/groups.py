@@ -135,6 +135,22 @@ def pool_of(ref: Ref) -> Ref | None:
 Slice = tuple[str, int, str]
 
 
+def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any], slice]]:
+    """(key, place) of every stretch of rows with equal keys, in a sorted table.
+
+    >>> stretches(pa.table({"arm": ["a", "a", "b"]}), ["arm"])
+    [({'arm': 'a'}, slice(0, 2, None)), ({'arm': 'b'}, slice(2, 3, None))]
+    """
+    new_N = np.zeros(len(rows), bool)
+    new_N[:1] = True
+    for key in keys:
+        codes_N = rows[key].combine_chunks().dictionary_encode("encode").indices.to_numpy()
+        new_N[1:] |= codes_N[1:] != codes_N[:-1]
+    starts = np.flatnonzero(new_N).tolist()
+    found = rows.select(list(keys)).take(pa.array(starts, pa.int64())).to_pylist()
+    return [(row, slice(i, j)) for row, i, j in zip(found, starts, [*starts[1:], len(rows)], strict=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Columns of groups, sorted, and where each (arm, step, source) lies; source `all` is every row of (arm, step)."""
@@ -142,41 +158,51 @@ class Counts:
     columns: dict[str, np.ndarray]
     places: dict[Slice, slice]
 
+    def at(self, place: Slice) -> dict[str, np.ndarray]:
+        """Columns of one slice, empty where there is no such slice."""
+        mine = self.places.get(place, slice(0, 0))
+        return {name: column[mine] for name, column in self.columns.items()}
+
     def curve(self, arm: str, step: int, source: str, ks: Sequence[int]) -> KCurve:
-        """Empty where there is no such slice."""
-        mine = self.places.get((arm, step, source), slice(0, 0))
-        names = ("problem", "cluster", "adapter", "policy", "group_size", "num_correct", "num_tokens")
-        problem, cluster, adapter, policy, size, correct, tokens = (self.columns[name][mine] for name in names)
-        return k_curve(problem, cluster, adapter, policy, size, correct, tokens, ks)
+        of = self.at((arm, step, source))
+        counted = of["group_size"], of["num_correct"], of["num_tokens"]
+        return k_curve(of["problem"], of["cluster"], of["adapter"], of["policy"], *counted, ks)
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """Arm → its first and its last step."""
+        steps: dict[str, list[int]] = {}
+        for arm, step, _ in self.places:
+            steps.setdefault(arm, []).append(step)
+        return {arm: (min(own), max(own)) for arm, own in steps.items()}
+
+    @property
+    def sources(self) -> list[str]:
+        return list(dict.fromkeys(source for _, _, source in self.places))
 
 
 def counts_of(groups: pa.Table) -> Counts:
     """problem, cluster, adapter and policy are numbers that mean the same in every slice; adapter 0 is none. Groups
     without a column `cluster` have a cluster a problem."""
     cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
+    truncated = ", truncated" if "truncated" in groups.column_names else ""
     ordered = query(
         f"""
         select arm, step, source, dense_rank() over (order by problem_id) as problem,
-               dense_rank() over (order by {cluster}) as cluster, group_size, num_correct,
-               num_tokens, case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
+               dense_rank() over (order by {cluster}) as cluster, group_size, num_correct, num_tokens{truncated},
+               case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
                dense_rank() over (order by adapter, seed) as policy
         from groups order by arm, step, source
         """,
         groups=groups,
     )
-    columns = {name: ordered[name].to_numpy() for name in ordered.column_names[3:]}
-    slices = query(
-        "select arm, step, source, count(*) as n from groups group by all order by arm, step, source", groups=groups
-    ).to_pylist()
     places: dict[Slice, slice] = {}
-    start = 0
-    for row in slices:
-        policy, stop = (row["arm"], row["step"]), start + row["n"]
-        whole = places.get((*policy, "all"), slice(start, stop))
-        places[(*policy, "all")] = slice(whole.start, stop)
-        places[(*policy, row["source"])] = slice(start, stop)
-        start = stop
-    return Counts(columns, places)
+    for row, mine in stretches(ordered, keys := ["arm", "step", "source"]):
+        arm, step, source = (row[key] for key in keys)
+        whole = places.get((arm, step, "all"), mine)
+        places[arm, step, "all"] = slice(whole.start, mine.stop)
+        places[arm, step, source] = mine
+    return Counts({name: ordered[name].to_numpy() for name in ordered.column_names[3:]}, places)
 
 
 # Form: how many rollouts gave no answer, had no valid tags, were cut off. It stands beside every accuracy.
@@ -210,13 +236,6 @@ def in_words(form: dict[str, Any]) -> str:
     >>> in_words({"rollouts": 8, "no_answer": 0.25, "invalid_tags": 0.0, "truncated": 1.0})
     '8 rollouts: 25.0 % without an answer, 0.0 % without valid tags, 100.0 % cut off'
     """
-    shares = (
-        f"{100 * form[name]:.1f} % {said}"
-        for name, said in (
-            ("no_answer", "without an answer"),
-            ("invalid_tags", "without valid tags"),
-            ("truncated", "cut off"),
-        )
-        if form[name] is not None
-    )
+    names = {"no_answer": "without an answer", "invalid_tags": "without valid tags", "truncated": "cut off"}
+    shares = (f"{100 * form[name]:.1f} % {said}" for name, said in names.items() if form[name] is not None)
     return f"{form['rollouts']:,} rollouts: {', '.join(shares)}"

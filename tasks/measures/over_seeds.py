@@ -13,7 +13,6 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.rules import LEVEL, resample_classes
-from storage.sql import query
 from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, Shifts, by_seed, folded, holds_for, same_adapters
 from tasks.domain.statistics.shares import around, proportions, unseen
 from tasks.measures.groups import counts_of, read_groups
@@ -129,15 +128,12 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
     Null with the reason where there are too few seeds for an interval.
     """
     counts = counts_of(groups)
-    span = query(
-        "select arm, max(step) as step from groups group by arm having max(step) > 0 order by arm", groups=groups
-    ).to_pylist()
+    last = {arm: span[1] for arm, span in counts.spans.items() if span[1] > 0}
     found: dict[tuple[str, str], np.ndarray] = {}
     adapters: dict[tuple[str, str], np.ndarray] = {}
-    last = {row["arm"]: row["step"] for row in span}
     for arm, step, source in counts.places:
         if last.get(arm) == step:
-            found[arm, source], adapters[arm, source] = _by_seed(counts.columns, counts.places[arm, step, source])
+            found[arm, source], adapters[arm, source] = _by_seed(counts.at((arm, step, source)))
     sources = list(dict.fromkeys(source for _, source in found))
     rows = [
         {"arm": arm, "step": step} | _interquartile([v for (a, s), v in found.items() if a == arm and s != "all"], seed)
@@ -151,12 +147,10 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=OverSeeds.schema)
 
 
-def _by_seed(columns: dict[str, np.ndarray], mine: slice) -> tuple[np.ndarray, np.ndarray]:
+def _by_seed(of: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """((S, clusters) accuracy of the problems that every seed was asked, the adapters)."""
-    problem, cluster, adapter, size, correct = (
-        columns[name][mine] for name in ("problem", "cluster", "adapter", "group_size", "num_correct")
-    )
-    found = by_seed(problem, adapter, np.column_stack([correct / size, cluster]))
+    accuracy_N = of["num_correct"] / of["group_size"]
+    found = by_seed(of["problem"], of["adapter"], np.column_stack([accuracy_N, of["cluster"]]))
     return folded(found.values_SPV[:, :, :1], found.values_SPV[0, :, 1])[:, :, 0], found.adapter_S
 
 

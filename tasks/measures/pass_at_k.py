@@ -82,24 +82,15 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
         one = counts.curve(arm, step, source, [1])
         ks = [*(2**i for i in range(one.rollouts.bit_length()) if 2**i < one.rollouts), one.rollouts]
         one = counts.curve(arm, step, source, ks)
-        about = {
-            "arm": arm,
-            "step": step,
-            "source": source,
-            "n": len(one.problem_P),
-            "rollouts": one.rollouts,
-            "policies": one.policies,
+        about = {"arm": arm, "step": step, "source": source, "n": len(one.problem_P)}
+        about |= {"rollouts": one.rollouts, "policies": one.policies}
+        of = counts.at((arm, step, source))
+        drawn_P, solved_P = (np.bincount(of["problem"], weights=of[name]) for name in ("group_size", "num_correct"))
+        unsolved_P = drawn_P[(drawn_P > 0) & (solved_P == 0)]
+        end = {
+            "unsolved": len(unsolved_P),
+            "unsolved_below": 1 - 0.05 ** (1 / unsolved_P.min()) if len(unsolved_P) else None,
         }
-        unsolved = query(
-            """
-            select sum(group_size)::bigint as drawn from groups
-            where arm = $arm and step = $step and ($source = 'all' or source = $source)
-            group by problem_id having sum(num_correct) = 0
-            """,
-            {"arm": arm, "step": step, "source": source},
-            groups=groups,
-        )["drawn"].to_pylist()
-        end = {"unsolved": len(unsolved), "unsolved_below": 1 - 0.05 ** (1 / min(unsolved)) if unsolved else None}
         rows += [about | row | (end if row["k"] == one.rollouts else {}) for row in doublings(one, ks)]
     return pa.Table.from_pylist(rows, schema=Asymptotes.schema)
 
@@ -151,16 +142,14 @@ def g_pass_of(groups: pa.Table, ks: Sequence[int], thresholds: Sequence[Fraction
     problem has fewer than k rollouts.
     """
     counts, rows = counts_of(groups), []
-    for (arm, step, source), mine in counts.places.items():
-        columns = {name: column[mine] for name, column in counts.columns.items()}
+    for arm, step, source in counts.places:
+        columns = counts.at((arm, step, source))
         rollouts = int(columns["group_size"].min())
         for k in (k for k in ks if k > 1):
             about: dict[str, Any] = {"arm": arm, "step": step, "source": source, "k": k, "rollouts": rollouts}
-            if k > rollouts:
-                why = f"a problem has {rollouts} rollouts, fewer than k = {k}"
-                rows.append(about | {"metric": "G-Pass@k", "reason": why})
-                continue
-            rows += [about | row for row in _at(columns, k, thresholds)]
+            why = f"a problem has {rollouts} rollouts, fewer than k = {k}"
+            found = _at(columns, k, thresholds) if k <= rollouts else [{"metric": "G-Pass@k", "reason": why}]
+            rows += [about | row for row in found]
     return pa.Table.from_pylist(rows, schema=GPass.schema)
 
 

@@ -14,7 +14,7 @@ from storage.artifacts.kinds import Rollouts, Tokens
 from storage.sql import query
 from tasks.domain.statistics.means import ADAPTERS, Seeded, by_seed, combined, folded, holds_for, ratio, seeds_of
 from tasks.domain.statistics.paired_tests import in_families, wilcoxon
-from tasks.measures.groups import COLUMNS, count_groups, together, with_clusters
+from tasks.measures.groups import COLUMNS, count_groups, counts_of, together, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
@@ -25,39 +25,28 @@ def cost_rows(groups: pa.Table) -> list[dict[str, Any]]:
     """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, with its interval over problems and seeds,
     of the problems that every seed was asked (of all, without an interval, where there is none). Null where nothing is
     correct. `truncated` stands beside it."""
-    cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
-    ordered = query(
-        f"""
-        with tall as (select *, source as part from groups union all select *, 'all' from groups)
-        select arm, step, part as source, dense_rank() over (order by problem_id) as problem,
-               dense_rank() over (order by {cluster}) as cluster,
-               case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
-               num_tokens, num_correct, group_size, truncated
-        from tall order by arm, step, part <> 'all', part
-        """,
-        groups=groups,
-    )
-    columns = [ordered[c].to_numpy() for c in ordered.column_names[3:]]
-    rows = []
-    for key, start, stop in _stretches(ordered.select(["arm", "step", "source"])):
-        asked_NC = np.column_stack([column[start:stop] for column in columns])
-        found = by_seed(asked_NC[:, 0], asked_NC[:, 2], asked_NC[:, [3, 4, 1]])
-        if len(found.problem_P):
-            asked_NC = asked_NC[np.isin(asked_NC[:, 0], found.problem_P)]
-        problem_N, _, _, tokens_N, correct_N, size_N, truncated_N = asked_NC.T
-        rollouts, tokens, correct = int(size_N.sum()), int(tokens_N.sum()), int(correct_N.sum())
-        row: dict[str, Any] = key | {
+    counts, rows = counts_of(groups), []
+    for arm, step, source in counts.places:
+        of = counts.at((arm, step, source))
+        of_seeds = np.column_stack([of["num_tokens"], of["num_correct"], of["cluster"]])
+        found = by_seed(of["problem"], of["adapter"], of_seeds)
+        kept_N = np.isin(of["problem"], found.problem_P) if len(found.problem_P) else np.ones(len(of_seeds), bool)
+        total = {name: int(column[kept_N].sum()) for name, column in of.items()}
+        row: dict[str, Any] = {
             "metric": "tokens_per_correct",
-            "n": len(np.unique(problem_N)),
-            "num_correct": correct,
-            "num_tokens": tokens,
-            "mean": tokens / rollouts,
-            "truncated": float(truncated_N.sum() / rollouts),
+            "arm": arm,
+            "step": step,
+            "source": source,
+            "n": len(np.unique(of["problem"][kept_N])),
+            "num_correct": total["num_correct"],
+            "num_tokens": total["num_tokens"],
+            "mean": total["num_tokens"] / total["group_size"],
+            "truncated": total["truncated"] / total["group_size"],
         }
-        if correct == 0:
+        if total["num_correct"] == 0:
             rows.append(row | {"reason": "no rollout is correct"})
             continue
-        rows.append(row | {"estimate": tokens / correct} | _bounds(found))
+        rows.append(row | {"estimate": total["num_tokens"] / total["num_correct"]} | _bounds(found))
     return rows
 
 
@@ -70,22 +59,10 @@ def _bounds(found: Seeded) -> dict[str, Any]:
     tokens_SP, correct_SP = values_SCV[:, :, 0], values_SCV[:, :, 1]
     _, low, high = ratio(tokens_SP, correct_SP, found.trained)
     if not np.isfinite(low):
-        return row | {
-            "reason": "no interval: one problem, few near-duplicates that most are, or all alike, have no spread"
-        }
+        alike = "one problem, few near-duplicates that most are, or all alike, have no spread"
+        return row | {"reason": f"no interval: {alike}"}
     seeds = seeds_of([(1.0, tokens_SP)], [found.trained])
     return row | {"low": low, "high": high, "method": "t of the logarithm", "holds_for": holds_for(seeds)}
-
-
-def _stretches(keys: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
-    """(key, start, stop) of every stretch of equal rows in a sorted table."""
-    new_N = np.zeros(len(keys), bool)
-    new_N[:1] = True
-    for column in keys.columns:
-        codes_N = column.combine_chunks().dictionary_encode().indices.to_numpy()
-        new_N[1:] |= codes_N[1:] != codes_N[:-1]
-    starts = [int(i) for i in np.flatnonzero(new_N)]
-    return [(keys.slice(i, 1).to_pylist()[0], i, j) for i, j in zip(starts, [*starts[1:], len(keys)], strict=True)]
 
 
 def numbered(arm: str, step: str) -> str:
