@@ -27,7 +27,7 @@ from flows.running.pieces import Lost, Piece, dispatch, next_pieces, piece_step
 from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
-from storage.errors import Notice, UserError, disk_fault
+from storage.errors import Notice, Parked, UserError, disk_fault
 from storage.objects import patient
 from storage.stopping import deaf_children, stopped_by_signals, was_stopped
 from tasks.engines.hardware import Hardware, children_see, release_memory, visible_gpus
@@ -173,7 +173,7 @@ def _work(line: Connection) -> None:
             except OSError:  # nobody is there to read of it
                 os._exit(1)
 
-    with suppress(EOFError), stopped_by_signals(), patient():
+    with suppress(EOFError, Parked), stopped_by_signals(), patient():  # told to stop while it waits for a piece, it ends
         study, root, charging = line.recv()
         store = Store(root)
         with metered(charging.meter(study, store), tell) as charged, stages_of(study, store, charged) as current:

@@ -17,7 +17,7 @@ from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import UserError
+from storage.errors import Parked, UserError
 from storage.records.runs import all_runs
 from storage.records.spending import charges
 from tasks.engines.hardware import Hardware
@@ -124,6 +124,18 @@ def test_a_process_that_fails_is_told_of_and_the_next_piece_begins(tmp_path: Pat
     ended = pieces_of(tmp_path, study if models else replace(study, models={}))
     assert [piece.title for piece, _ in ended] == ["screen panel", "screen thinking"]
     assert all(said in str(error) for _, error in ended)
+
+
+def test_one_that_waits_for_a_piece_is_stopped_without_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A gate pauses the run while the faster arm's process waits."""
+    study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
+    with pytest.raises(Parked), Processes(study, tmp_path, Charging(run="run"), [()], unheard) as workers:
+        workers.begin(Piece(Ref("rollouts", "0" * 16), "screen panel", arm="panel"))
+        list(workers.ended())
+        raise Parked("the gate did not hold")
+    assert capfd.readouterr().err == ""
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
