@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
-HEAVY = (
+HEAVY = [
     "torch",
     "vllm",
     "transformers",
@@ -22,7 +21,7 @@ HEAVY = (
     "sympy",
     "sklearn",
     "scipy",
-)
+]
 
 
 @pytest.mark.parametrize(
@@ -44,43 +43,8 @@ def test_files_stay_small() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > 600} == {}
 
 
-def test_stages_do_not_import_each_other() -> None:
-    """Wherever in a file the import stands, and however it is written."""
-    modules = {
-        ".".join(p.relative_to(REPO).with_suffix("").parts): ast.parse(p.read_text())
-        for p in (REPO / "tasks").rglob("*.py")
-    }
-    stages = {name for name, tree in modules.items() if _has_a_stage(tree)}
-    assert {"tasks.pool", "tasks.training", "tasks.measures.bands", "tasks.report.render"} < stages
-    found = {name: wrong for name in stages if (wrong := _imported(modules[name]) & stages)}
-    assert not found
-
-
-def _has_a_stage(tree: ast.Module) -> bool:
-    made = [d for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for d in f.decorator_list]
-    return any(isinstance(d, ast.Call) and ast.unparse(d.func).split(".")[-1] == "stage" for d in made)
-
-
-def _imported(tree: ast.Module) -> set[str]:
-    """Names of modules, and names in them, which may be modules too."""
-    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
-    inside = {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
-    return plain | {str(node.module) for node in froms} | inside
-
-
 def test_sessions_are_opened_and_meters_made_in_one_place() -> None:
     callers = [p for folder in ("benchmarks", "cli", "flows") for p in sorted((REPO / folder).rglob("*.py"))]
     for name in ("Session", "Toolbox", "Meter"):
         made = [str(p.relative_to(REPO)) for p in callers if re.search(rf"\b{name}\(", p.read_text())]
         assert made == ["flows/running/sessions.py"]
-
-
-def test_no_path_of_one_machine_is_committed() -> None:
-    done = subprocess.run(
-        ["git", "grep", "-nIE", r"/(work|root|farm)/", "--", ".", ":!.gitignore"], cwd=REPO, capture_output=True
-    )
-    if done.returncode > 1:
-        pytest.skip("not a git checkout")
-    found = [line for line in done.stdout.decode().splitlines() if "tests/test_architecture.py" not in line]
-    assert not found

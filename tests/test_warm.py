@@ -51,11 +51,3 @@ def test_it_is_killed_with_its_group_and_says_so(tmp_path: Path) -> None:
         process.wait(timeout=0.1)
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-
-
-def test_a_traceback_is_as_everywhere(tmp_path: Path) -> None:
-    (tmp_path / "fails.py").write_text("import atexit\natexit.register(print, 'at exit')\nraise ValueError('no')")
-    process = warm.start([str(tmp_path / "fails.py")], cwd=tmp_path, env=warm.SHELL, engine=False)
-    out, err = process.communicate()
-    assert process.wait() == 1
-    assert out == "at exit\n" and err.endswith("ValueError: no\n")

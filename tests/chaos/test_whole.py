@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.spending import Charge, Journal
 from tasks.rollouts import account_of
@@ -37,19 +36,6 @@ def lose_shard(root: Path) -> None:
     shard(root).unlink()
 
 
-def lose_account(root: Path) -> None:
-    shutil.rmtree(sorted(root.glob("ledger/*/*"))[0])
-
-
-def lose_artifact(root: Path) -> None:
-    Store(root).delete(Store(root).refs("report")[0])
-
-
-def lose_charges(root: Path) -> None:
-    path = next(iter(root.glob("spending/*/*.jsonl")))
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
-
-
 def double_shard(root: Path) -> None:
     shutil.copy(shard(root), shard(root).with_name("shard-99999999999999999999-0123456789abcdef.parquet"))
 
@@ -65,20 +51,11 @@ def change_rows(root: Path) -> None:
     pq.write_table(rows.set_column(changed, rows.schema.field(changed), [texts]), shard(root))
 
 
-def damage_artifact(root: Path) -> None:
-    path = Store(root).path(Store(root).refs("toy_training")[0]) / "files" / "adapter.bin"
-    path.write_bytes(b"x" + path.read_bytes()[1:])
-
-
 PLANTED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a shard gone": (lose_shard, "lost: 24 rollouts"),
-    "an account gone": (lose_account, "lost: account"),
-    "an artifact gone": (lose_artifact, "lost: artifacts"),
-    "a charge gone": (lose_charges, "lost: charges"),
     "a shard twice": (double_shard, "doubled: 24 rollouts"),
     "a charge twice": (double_charge, "doubled: charges of 1 "),
     "rows that differ": (change_rows, "differs: rollouts"),
-    "an artifact that is damaged": (damage_artifact, "damaged"),
 }
 
 

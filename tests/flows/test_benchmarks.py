@@ -49,41 +49,40 @@ def write_benchmark(path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def varband(root: Path, verb: str, file: Path, *more: str) -> Row:
+STUDY = """
+base = "demo"
+[benchmarks.stratified]
+sources = ["made_up.jsonl"]
+levels = ["1", "2", "3", "4", "5"]
+per_level = 2
+group_size = 2
+[benchmarks.level_5]
+sources = ["made_up.jsonl"]
+levels = ["5"]
+group_size = 4
+"""
+
+
+def varband(root: Path, file: Path) -> Row:
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
-    plain = ["--plain"] if verb == "run" else []
-    words = [
-        str(warm.REPO / "tests" / "flows" / "benched.py"),
-        verb,
-        "benched",
-        *plain,
-        "--json",
-        "--root",
-        str(root),
-        *sets,
-        *more,
-    ]
-    done = warm.run(words, env=environment() | {"VARBAND_BENCHED": str(file)}, engine=verb == "run")
+    words = [warm.VARBAND, "run", str(file), "--plain", "--json", "--root", str(root), *sets]
+    done = warm.run(words, env=environment(), engine=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    write_benchmark(path := tmp_path_factory.mktemp("benchmark") / "made_up.jsonl")
-    return path
-
-
-@pytest.fixture(scope="module")
-def planned(file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
-    """The plan before anything is there, stage by title."""
-    return {row["title"]: row for row in varband(tmp_path_factory.mktemp("none"), "plan", file)["stages"]}
+    folder = tmp_path_factory.mktemp("benchmark")
+    write_benchmark(folder / "made_up.jsonl")
+    (folder / "study.toml").write_text(STUDY)
+    return folder / "study.toml"
 
 
 @pytest.fixture(scope="module")
 def run(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Row]:
     root = tmp_path_factory.mktemp("benched") / "store"
-    return Store(root), varband(root, "run", file)
+    return Store(root), varband(root, file)
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +127,8 @@ def test_every_policy_answers_every_benchmark(run: tuple[Store, Row], chosen: di
         if row["k"] == 1:
             assert row["pass_at_k"] == pytest.approx(sum(map(sum, groups.values())) / len(groups) / n)
     assert {(r["benchmark"], r["k"]) for r in figures} == {
-        ("stratified", 1),
-        ("stratified", 2),
-        ("level_5", 1),
-        ("level_5", 2),
-        ("level_5", 4),
+        *(("stratified", k) for k in (1, 2)),
+        *(("level_5", k) for k in (1, 2, 4)),
     }
     assert any(r["pass_at_k"] > 0 for r in figures)
     assert "pass@k on benchmarks" in Path(result["html"]).read_text()
@@ -157,4 +153,4 @@ def test_a_problem_of_two_benchmarks_is_paid_for_once(run: tuple[Store, Row], ch
 
 def test_the_second_run_makes_nothing(run: tuple[Store, Row], file: Path) -> None:
     assert run[1]["made"] == run[1]["stages"]
-    assert varband(run[0].root, "run", file)["made"] == 0
+    assert varband(run[0].root, file)["made"] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,20 +22,13 @@ REPO = Path(__file__).resolve().parents[2]
 #: Studies that somebody asks for with `--set`: what they ask for twice is one artifact all the same.
 NEIGHBOURS = {
     "evaluated as finally": replace(PAPER, evaluation=PAPER.final),
-    "no deeper than finally": replace(PAPER, asymptote=PAPER.final.group_size),
-    "no deeper than evaluated": replace(PAPER, asymptote=PAPER.evaluation.group_size),
     "all three alike": replace(PAPER, evaluation=PAPER.final, asymptote=PAPER.final.group_size),
     "taught on what is studied": replace(PAPER, lessons=tuple(replace(x, pool=PAPER.pool) for x in PAPER.lessons)),
     "two lessons of one pool": replace(
         PAPER, lessons=tuple(replace(x, pool=PAPER.lessons[0].pool) for x in PAPER.lessons)
     ),
     "taught on what was made up": replace(DEMO, lessons=(replace(PAPER.lessons[0], pool=DEMO.pool),)),
-    "joint, with seeds": replace(PAPER, train_on="joint", seeds=(0, 1, 2)),
     "joint, with controls": replace(PROFILES["paper/controls"], train_on="joint", seeds=(0, 1)),
-    "all, with seeds": replace(PROFILES["paper/controls"], train_on="all", seeds=(0, 1)),
-    "one step": replace(PAPER, training=replace(PAPER.training, steps=1)),
-    "no seed": replace(PAPER, seeds=()),
-    "one arm": replace(PAPER, arms=("panel",)),
     "one that is served alone": replace(PAPER, arms=("no_panel",), asymptote=64),
     "adaptive": replace(PAPER, screening=replace(PAPER.screening, adaptive=True)),
     "a benchmark twice": replace(PAPER, benchmarks=(*PAPER.benchmarks, replace(PAPER.benchmarks[0], name="again"))),
@@ -48,12 +40,6 @@ def planned(tmp_path: Path, profile: Profile) -> list[Step]:
     with session(planning):
         experiment(study_of(profile, tmp_path))
     return planning.steps
-
-
-def spread(code: str) -> list[str]:
-    """What calls are given as `**something`: of a plain mapping the type checker sees no kind."""
-    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
-    return [ast.unparse(word.value) for call in calls for word in call.keywords if word.arg is None]
 
 
 @pytest.mark.parametrize(
@@ -87,14 +73,6 @@ def test_every_artifact_is_asked_for_once(tmp_path: Path, profile: Profile) -> N
     asked = Counter(ref for ref, _ in calls.elements())
     again = {title: asked[ref] for ref, title in calls if asked[ref] > 1}
     assert not again
-
-
-def test_a_pool_that_is_studied_and_asked_too_is_built_once(tmp_path: Path) -> None:
-    study = study_of(PAPER, tmp_path)
-    planning = Session(Store(tmp_path), Toolbox(), planning=True)
-    with session(planning):
-        experiment(replace(study, benchmarks=dict.fromkeys(study.benchmarks, study.pools[""])))
-    assert sum(step.title == "build pool" for step in planning.steps) == 3
 
 
 def test_an_adapter_of_another_base_is_refused(tmp_path: Path) -> None:

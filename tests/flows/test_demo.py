@@ -69,22 +69,10 @@ def test_the_second_run_makes_nothing_and_is_quick(root: Path) -> None:
     )  # of the processor: others use it too
 
 
-def test_the_engine_that_ran_is_in_the_manifest(root: Path) -> None:
-    store = Store(root)
-    notes = [store.manifest(ref).provenance.notes for ref in store.refs("rollouts")]
-    assert any("vllm" in note.get("engine", "") or "transformers" in note.get("engine", "") for note in notes)
-
-
 def test_a_learning_rate_remakes_training_and_not_screening(root: Path) -> None:
     would = planned(root, "training.learning_rate=1e-3")
     assert would["screen panel rollouts"] and would["band thinking bands"]
     assert not would["train panel seed 0 training"] and not would["render report report"]
-
-
-def test_ledger_holds_each_rollout_once(root: Path) -> None:
-    book = Ledger(root)
-    assert len(book.accounts()) > 4
-    assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
 
 
 @pytest.mark.slow

@@ -3,60 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from flows import arm as arms
 from flows.running.pieces import Lost, dispatch
-from flows.study.request import profile_named
-from flows.study.resolve import resolve
-from storage.artifacts.store import Store
 from storage.errors import ArmsFailed, Notice, Parked, UserError
-from tasks.engines.toolbox import Toolbox
-from tasks.stage import Session, session
+from tasks.attempts import Attempts
 
 
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception) -> list[str]:
-    """Two arms, of which the panel meets this error in its lesson, screening or training; what the other made."""
-    store, made = Store(tmp_path), list[str]()
-    study = resolve(profile_named("demo"), store, model=None, encoder=None, data=None)
+def test_the_other_arms_are_made_and_the_failure_is_told_at_once() -> None:
+    def make(arm: str) -> str:
+        if arm == "panel":
+            raise RuntimeError("out of memory")
+        return arm
 
-    def met(place: str, arm: str, result: Any) -> Any:
-        if arm == "panel" and place == where:
-            raise error
-        made.append(f"{place} {arm}")
-        return result
-
-    start = SimpleNamespace(start=SimpleNamespace())
-    monkeypatch.setattr(arms, "_taught", lambda _, __, head: met("lesson", head, None))
-    monkeypatch.setattr(arms, "check_bases", lambda *_: None)
-    monkeypatch.setattr(arms, "_screened", lambda _, __, arm, ___: met("screening", arm, start))
-    monkeypatch.setattr(arms, "gate_of", lambda *_: None)
-    monkeypatch.setattr(arms, "_live", lambda *_: None)
-    monkeypatch.setattr(arms, "_start", lambda _, head, __: head)
-    monkeypatch.setattr(arms, "_heldout", lambda _, __, ___, plans: dict.fromkeys(plans))
-    monkeypatch.setattr(arms, "_measured", lambda *_: None)
-    monkeypatch.setattr(arms, "_trained", lambda _, __, head, *___: met("training", head, None))
-    monkeypatch.setattr(arms, "_evaluated_after", lambda *_: None)
-    at: Any = SimpleNamespace(studied=SimpleNamespace(splits=None))
-    with session(Session(store, Toolbox())), suppress(ArmsFailed, Parked):
-        arms.make_arms(study, at)
-    return made
-
-
-@pytest.mark.parametrize("where", ["lesson", "screening", "training"])
-def test_the_other_arm_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    attempts = Attempts()
     with pytest.warns(Notice, match="^panel failed: RuntimeError: out of memory$"):
-        made = make(tmp_path, monkeypatch, where, RuntimeError("out of memory"))
-    assert {f"{place} thinking" for place in ("lesson", "screening", "training")} <= {*made}
+        assert attempts.each(["panel", "thinking"], make) == {"thinking": "thinking"}
+    with pytest.raises(ArmsFailed, match="1 of 2 arms failed: panel: RuntimeError: out of memory"):
+        attempts.finish(["panel", "thinking"])
 
 
-def test_a_budget_limit_ends_the_run_where_it_is_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "training thinking" not in make(tmp_path, monkeypatch, "screening", Parked("no money is left"))
+def test_a_budget_limit_ends_the_run_where_it_is_met() -> None:
+    begun = list[str]()
+
+    def make(arm: str) -> None:
+        begun.append(arm)
+        raise Parked("no money is left")
+
+    with pytest.raises(Parked, match="no money"):
+        Attempts().each(["panel", "thinking"], make)
+    assert begun == ["panel"]
 
 
 class Fake:

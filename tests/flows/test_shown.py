@@ -21,10 +21,10 @@ PROBLEMS = [f"A hen lays {n} eggs on each of {n + 1} days. How many?" for n in r
 ASKED = PROBLEMS[3]
 
 
-def study_text(shown: str, pool: str = "sources = ['mine.jsonl']\nheldout_per_source = 2", more: str = "") -> str:
+def study_text(shown: str) -> str:
     """Of two arms, the second of which shows something."""
     return (
-        f'base = "demo"\narms = ["panel", "own"]\n[pool]\n{pool}\n{more}\n[scaffolds.own]\ntrace_tag = "w"\n'
+        f'base = "demo"\narms = ["panel", "own"]\n[pool]\nsources = ["mine.jsonl"]\nheldout_per_source = 2\n[scaffolds.own]\ntrace_tag = "w"\n'
         f'answer_form = "tag"\n{shown}\n'
     )
 
@@ -52,8 +52,6 @@ SHOWN = {
     "template": template(f"Such as: {ASKED}\nThat is 30."),
     "example": example(problem=ASKED),
     "example, as LaTeX has it": example(problem=ASKED.replace("5", "$5$").replace("6", r"\(6\)")),
-    "template, ended otherwise": template(f"Such as: {ASKED[:-1]}: that is 30."),
-    "trace of an example": example(trace=f"as {ASKED.lower()} 30"),
     "answer of an example": example(answer=f"2, and to {ASKED} 30") + '\nanswer_kind = "exact_text"',
 }
 
@@ -64,18 +62,6 @@ def test_a_plan_says_it_where_the_problems_are_at_hand(where: str, tmp_path: Pat
     with pytest.raises(UserError, match=r"scaffold own: its (text|example) shows 'A hen lays 5 eggs") as raised:
         plan(*asked(tmp_path, study_text(SHOWN[where])))
     assert "\n" not in str(raised.value) and not (tmp_path / "root").exists()
-
-
-@pytest.mark.parametrize("levels", [(1,), (2,)])
-def test_of_a_benchmark_that_is_asked_of_it(levels: tuple[int, ...], tmp_path: Path) -> None:
-    write(tmp_path, PROBLEMS)
-    more = f"[benchmarks.hens]\nsources = ['mine.jsonl']\ngroup_size = 2\nlevels = {[*map(str, levels)]}"
-    given = asked(tmp_path, study_text(template(ASKED), "synthetic = 16\nheldout_per_source = 4", more))
-    if levels == (1,):
-        assert plan(*given)
-        return
-    with pytest.raises(UserError, match="scaffold own: its text shows 'A hen lays 5 eggs"):
-        plan(*given)
 
 
 def test_a_run_is_refused_when_its_pool_is_there_and_nothing_is_sampled(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +49,3 @@ def test_the_report_claims_nothing_about_a_training(run: tuple[Store, Row]) -> N
     assert "Nothing was trained in this run." in answer and "training" not in answer
     purposes = {row["purpose"] for row in ask(store.root, result["report"], "report_spending").to_pylist()}
     assert purposes == {"screening", "measurement"}
-
-
-def test_its_plan_foresees_no_gain(tmp_path: Path) -> None:
-    assert mini.finish(tmp_path / "store", *NONE, verb="plan")["stages"]

@@ -8,19 +8,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from flows.running.accounting import accounted
-from flows.running.plan import plan
-from flows.running.sessions import Charging, unheard
-from flows.study.request import profile_named
-from flows.study.resolve import resolve
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
-from storage.errors import UserError
 from storage.ledger import Ledger
-from storage.records.runs import Run, all_runs, now, read_run, run_path, runs_table, write_run
+from storage.records.runs import Run, all_runs, now, read_run, runs_table, write_run
 from storage.records.spending import Journal, charges, spending_by_arm
 from tasks.domain.budget import Budget
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
@@ -184,17 +176,6 @@ def test_what_was_counted_is_what_the_ledger_holds(tmp_path: Path) -> None:
     assert panel["tokens_per_correct"] == (None if right == 0 else entered_tokens / right)
 
 
-@pytest.mark.parametrize("text", ["tokens", "tokens=-5", "tokens=nan", "token=5", "tokens=5,tokens=6", "usd=$20"])
-def test_a_budget_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"is no limit; write|it must be"):
-        Budget.parse(text)
-
-
-@given(st.floats(0.001, 1e12), st.floats(0.001, 1e6))
-def test_a_budget_is_read_as_written(tokens: float, usd: float) -> None:
-    assert Budget.parse(f"tokens={tokens!r}, usd={usd!r}") == Budget(tokens=tokens, usd=usd)
-
-
 def _run(**changes: object) -> Run:
     fields: dict[str, object] = {
         "id": "demo-1",
@@ -209,15 +190,6 @@ def _run(**changes: object) -> Run:
     return Run.model_validate(fields | changes)
 
 
-def test_a_run_that_was_interrupted_is_called_so(tmp_path: Path) -> None:
-    store, study = Store(tmp_path), resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
-    planned, charging = plan(study, store), Charging(run="demo-1")
-    store.prepare()
-    with pytest.raises(KeyboardInterrupt), accounted(study, store, planned, charging, unheard, {}):
-        raise KeyboardInterrupt
-    assert read_run(tmp_path, "demo-1").state == "interrupted"
-
-
 def test_a_run_that_fell_silent_is_shown_as_crashed(tmp_path: Path) -> None:
     write_run(tmp_path, _run())
     assert read_run(tmp_path, "demo-1").shown_state == "running"
@@ -225,13 +197,3 @@ def test_a_run_that_fell_silent_is_shown_as_crashed(tmp_path: Path) -> None:
     assert runs_table(tmp_path)["state"].to_pylist() == ["crashed"]
     write_run(tmp_path, _run(state="parked", heartbeat="2026-01-01T00:00:00+00:00"))
     assert [r.shown_state for r in all_runs(tmp_path)] == ["parked"]
-
-
-@given(st.text(max_size=30))
-def test_a_run_name_never_leaves_its_folder(name: str) -> None:
-    root = Path("/some/root")
-    try:
-        path = run_path(root, name)
-    except UserError:
-        return
-    assert path.resolve().parent == root / "runs"

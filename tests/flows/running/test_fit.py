@@ -131,18 +131,6 @@ def test_a_disk_that_fills_in_the_middle_is_refused_at_the_start(
     assert told(*paper) == ""
 
 
-def test_what_is_elsewhere_or_made_takes_no_room_here(
-    paper: tuple[Study, Store, list[Planned]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study, store, planned = paper
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
-    check_room(replace(study, places={}), store, planned)
-    check_room(study, store, [replace(one, reused=True) for one in planned])
-    without = replace(study.profile, hardware=replace(study.profile.hardware, without=("training",)))
-    elsewhere = replace(study, profile=without)
-    check_room(elsewhere, store, plan(elsewhere, store))
-
-
 def test_the_plan_s_disk_holds_the_adapters(paper: tuple[Study, Store, list[Planned]]) -> None:
     """It was what rollouts take alone: 13 GB of a study that keeps 310 GB of adapters."""
     study, store, planned = paper

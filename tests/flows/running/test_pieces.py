@@ -21,7 +21,7 @@ from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
 from tasks.stage import Ref, stage
 from tests.chaos.engines import PlainGraders, SeededGenerator
-from tests.flows.running.toy_study import DRAW, MODEL, toy_experiment, toy_study
+from tests.flows.running.toy_study import DRAW, MODEL, toy_study
 
 
 def deeper(study: Study) -> Ref:
@@ -63,15 +63,6 @@ def pieces_of(root: Path, dag: object) -> list[str]:
     store = Store(root)
     store.prepare()
     return [piece.name for piece in next_pieces(toy_study(), store, unheard, set(), dag)]  # type: ignore[arg-type]
-
-
-def test_what_is_screened_is_shared_out_in_shards_and_training_waits(tmp_path: Path) -> None:
-    arms = toy_study().profile.arms
-    pieces = pieces_of(tmp_path, toy_experiment)
-    assert [p for p in pieces if p.startswith("screen")] == [
-        f"screen {arm}, shard {i}" for arm in arms for i in range(4)
-    ]
-    assert not any(p.startswith("train") for p in pieces)
 
 
 def test_two_samplings_of_one_policy_are_not_at_work_at_once(tmp_path: Path) -> None:

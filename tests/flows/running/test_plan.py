@@ -112,16 +112,6 @@ def test_lengths_are_those_of_what_is_most_alike(
         assert 20 <= found.low < found.completion < found.high <= longest
 
 
-def test_more_engines_shorten_a_screening_and_hardly_a_training(tmp_path: Path) -> None:
-    """Of an arm with a learner and three engines: a third of the time on four GPUs where it took two, 4/3 divided by 2; a
-    training takes as long, on twice as many."""
-    apart = replace(PLAIN.hardware, sampler_apart=True, engine_process="core")
-    wide = replace(apart, replicas=3)
-    two, four = (dict(priced(replace(PLAIN, hardware=h), tmp_path / f"{h.replicas}")) for h in (apart, wide))
-    for title, times in (("screen panel", 4 / 3 / 2), ("train panel seed 0", 2)):
-        assert four[title].gpu_hours == pytest.approx(times * two[title].gpu_hours)
-
-
 def test_a_search_is_priced_by_what_its_methods_ask_for(tmp_path: Path) -> None:
     """Of rollouts of the problems themselves `final` promises all; a beam of 2 × 2 for 3 steps, scored by the policy, asks for 24 completions of prompts that hold two earlier ones; a budget
     stops both."""
@@ -136,25 +126,6 @@ def test_a_search_is_priced_by_what_its_methods_ask_for(tmp_path: Path) -> None:
     poor = replace(wide, search=replace(wide.search, tokens=5000))
     stopped = {title.partition(":")[0]: cost for title, cost in priced(poor, tmp_path) if "panel at step 0" in title}
     assert stopped["beam"].tokens < steps.tokens and stopped["beam"].tokens >= 5000 * problems
-
-
-def test_what_a_reward_model_reads_is_priced_in_hours_and_counts_within_the_budget(tmp_path: Path) -> None:
-    """16 rollouts of PROMPT + COMPLETION tokens each, which `final` promises, and every one is read once."""
-    prices = Prices(sampled_per_second=1000)
-    asked = replace(PLAIN, search=Search(methods=("majority", "rewarded"), tokens=10**9, reward="FOLDER"))
-    found = {
-        title.partition(":")[0]: cost for title, cost in priced(asked, tmp_path, prices) if "panel at step 0" in title
-    }
-    plain, read = found["majority"], found["rewarded"]
-    problems = plain.rollouts_reused // 16
-    assert plain.gpu_hours == read.tokens == 0 < problems
-    assert read.gpu_hours == pytest.approx(problems * 16 * (PROMPT + COMPLETION) / 1000 / 3600)
-    step = "beam:beams=2:expand=2:depth=9:by="
-    by = replace(asked, search=replace(asked.search, methods=(f"{step}likelihood", f"{step}process"), tokens=20_000))
-    told, scored = (
-        cost for title, cost in priced(by, tmp_path, prices) if "panel at step 0" in title and "beam" in title
-    )
-    assert scored.rollouts < told.rollouts, "what is read is part of a problem's budget"
 
 
 def test_what_the_ledger_holds_is_not_paid_for_again(tmp_path: Path) -> None:
@@ -192,12 +163,6 @@ def test_a_benchmark_is_asked_before_and_after_and_costs_its_rollouts(tmp_path: 
         for step in (0, PLAIN.training.steps)
         for name, n in (("math500_stratified", 160), ("math500_l5", 64), ("aime", 2 * 40 * 16))
     ]
-
-
-def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> None:
-    """50 held-out problems: training's last evaluation took 2 of each, the curve reuses them, the end asks for 8."""
-    last = [cost for title, cost in priced(PLAIN, tmp_path) if title.startswith("evaluate panel at step 60 ")]
-    assert [(cost.rollouts, cost.rollouts_reused) for cost in last] == [(0, 50 * 2), (50 * 6, 50 * 2)]
 
 
 def test_an_engine_is_begun_for_what_is_sampled_here_alone(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ import pytest
 from flows.running.plan import plan
 from flows.study.profiles import PROFILES
 from flows.study.request import Request
-from flows.study.sizes import LEVELS, size_of, size_of_levels
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.problems.sources import SOURCES, SourceSpec
+from tasks.domain.problems.sources import SOURCES
 from tests import warm
 
 PRICED = ("paper", "qwen-1.5b/objectives", "paper/chain", "qwen-1.5b")
@@ -57,11 +56,3 @@ def test_published_sizes_are_those_of_the_files(shared: Path) -> None:
         lines = [json.loads(line) for line in (shared / "data" / source.file).read_text().split("\n") if line.strip()]
         own = [row for row in lines if source.only is None or row.get("source") == source.only]
         assert source.problems == len(own), source.name
-
-
-def test_the_size_of_a_benchmark_whose_file_is_not_here() -> None:
-    specs = [SourceSpec("math500", "not here")]
-    assert size_of(specs, {}) == 500
-    assert size_of_levels(specs, {}, ("5",), None) == 500 // LEVELS
-    assert size_of_levels(specs, {}, ("1", "2", "3", "4", "5"), 10) == 50
-    assert size_of_levels(specs, {}, (), None) == 500

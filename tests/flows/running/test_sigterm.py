@@ -121,21 +121,6 @@ def test_a_signal_inside_duckdb_is_what_it_is_anywhere(statement: str) -> None:
         stopped(statement, signal.SIGINT)
 
 
-@pytest.mark.parametrize("became", ["reading the schema of 'groups' failed: KeyboardInterrupt: ", "Query interrupted"])
-def test_what_a_library_makes_of_ctrl_c_is_ctrl_c(became: str) -> None:
-    def read() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(5)
-        except KeyboardInterrupt:
-            raise RuntimeError(became) from None
-
-    with pytest.raises(KeyboardInterrupt), stopped_by_signals():
-        read()
-    with pytest.raises(RuntimeError, match="interrupted"), stopped_by_signals():
-        raise RuntimeError("the connection was interrupted")  # and nobody pressed a key
-
-
 def test_what_swallows_a_signal_is_asked_again() -> None:
     """A library that takes Ctrl-C for an error of its own, and goes on, let a study run to its end."""
 

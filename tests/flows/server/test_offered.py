@@ -32,7 +32,12 @@ def test_doctor_misses_every_deployment_that_is_not_there() -> None:
         ("experiment", {"study": {"name": "my-study_2"}}, True),
         ("experiment", {"study": {"name": "my study"}}, False),
         ("experiment", {"budget": {"usd": -1}}, False),
+        ("experiment", {"gpu_pool": "perhaps"}, False),
         ("plan", {"study": {"settings": [{"field": "training.stps", "value": "3"}]}}, False),
+        ("plan", {"study": {"arms": ["panel", "panel"]}}, False),
+        ("search", {"search": {"methods": ["majority"]}}, True),
+        ("search", {"search": {"methods": ["majorty"]}}, False),
+        ("search", {"search": {"methods": ["majority"], "tokens": 0}}, False),
     ],
 )
 def test_a_form_refuses_what_cannot_be(deployment: str, parameters: dict[str, Any], fits: bool) -> None:

@@ -28,14 +28,7 @@ draws = 200
 [hardware]
 engine = "transformers"
 batch_size = 32
-[scaffolds.few_shot]
-base = "no_panel"
-[[scaffolds.few_shot.examples]]
-problem = "Start with 12. Add 30. What is the result?"
-trace = "12+30=42."
-answer = "42"
 [arms.panel]
-[arms.few_shot]
 """
 
 

@@ -79,12 +79,6 @@ def test_the_page_of_a_run_shows_stage_money_and_time(server: Server, parked: Ru
     assert any("| tokens |" in card["data"] and "| 9,000 |" in card["data"] for card in found)
 
 
-def test_its_plan_was_shown_before_anything_was_paid(server: Server, parked: Run) -> None:
-    asked = {"artifacts": {"flow_run_id": {"any_": [parked.flow_run]}, "key": {"any_": ["plan"]}}}
-    (first, *_) = api(server, "POST", "/artifacts/filter", {**asked, "sort": "CREATED_DESC"}).json()[::-1]
-    assert "stages would be made" in first["data"] and "does not hold: the run would pause" in first["data"]
-
-
 def test_resumed_it_finishes_with_nothing_sampled_twice(server: Server, parked: Run, finished: Run) -> None:
     assert (finished.id, finished.state) == (parked.id, "finished")
     states = [piece["state"]["name"] for piece in pieces(server, parked)]

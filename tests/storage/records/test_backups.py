@@ -3,7 +3,6 @@ there. Of object storage it brings what this machine has never seen."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,8 +20,8 @@ from storage.ledger import Account, Ledger
 from storage.objects import Objects
 from storage.records import copies, notes
 from storage.records.copies import copy_study
-from storage.records.decisions import newest_overrides, pin, pins, put_overrides, unpin
-from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
+from storage.records.decisions import newest_overrides, pin, pins, put_overrides
+from storage.records.drift import DriftNote, drift_notes, note_drift
 from storage.records.runs import Run, now, read_run, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
@@ -60,20 +59,6 @@ def charged(tokens: int) -> Charge:
     return Charge(time=now(), ref=str(REF), kind="rollouts", title="screen", tokens=tokens)
 
 
-def test_what_is_charged_while_a_journal_is_read_is_in_the_next_copy(tmp_path: Path) -> None:
-    """The copy is written after that, and is younger than the line that it lacks."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    made(here)
-    journal = Journal(here, RUN)
-    journal.enter([charged(1)])
-    os.utime(journal.path, (1000, 1000))
-    copy_study(here, there)
-    journal.enter([charged(2)])
-    os.utime(journal.path, (1001, 1001))
-    copy_study(here, there)
-    assert Journal(there, RUN).spent().tokens == 3
-
-
 def test_a_run_that_went_on_elsewhere_is_not_put_back(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     made(here)
@@ -84,33 +69,6 @@ def test_a_run_that_went_on_elsewhere_is_not_put_back(tmp_path: Path) -> None:
     assert read_run(there, RUN).state == "finished"
     copy_study(there, here)
     assert read_run(here, RUN).state == "finished"
-
-
-def test_a_pin_that_was_taken_off_and_put_on_again_holds(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    made(here)
-    pin(here, REF, "figure 3")
-    unpin(here, REF)
-    copy_study(here, there)
-    assert not pins(there)
-    pin(here, REF, "figure 4")
-    copy_study(here, there)
-    assert [one.why for one in pins(there)] == ["figure 4"]
-
-
-def test_prices_and_drift_come_along_and_are_renewed(tmp_path: Path) -> None:
-    """A restored root without them has no limit a month, and no memory of what is wrong."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    made(here)
-    (here / "prices.toml").write_text("[month]\nusd = 500\n")
-    note_drift(here, NOTE)
-    copy_study(here, there, weights=False)
-    assert drift_notes(there)["open"].to_pylist() == [True]
-    (here / "prices.toml").write_text("[month]\nusd = 50\n")
-    close_drift(here, "p", "m")
-    copy_study(here, there)
-    assert (there / "prices.toml").read_text() == "[month]\nusd = 50\n"
-    assert drift_notes(there)["open"].to_pylist() == [False]
 
 
 def test_a_run_that_finishes_meanwhile_is_not_finished_in_a_copy_without_its_report(

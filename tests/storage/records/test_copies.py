@@ -92,13 +92,6 @@ def test_a_light_copy_is_whole_but_for_the_weights(tmp_path: Path) -> None:
     assert current.made == []
 
 
-def test_a_file_that_was_not_left_out_is_missed(tmp_path: Path) -> None:
-    _, sword, _ = made(tmp_path / "here")
-    copy_study(tmp_path / "here", tmp_path / "there", weights=False)
-    (Store(tmp_path / "there").files(sword) / "exposure.txt").unlink()
-    assert not Store(tmp_path / "there").has(sword)
-
-
 def test_a_light_copy_has_the_weights_that_later_stages_start_from(tmp_path: Path) -> None:
     """A lesson is sampled at step 0 of the studied training; a training whose end was not sampled is not finished."""
     here, there = tmp_path / "here", tmp_path / "there"
@@ -124,12 +117,6 @@ def test_a_copy_grows_and_its_weights_follow(tmp_path: Path) -> None:
     assert not left_out(Store(there).path(sword)) and Store(there).has(sword)
     assert copy_study(here, there, weights=False).artifacts == 0  # a light copy takes nothing away
     assert (Store(there).files(sword) / "step-0001" / "adapter.bin").exists()
-
-
-def test_a_light_copy_of_a_light_copy_leaves_out_the_same(tmp_path: Path) -> None:
-    made(tmp_path / "a")
-    copy_study(tmp_path / "a", tmp_path / "b", weights=False)
-    assert copy_study(tmp_path / "b", tmp_path / "c").left_bytes == 1000
 
 
 def test_another_making_of_an_artifact_stays(tmp_path: Path) -> None:
@@ -192,23 +179,6 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         copy_study(tmp_path / "here", tmp_path / "here" / ".")
     with pytest.raises(UserError, match="no run 'demo-00000009'"):
         copy_study(tmp_path / "here", tmp_path / "there", "demo-00000009")
-
-
-def test_a_damaged_artifact_is_not_copied(tmp_path: Path) -> None:
-    ores, *_ = made(tmp_path / "here")
-    (Store(tmp_path / "here").path(ores) / "data.parquet").write_bytes(b"torn")
-    copy_study(tmp_path / "here", tmp_path / "there")
-    assert ores not in Store(tmp_path / "there").refs()
-
-
-def test_a_whole_copy_speaks_of_no_weights(tmp_path: Path) -> None:
-    from click.testing import CliRunner
-
-    from cli.export import study
-
-    Store(tmp_path / "root").prepare()
-    done = CliRunner().invoke(study, [str(tmp_path / "copy"), "--root", str(tmp_path / "root")])
-    assert done.exit_code == 0 and "ledger copied, 0.0 MB\n" in done.output
 
 
 def test_a_copy_names_the_rules_that_it_changed(tmp_path: Path) -> None:

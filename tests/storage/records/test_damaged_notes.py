@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import threading
 from collections.abc import Callable
@@ -11,15 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from cli.store import pin as pin_command
 from flows.upkeep.verify import verify
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.decisions import pin, pins
-from storage.records.garbage import BIN, collect, collecting, restore
+from storage.records.garbage import collect, collecting, restore
 from storage.records.notes import note_planned, notes_path, planned_refs, studies_of
 from storage.records.runs import all_runs, read_run, run_path, runs_table
 from tests.storage.records.test_garbage import NOW, here, made, recorded, taken
@@ -143,30 +140,6 @@ def test_what_was_made_from_what_cannot_be_read_stays(tmp_path: Path) -> None:
         assert {*tmp_path.glob("*/*-*/manifest.json")} == {Store(tmp_path).path(r) / "manifest.json" for r in refs}
 
 
-def test_what_people_put_beside_artifacts_is_nothing_to_the_store(tmp_path: Path) -> None:
-    refs = made(tmp_path)
-    folder = Store(tmp_path).path(refs[2])
-    shutil.copytree(folder, folder.with_name(f"{folder.name}.bak"))
-    (tmp_path / "lost+found").mkdir()
-    (tmp_path / ".work" / "junk").mkdir(parents=True)
-    (tmp_path / BIN).mkdir()
-    (tmp_path / BIN / ".DS_Store").touch()
-    assert here(tmp_path) == set(refs) and verify(tmp_path).damage.num_rows == 0
-    assert taken(tmp_path) == {str(ref) for ref in refs} and restore(tmp_path).num_rows == 3
-    assert (folder.with_name(f"{folder.name}.bak") / "data.parquet").exists()
-
-
-def test_a_folder_that_somebody_linked_into_the_bin_is_theirs(tmp_path: Path) -> None:
-    refs, elsewhere = made(tmp_path), tmp_path / "elsewhere"
-    (tmp_path / BIN).mkdir()
-    elsewhere.mkdir()
-    (elsewhere / "theirs").touch()
-    (tmp_path / BIN / "20200101").symlink_to(elsewhere)
-    assert taken(tmp_path) == {str(ref) for ref in refs}
-    assert taken(tmp_path) == set()
-    assert [path.name for path in elsewhere.iterdir()] == ["theirs"]
-
-
 @pytest.mark.parametrize("name", ["runs/demo-00000002.json", "pins/bands-{0}.json"])
 def test_a_link_to_a_record_that_is_gone_keeps_everything(tmp_path: Path, name: str) -> None:
     """What it said is not known; nobody who linked it there meant that nothing is needed."""
@@ -178,23 +151,6 @@ def test_a_link_to_a_record_that_is_gone_keeps_everything(tmp_path: Path, name: 
     assert here(tmp_path) == set(refs)
     assert verify(tmp_path, repair=True).damage["path"].to_pylist() == [name.format("0" * 16)]
     assert taken(tmp_path) == {str(ref) for ref in refs}
-
-
-def test_a_file_in_the_place_of_the_locks_is_named(tmp_path: Path) -> None:
-    refs = made(tmp_path)
-    shutil.rmtree(tmp_path / ".locks", ignore_errors=True)
-    (tmp_path / ".locks").touch()
-    with pytest.raises(UserError, match=r"\.locks: no folder"):
-        taken(tmp_path)
-    assert here(tmp_path) == set(refs)
-
-
-def test_a_pin_on_what_is_gone_can_be_taken_off(tmp_path: Path) -> None:
-    ref = made(tmp_path)[2]
-    pin(tmp_path, ref, "figure 3")
-    shutil.rmtree(Store(tmp_path).path(ref))
-    done = CliRunner().invoke(pin_command, [ref.fingerprint[:8], "--off", "--root", str(tmp_path)])
-    assert done.output == f"{ref} is no longer pinned\n" and pins(tmp_path) == []
 
 
 def test_of_two_collections_at_once_neither_deletes_what_the_other_moves(tmp_path: Path) -> None:

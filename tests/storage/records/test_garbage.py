@@ -15,9 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
-from cli.main import varband
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
@@ -175,17 +173,6 @@ def test_scratch_of_a_living_writer_stays(tmp_path: Path) -> None:
     assert [p.name for p in scratch.iterdir()] == ["bands-0-living"]
 
 
-def test_a_work_folder_stays_until_its_artifact_is_there(tmp_path: Path) -> None:
-    grains, _, _ = made(tmp_path)
-    pin(tmp_path, grains, "kept")
-    under_way = Grains.of("0123456789abcdef")
-    for ref in (grains, under_way):
-        (tmp_path / ".work" / str(ref)).mkdir(parents=True)
-        (tmp_path / ".work" / str(ref) / "checkpoint").write_text("step 3")
-    taken(tmp_path)
-    assert [p.name for p in (tmp_path / ".work").iterdir()] == [str(under_way)]
-
-
 def test_a_collection_waits_for_a_run_that_notes_what_it_needs(tmp_path: Path) -> None:
     refs = made(tmp_path)
     body = (
@@ -201,29 +188,6 @@ def test_a_collection_waits_for_a_run_that_notes_what_it_needs(tmp_path: Path) -
     assert writer.stdout is not None and writer.stdout.readline() == "held\n"
     assert taken(tmp_path) == set()
     assert writer.wait(30) == 0
-
-
-def test_the_command_says_what_would_go_and_takes_it_with_yes(tmp_path: Path) -> None:
-    _, flours, loaves = made(tmp_path)
-
-    def ask(*words: str) -> Any:
-        done = CliRunner().invoke(varband, [*words, "--root", str(tmp_path), "--json"], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout) if "--off" not in words and "--why" not in words else None
-
-    assert ask("store", "gc") == [] and ask("store", "pin") == []
-    ask("store", "pin", str(flours), "--why", "figure 3")
-    assert [row["ref"] for row in ask("store", "pin")] == [str(flours)]
-    assert [Path(row["path"]).name for row in ask("store", "gc", "--older-than", "0d")] == [str(loaves)]
-    assert loaves in here(tmp_path)
-    ask("store", "gc", "--older-than", "0d", "--yes")
-    assert loaves not in here(tmp_path)
-    ask("store", "gc", "--restore")
-    assert loaves in here(tmp_path)
-    assert ask("store", "gc", "--older-than", "999999d") == [], "dates do not go back so far"
-    for wrong in ("7", "d", "-1d", "1w", "7 days", "9" * 20 + "d"):
-        done = CliRunner().invoke(varband, ["store", "gc", "--older-than", wrong, "--root", str(tmp_path)])
-        assert done.exit_code != 0 and loaves in here(tmp_path)
 
 
 def test_a_collection_beside_writers_that_never_rest(tmp_path: Path) -> None:
