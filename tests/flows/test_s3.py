@@ -1,4 +1,5 @@
-"""An artifact root on object storage: a real S3 protocol server, two workers in processes, one killed half way."""
+"""An artifact root on object storage: a real S3 protocol server, workers in processes, one killed half way, and what
+looking at a root costs in requests, counted by the server."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -19,6 +21,7 @@ from click.testing import CliRunner
 from cli.main import varband
 from storage import leases
 from storage.artifacts.fingerprint import file_digest
+from storage.artifacts.kinds import Splits
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
@@ -26,6 +29,8 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.mirror import Mirror
+from storage.objects import Objects
+from storage.records.notes import note_planned
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
@@ -47,6 +52,8 @@ class ToyChild(Ref, kind="toychild", schema=columns("n big")):
     """Toy."""
 
 
+#: Objects in one answer of this server to a listing; of the real one 1,000.
+PAGE = 100
 REF, CHILD = Toy.of("0123456789abcdef"), ToyChild.of("fedcba9876543210")
 RECIPE = Recipe(stage="toy", version=1, arguments={}, inputs={})
 PROVENANCE = Provenance(
@@ -56,7 +63,7 @@ PROVENANCE = Provenance(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ObjectStorage]:
-    with object_storage() as running:
+    with object_storage(page=PAGE) as running:
         yield running
 
 
@@ -145,10 +152,9 @@ def test_ledger_charges_and_runs_are_shared(bucket: str, tmp_path: Path, monkeyp
     assert Ledger(b.root).keys(account) == {("p", 0)} and Ledger(b.root).accounts() == [(account, {"arm": "x"})]
     Journal(a.root, "demo-1").enter([Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=5)])
     assert charges(b.root)["tokens"].to_pylist() == [5]
-    run = Run(id="demo-1", profile="demo", request={}, state="running", started=now(), heartbeat=now(), host="h", pid=1)
-    write_run(a.root, run)
-    assert [r.id for r in all_runs(b.root)] == ["demo-1"]
-    write_run(b.root, run.model_copy(update={"state": "parked"}))
+    write_run(a.root, run_of(1, "running"))
+    assert [r.id for r in all_runs(b.root)] == ["demo-00000001"]
+    write_run(b.root, run_of(1, "parked"))
     assert [r.state for r in all_runs(a.root)] == ["parked"]
 
 
@@ -289,8 +295,9 @@ def test_what_a_larger_put_than_the_server_takes_goes_up_in_parts_and_comes_back
     assert max(peaks.values()) < 100, peaks
 
 
-@pytest.mark.parametrize("command", ["store ls", "runs", "plan demo", "store sql 'select 1'"])
-@pytest.mark.parametrize("fault", ["away", "no bucket", "no credentials"])
+@pytest.mark.parametrize(
+    ("command", "fault"), [("store ls", "away"), ("runs", "no bucket"), ("plan demo", "no credentials")]
+)
 def test_storage_that_does_not_serve_is_one_sentence(
     command: str, fault: str, server: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,3 +331,79 @@ def test_two_machines_that_want_rollouts_of_one_policy_share_them(
     book = Ledger(roots[1])
     ((account, _),) = book.accounts()
     assert len(book.keys(account)) == 72 and book.duplicates(account) == 0
+
+
+# Requests
+
+
+def put(store: Store, number: int) -> Splits:
+    ref = Splits.of(f"{number:016x}")
+    rows = pa.table({"problem_id": ["p"], "source": ["s"], "split": ["train"]}, schema=Splits.schema)
+    store.write(ref, Payload(rows), RECIPE, PROVENANCE)
+    return ref
+
+
+def run_of(number: int, state: str = "finished") -> Run:
+    values = {"profile": "demo", "request": {}, "started": now(), "heartbeat": now(), "host": "elsewhere", "pid": 1}
+    return Run.model_validate({"id": f"demo-{number:08x}", "state": state, **values})
+
+
+def ls(*words: str, cache: Path, root: str) -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "cli.main", *words, "--root", root, "--json"]
+    done = subprocess.run(
+        command, env={**os.environ, "VARBAND_CACHE": str(cache)}, check=True, capture_output=True, timeout=120
+    )
+    return orjson.loads(done.stdout)
+
+
+def test_a_new_laptop_sees_a_root_with_few_requests(
+    server: ObjectStorage, bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One for each manifest and record, and the listings; the ledger fills more than one answer to a listing."""
+    artifacts, runs = 36, 6
+    stores = [machine(bucket, tmp_path, name, monkeypatch) for name in "ab"]
+    for n in range(runs):
+        store = stores[n % 2]
+        made = [put(store, n * 1000 + i) for i in range(artifacts // runs)]
+        note_planned(store.root, f"demo-{n:08x}", made)
+        write_run(store.root, run_of(n, "running"))
+        write_run(store.root, run_of(n))
+    raw = Objects(tmp_path, bucket)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: raw.put(f"ledger/a/b/shard-{n:020d}.parquet", b"x"), range(PAGE + 50)))
+    before = len(server.requests())
+    shown = ls("store", "ls", cache=tmp_path / "new", root=bucket)
+    requests = server.requests()[before:]
+    assert len(shown) == artifacts and all(row["study"] == "demo" for row in shown)
+    listings = 10 + (3 * artifacts + 2 * runs) // PAGE
+    assert len(requests) <= artifacts + 2 * runs + listings, requests
+    assert not [r for r in requests if r.startswith("GET") and "data.parquet " in r]
+    before += len(requests)
+    assert len(ls("runs", cache=tmp_path / "other", root=bucket)) == runs
+    requests = server.requests()[before:]
+    assert len(requests) <= 2 * runs + listings and not [r for r in requests if "data.parquet " in r], requests
+    before += len(requests)
+    assert len(ls("store", "ls", cache=tmp_path / "new", root=bucket)) == artifacts
+    assert len(server.requests()[before:]) <= listings, "the second time only the listing is asked for"
+
+
+def test_rows_come_when_they_are_asked_for(bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = put(machine(bucket, tmp_path, "a", monkeypatch), 1)
+    b = machine(bucket, tmp_path, "b", monkeypatch)
+    assert b.refs() == [made] and not (b.path(made) / "data.parquet").exists()
+    found = ls("store", "sql", "select split from splits", cache=tmp_path / "b", root=bucket)
+    assert found == [{"split": "train"}]
+    c = machine(bucket, tmp_path, "c", monkeypatch)
+    assert c.refs() == [made] and c.has(made) and c.read(made).num_rows == 1, "a listing is not a reading"
+
+
+def test_what_one_machine_removed_comes_back_on_none(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
+    write_run(a.root, run_of(1))
+    assert [run.id for run in all_runs(b.root)] == ["demo-00000001"]
+    monkeypatch.setattr("storage.mirror.UNDERWAY_SECONDS", -60.0)
+    assert a._mirror is not None
+    a._mirror.forget(a.root / "runs" / "demo-00000001.json")
+    assert all_runs(b.root) == [] and all_runs(a.root) == []
