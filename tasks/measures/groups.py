@@ -148,7 +148,7 @@ def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any],
         new_N[1:] |= codes_N[1:] != codes_N[:-1]
     starts = np.flatnonzero(new_N).tolist()
     found = rows.select(list(keys)).take(pa.array(starts, pa.int64())).to_pylist()
-    return [(row, slice(i, j)) for row, i, j in zip(found, starts, [*starts[1:], len(rows)], strict=True)]
+    return [(row, slice(i, j)) for row, i, j in zip(found, starts, [*starts[1:], len(rows)], strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
