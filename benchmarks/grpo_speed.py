@@ -12,6 +12,7 @@ import json
 import shutil
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,7 +27,6 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, StepMetrics, train
 from tasks.engines.model_files import num_experts, read_config
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
-from tasks.engines.sampling.sampler import judged_ahead
 
 
 def main() -> None:
@@ -135,8 +135,12 @@ class Run:
         def item(c: Completion) -> GradeItem:
             return GradeItem(self.scaffold.name, c.text, self.problems[owners[c.key][0]]["gold"], c.finish)
 
-        written = judged_ahead(iter(self.generator.generate(requests, plan.adapter)), item, self.graders)
-        done = sorted(written, key=lambda c: c.key)
+        done = list[Completion]()
+        with ThreadPoolExecutor(1) as ahead:  # graders remember verdicts
+            for completion in self.generator.generate(requests, plan.adapter):
+                ahead.submit(self.graders.grade, [item(completion)])
+                done.append(completion)
+        done.sort(key=lambda c: c.key)
         sampled = time.perf_counter()
         verdicts = self.graders.grade([item(c) for c in done])
         rollouts = [

@@ -26,7 +26,15 @@ from tasks.engines.hardware import release_memory
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.prompts import refuse_shown
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refuse_other_weights
-from tasks.engines.sampling.sampler import LiveSampling, RolloutRequest, Rows, SamplingStats, sample
+from tasks.engines.sampling.sampler import (
+    FLUSH_SECONDS,
+    LINGER_SECONDS,
+    LiveSampling,
+    RolloutRequest,
+    Rows,
+    SamplingStats,
+    sample,
+)
 from tasks.evidence import base_of
 from tasks.grading import actively_graded
 from tasks.metering import meter
@@ -186,24 +194,20 @@ def _sampled(
         for policy, _ in accounts:
             graders.refuse_broken(policy.scaffold.answer_kind)
 
-    def keep(rows: Rows) -> None:
+    def keep(rows: Rows) -> Sequence[RolloutRequest]:
         enter(rows)
-        done = before + stats.rollouts
-        rate, bands = f"{stats.tokens / stats.seconds:,.0f} tok/s", groups.tell(rows) if total else ()
-        progress(done, total or len(requested), "rollouts", rate, bands=bands)
-        if counter is not None:
-            counter.check()
-
-    def keep_and_ask(rows: Rows) -> Sequence[RolloutRequest]:
-        enter(rows)
+        if more is None:
+            rate, bands = f"{stats.tokens / stats.seconds:,.0f} tok/s", groups.tell(rows) if total else ()
+            progress(before + stats.rollouts, total or len(requested), "rollouts", rate, bands=bands)
         if counter is not None:
             counter.check()
         return more(rows) if more else ()
 
-    if more is None:
-        sample(missing, generator, graders, adapter, keep, batch_size=tools.batch_size, stats=stats, admit=admit)
+    if more is None and tools.batch_size is not None:
+        sample(missing, generator, graders, adapter, keep, admit, batch_size=tools.batch_size, stats=stats)
     else:
-        LiveSampling(generator, graders, keep_and_ask, admit, stats).run(missing, adapter)
+        linger = FLUSH_SECONDS if more is None else LINGER_SECONDS
+        LiveSampling(generator, graders, keep, admit, stats, linger).run(missing, adapter)
     stats.seconds = time.perf_counter() - began
     return stats
 

@@ -168,7 +168,7 @@ def train_adapter(
         shutil.copytree(adapter, files / adapter.name, copy_function=_linked)
     pq.write_table(_rows(result.exposure, EXPOSURE, start.arm), files / "exposure.parquet")
     pq.write_table(_rows(result.diagnostics, DIAGNOSTICS, start.arm), files / "diagnostics.parquet")
-    notes = {"sampled_rollouts": str(sampled.rollouts), "sampled_tokens": str(sampled.tokens)} | result.notes
+    notes = {"sampled_rollouts": str(sampled.rollouts), "sampled_tokens": str(sampled.tokens)}
     notes |= {"scaffold": start.scaffold.digest, "logprob_gap": f"{sampled.gap:.2g}"}
     if sampled.rollouts:
         notes |= named(tools.generator(start.model.sha256, learner.lora_rank))

@@ -5,7 +5,6 @@ Every engine asks the same question here: the report of a load onto no device sa
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -14,10 +13,6 @@ from typing import Any
 
 from storage.errors import UserError
 from tasks.engines.model_files import INDEX, read_config, stored_weights, weight_files
-
-#: Threads of transformers' own read weights ahead of who converts them: on a CPU all of a model lies in memory twice.
-_NO_THREADS = "HF_DEACTIVATE_ASYNC_LOAD"
-_ORDERING = threading.Lock()
 
 
 def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) -> Any:
@@ -28,7 +23,9 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
     config.json says.
     """
     stored_weights(folder)
-    with _in_order(device), _own_code_refused(folder):
+    if device is None:  # threads that read ahead of who converts would hold all of a model in memory twice
+        os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
+    with _own_code_refused(folder):
         try:
             model, about = kind.from_pretrained(
                 folder,
@@ -122,19 +119,3 @@ def import_before_threads(model: Path) -> None:
 
     with suppress(OSError, ValueError, KeyError):
         MODEL_FOR_CAUSAL_LM_MAPPING[type(AutoConfig.from_pretrained(model, trust_remote_code=False))]
-
-
-@contextmanager
-def _in_order(device: Any) -> Iterator[None]:
-    """One load at a time: of two, the first to end would take away what the other is loading by."""
-    if device is not None:
-        yield
-        return
-    with _ORDERING:
-        said = os.environ.get(_NO_THREADS)
-        os.environ.setdefault(_NO_THREADS, "1")
-        try:
-            yield
-        finally:
-            if said is None:
-                del os.environ[_NO_THREADS]

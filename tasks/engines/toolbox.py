@@ -62,6 +62,7 @@ class Toolbox:
             # a stop that comes meanwhile leaves it to `close`
             wait([self._begun[key]])
             self._open[key] = self._begun.pop(key).result()
+            release_memory()
         if key not in self._open:
             self._close_samplers()
         return self._once(key, lambda: self._sampler(model_sha256, lora_rank, kv_cache))
@@ -187,6 +188,7 @@ class Toolbox:
     def _once(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
         if key not in self._open:
             self._open[key] = make()
+            release_memory()
         return self._open[key]  # type: ignore[return-value]
 
     def close(self) -> None:

@@ -4,12 +4,8 @@ mixture as the hub has it is loaded whole."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +18,12 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
-from tasks.engines.loading import loaded, refuse_holes
+from tasks.engines.loading import refuse_holes
 from tasks.engines.model_files import loaded_bytes, read_config, stored_weights
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.sampling.vllm import VllmGenerator
 from tests.random_mixture import CONFIG, named_shapes, write_mixture
 
-THREADS_OFF = "HF_DEACTIVATE_ASYNC_LOAD"
 INDEX = "model.safetensors.index.json"
 SHARD = "model-00006-of-00016.safetensors"
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
@@ -213,25 +208,3 @@ def test_a_shard_that_is_missing_is_named_before_anything_is_read(mixture: Path,
             (tmp_path / file.name).symlink_to(file)
     with pytest.raises(UserError, match=r"1 of 16 shards are missing, first model-00007-of-00016\.safetensors"):
         read_config(tmp_path)
-
-
-def test_two_threads_load_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first took away what the second was loading by, and the second found nothing to take away."""
-    monkeypatch.delenv(THREADS_OFF, raising=False)
-    save_file({"w": torch.zeros(1)}, tmp_path / "model.safetensors")
-    second, seen = threading.Event(), []
-
-    class Slow:
-        @staticmethod
-        def from_pretrained(*_: object, **__: object) -> tuple[str, dict[str, list[str]]]:
-            seen.append(os.environ.get(THREADS_OFF))
-            if first := len(seen) == 1:
-                second.wait(0.2)
-            second.set()
-            time.sleep(0 if first else 0.2)
-            seen.append(os.environ.get(THREADS_OFF))
-            return "a model", {"missing_keys": [], "mismatched_keys": []}
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(lambda _: loaded(Slow, tmp_path, None), range(2))) == ["a model"] * 2
-    assert seen == ["1"] * 4 and THREADS_OFF not in os.environ

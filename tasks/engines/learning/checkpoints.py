@@ -87,9 +87,8 @@ def latest(root: Path, recipe: str, former: str = "") -> State | None:
             " give this training a folder of its own or remove that one"
         )
     tensors = load_file(folders[-1] / "state.safetensors")
-    # a checkpoint of before objectives had a state lacks both
-    told = position.get("diagnostics", []), ObjectiveState.from_json(position.get("objective", {}))
-    return State(position["step"], recipe, tensors, position["steps"], position["exposure"], *told)
+    rows = position["steps"], position["exposure"], position["diagnostics"]
+    return State(position["step"], recipe, tensors, *rows, ObjectiveState.from_json(position["objective"]))
 
 
 def _kept(root: Path) -> list[Path]:

@@ -60,7 +60,6 @@ class TrainResult:
     diagnostics: list[dict[str, Any]]
     adapter_folder: Path
     kept_adapters: list[Path]
-    notes: dict[str, str] = field(default_factory=dict)
 
 
 def train(

@@ -97,6 +97,7 @@ class Policy:
         refuse_otherwise(base.name, own, self.logprobs, self.dtype.itemsize)
         if gpu and plan.largest > SCORED_ROWS:
             self.try_longest(plan.largest)
+        release_memory()
 
     def try_longest(self, rows: int) -> None:
         """Compute the longest pack forward and backward, and leave no trace. Where its activations do not fit, the

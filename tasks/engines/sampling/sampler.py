@@ -1,8 +1,8 @@
 """Wanted rollouts in, graded rows out: renders, samples, grades, in batches that are made durable one by one.
 
-Knows neither the ledger nor the store: `keep` is called with each batch of rows before the next one is sampled.
-`sample` works through a list, `LiveSampling` takes more requests while it works, `stream` shows one completion as it
-is written.
+Knows neither the ledger nor the store: `keep` is called with each batch of rows. `sample` keeps each batch before the
+next one is sampled; `LiveSampling` keeps what ended beside the sampling, and takes more requests meanwhile; `stream`
+shows one completion as it is written.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Condition
 
 import numpy as np
@@ -25,8 +26,9 @@ from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Decoding, Finish, Generator, Request
 
-#: While streaming, finished rollouts wait at most this long, or in this number, before they are made durable.
-FLUSH_SECONDS, FLUSH_ROWS = 3.0, 512
+#: Finished rollouts wait at most this long, or in this number, before they are made durable. LINGER_SECONDS: where
+#: what is wanted next depends on them.
+FLUSH_SECONDS, FLUSH_ROWS, LINGER_SECONDS = 3.0, 512, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,80 +89,32 @@ def named(generator: Generator) -> dict[str, str]:
     return {"engine": f"{generator.name} {generator.version}", "serving": generator.serving}
 
 
+Rows = list[tuple[RolloutRequest, dict[str, object]]]
+#: How many of these requests, from the first, may be sampled now; raises for none.
+Admit = Callable[[Sequence[RolloutRequest], Sequence[Request]], int]
+
+
 def sample(
     requested: Sequence[RolloutRequest],
     generator: Generator,
     graders: Graders,
     adapter: ServedAdapter | None,
-    keep: Callable[[list[tuple[RolloutRequest, dict[str, object]]]], None],
+    keep: Callable[[Rows], object],
+    admit: Admit,
     *,
-    batch_size: int | None,
+    batch_size: int,
     stats: SamplingStats,
-    admit: Callable[[Sequence[RolloutRequest], Sequence[Request]], int] | None = None,
 ) -> None:
-    """Sample, grade and keep every wanted rollout, in the order of `requested`.
-
-    batch_size: rollouts per engine call; a batch is kept whole, so that a run killed half way repeats whole batches and
-    meets the same batches again. None: one call for all, graded and kept as they finish, beside the sampling.
-    admit: asked before each engine call how many of its requests may be sampled; raises for none.
-    """
+    """Sample, grade and keep every wanted rollout, in the order of `requested`. A batch is kept whole, so that a run
+    killed half way repeats whole batches and meets the same batches again."""
     start = 0
     while start < len(requested):
-        batch = requested[start : start + (batch_size or len(requested))]
+        batch = requested[start : start + batch_size]
         requests = [request_of(i, asked, generator, stats) for i, asked in enumerate(batch)]
-        if admit is not None:
-            requests = requests[: admit(batch, requests)]
+        requests = requests[: admit(batch, requests)]
         start += len(requests)
-
-        def keep_them(
-            done: list[Completion], batch: Sequence[RolloutRequest] = batch, asked: list[Request] = requests
-        ) -> None:
-            keep(rows_of(done, batch, asked, generator, graders, stats))
-
-        completions = generator.generate(requests, adapter)
-        if batch_size is None:
-
-            def item(done: Completion, batch: Sequence[RolloutRequest] = batch) -> GradeItem:
-                return _item(done, batch[done.key])
-
-            _beside(_durable_batches(judged_ahead(completions, item, graders), whole=False), keep_them)
-            continue
-        for done in _durable_batches(completions, whole=True):
-            keep_them(sorted(done, key=lambda c: c.key))
-
-
-def _beside(batches: Iterator[list[Completion]], work: Callable[[list[Completion]], None]) -> None:
-    """Work on each batch in a thread while the next one is made: an engine that waits for graders and files is idle.
-
-    One batch at a time, in order. If one fails the batch after it, which is paid for, is tried too before its error
-    is raised.
-    """
-    with ThreadPoolExecutor(1) as thread:
-        pending: Future[None] | None = None
-        try:
-            for batch in batches:
-                failed = pending.exception() if pending else None
-                pending = thread.submit(copy_context().run, work, batch)
-                if failed:
-                    raise failed
-        finally:
-            if pending:
-                pending.result()
-
-
-def judged_ahead(
-    completions: Iterator[Completion], item: Callable[[Completion], GradeItem], graders: Graders
-) -> Iterator[Completion]:
-    """`completions`, each handed to the graders as soon as they are free. They remember verdicts, and an answer that
-    hangs its grader does so while others are still written. What fails here fails again where verdicts are used."""
-    with ThreadPoolExecutor(1) as thread:
-        fresh: list[GradeItem] = []
-        asked: Future[object] | None = None
-        for completion in completions:
-            fresh.append(item(completion))
-            if asked is None or asked.done():
-                asked, fresh = thread.submit(graders.grade, fresh), []
-            yield completion
+        done = sorted(generator.generate(requests, adapter), key=lambda c: c.key)
+        keep(rows_of(done, batch, requests, generator, graders, stats))
 
 
 def _item(completion: Completion, asked: RolloutRequest) -> GradeItem:
@@ -186,24 +140,6 @@ def request_of(key: int, asked: RolloutRequest, generator: Generator, stats: Sam
     )
 
 
-def _durable_batches(completions: Iterator[Completion], *, whole: bool) -> Iterator[list[Completion]]:
-    """What finished before an engine failed is handed on first, then its error."""
-    batch: list[Completion] = []
-    began, failure = time.monotonic(), None
-    try:
-        for completion in completions:
-            batch.append(completion)
-            if not whole and (len(batch) >= FLUSH_ROWS or time.monotonic() - began > FLUSH_SECONDS):
-                yield batch
-                batch, began = [], time.monotonic()
-    except Exception as error:
-        failure = error
-    if batch and not (whole and failure):
-        yield batch
-    if failure is not None:
-        raise failure
-
-
 def rows_of(
     completions: list[Completion],
     requested: Sequence[RolloutRequest],
@@ -211,13 +147,13 @@ def rows_of(
     generator: Generator,
     graders: Graders,
     stats: SamplingStats,
-) -> list[tuple[RolloutRequest, dict[str, object]]]:
-    """What was asked for and its row of storage.artifacts.schemas.LEDGER."""
+) -> Rows:
+    """Return what was asked for, each with its row of LEDGER (storage/artifacts/kinds/experiment.py)."""
     began = time.perf_counter()
     named = [(c, requested[c.key]) for c in completions]
     verdicts = graders.grade([_item(c, w) for c, w in named])
     stats.grading_seconds += time.perf_counter() - began
-    rows: list[tuple[RolloutRequest, dict[str, object]]] = []
+    rows: Rows = []
     for (c, w), v in zip(named, verdicts, strict=True):
         parsed = w.policy.scaffold.parse(c.text)
         total = float(np.sum(c.logprobs_T, dtype=np.float64))
@@ -256,76 +192,90 @@ def rows_of(
     return rows
 
 
-#: What ended waits so long for others to be made durable with.
-LINGER_SECONDS = 0.1
-Rows = list[tuple[RolloutRequest, dict[str, object]]]
-
-
 class LiveSampling:
-    """keep: makes rows durable and returns what is wanted next. admit: how many of these requests, from the first, may
-    be sampled now; those at work are the first."""
+    """keep: makes rows durable and returns what is wanted next. admit: asked about those at work too, which come first.
+    linger: seconds that what ended may wait for others to be made durable with."""
 
     def __init__(
         self,
         generator: Generator,
         graders: Graders,
         keep: Callable[[Rows], Sequence[RolloutRequest]],
-        admit: Callable[[Sequence[RolloutRequest], Sequence[Request]], int],
+        admit: Admit,
         stats: SamplingStats,
+        linger: float = FLUSH_SECONDS,
     ) -> None:
         self._generator, self._graders, self._keep, self._admit, self._stats = generator, graders, keep, admit, stats
+        self._linger = linger
         self._asked: list[RolloutRequest] = []
         self._requests: list[Request] = []
         self._held: deque[int] = deque()
         self._at_work: dict[int, None] = {}
         self._feed: deque[Request] = deque()
         self._changed = Condition()
+        self._failure: Exception | None = None
+        self._over = False
 
     def run(self, first: Sequence[RolloutRequest], adapter: ServedAdapter | None) -> None:
-        """Until nothing more is wanted. What ended before something failed is kept."""
+        """Until nothing more is wanted. What ended before something failed, or meanwhile, is paid for and kept."""
         self._ask(first)
         ended: SimpleQueue[Completion | None] = SimpleQueue()
         with ThreadPoolExecutor(1) as thread:
             keeping = thread.submit(copy_context().run, self._keep_all, ended)
             try:
-                self._sample(adapter, ended, keeping)
+                self._sample(adapter, ended)
             finally:
+                self._over = True
                 ended.put(None)
                 keeping.result()
 
-    def _sample(
-        self, adapter: ServedAdapter | None, ended: SimpleQueue[Completion | None], keeping: Future[None]
-    ) -> None:
-        while self._at_work and not keeping.done():
+    def _sample(self, adapter: ServedAdapter | None, ended: SimpleQueue[Completion | None]) -> None:
+        while self._at_work and not self._failure:
             for completion in self._generator.generate(self._feed, adapter):
                 ended.put(completion)
-                if keeping.done():
+                if self._failure:
                     return
+            ended.put(None)
             with self._changed:  # what ended last may want more
-                self._changed.wait_for(lambda: self._feed or not self._at_work or keeping.done(), timeout=1.0)
+                self._changed.wait_for(lambda: self._feed or not self._at_work or self._failure, timeout=1.0)
 
     def _keep_all(self, ended: SimpleQueue[Completion | None]) -> None:
-        """In a thread of its own: an engine that waits for graders and files is idle."""
-        while (one := ended.get()) is not None:
-            time.sleep(LINGER_SECONDS)
-            some, last = [one], False
-            while not ended.empty() and not last:
-                if (one := ended.get()) is None:
-                    last = True
-                else:
-                    some.append(one)
-            rows = rows_of(some, self._asked, self._requests, self._generator, self._graders, self._stats)
-            more = self._keep(rows)
-            with self._changed:
-                for completion in some:
-                    del self._at_work[completion.key]
-                self._ask(more)
-                self._changed.notify()
-            if last:
-                return
+        """In a thread of its own: an engine that waits for graders and files is idle. What ended is graded at once: the
+        graders remember, and an answer that hangs one of them does so while others are still written. None in `ended`:
+        the engine has nothing left."""
+        some, due, idle = list[Completion](), 0.0, False
+        while not (idle and self._over and ended.empty()):
+            fresh = list[Completion | None]()
+            with suppress(Empty):
+                fresh.append(ended.get(timeout=max(0.0, due - time.monotonic()) if some else None))
+            while not ended.empty():
+                fresh.append(ended.get())
+            idle = None in fresh
+            due = due if some else time.monotonic() + self._linger
+            some += [one for one in fresh if one is not None]
+            if not idle and len(some) < FLUSH_ROWS and time.monotonic() < due:
+                with suppress(Exception):  # it fails again where the verdicts are used
+                    self._graders.grade([_item(one, self._asked[one.key]) for one in fresh if one is not None])
+            elif some:
+                try:
+                    self._keep_some(some)
+                except Exception as error:
+                    self._failure = self._failure or error
+                some = []
+        if self._failure:
+            raise self._failure
+
+    def _keep_some(self, some: list[Completion]) -> None:
+        more = self._keep(rows_of(some, self._asked, self._requests, self._generator, self._graders, self._stats))
+        with self._changed:
+            for completion in some:
+                del self._at_work[completion.key]
+            self._ask(more)
+            self._changed.notify()
 
     def _ask(self, wanted: Sequence[RolloutRequest]) -> None:
-        """Hand on what may be sampled now. Errors: Parked where nothing may, and nothing is at work."""
+        """Hand on what may be sampled now, to an engine that empties the queue while it works. Errors: Parked where
+        nothing may, and nothing is at work."""
         for one in wanted:
             self._held.append(len(self._asked))
             self._requests.append(request_of(len(self._asked), one, self._generator, self._stats))

@@ -261,4 +261,4 @@ def test_nothing_of_a_training_stays_on_its_device(
         with pytest.raises(UserError) as kept:
             run(tiny_base, tmp_path, sample=lambda p: sample(p) if p.step < 3 else fail(p))
         assert kept.tb
-    assert models and left == [0]
+    assert models and left[-1] == 0

@@ -85,17 +85,6 @@ def test_without_its_state_the_resumed_run_is_another(
         assert not same(whole.adapter_folder, resumed.adapter_folder)
 
 
-def test_a_checkpoint_of_before_objectives_had_a_state_goes_on(tmp_path: Path) -> None:
-    import json
-
-    folder = checkpoints.save(tmp_path, checkpoints.State(1, "r", {"weights": torch.ones(3)}, [], []), keep=1)
-    position = json.loads((folder / "state.json").read_text())
-    del position["objective"], position["diagnostics"]
-    (folder / "state.json").write_text(json.dumps(position))
-    found = checkpoints.latest(tmp_path, "r")
-    assert found is not None and found.objective == ObjectiveState() and found.diagnostics == []
-
-
 @pytest.mark.slow
 def test_two_processes_explore_as_one(tiny_base: Path, tmp_path: Path) -> None:
     config = replace(EXPLORING, steps=3, entropy_weight=0.01, entropy_target=3.0)

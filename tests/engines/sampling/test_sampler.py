@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.grading.graders import Graders
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling import sampler
-from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
+from tasks.engines.sampling.sampler import LiveSampling, RolloutRequest, Rows, SamplingStats
 
 
 class Scripted:
@@ -28,8 +29,10 @@ class Scripted:
         return (1, 2)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        for request in requests:
-            if request.key == len(requests) - 1:
+        assert isinstance(requests, deque)
+        while requests:
+            request = requests.popleft()
+            if not requests:
                 self.met = self.kept_one.wait(60)
             yield Completion(request.key, "<answer>4</answer>", [5, 6], np.zeros(2, np.float32), "stop")
 
@@ -57,18 +60,33 @@ def pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "FLUSH_SECONDS", 3600.0)
 
 
+def live(
+    engine: Scripted, graders: Graders, keep: Callable[[Rows], object], requested: Sequence[RolloutRequest] = REQUESTED
+) -> SamplingStats:
+    def kept(rows: Rows) -> Sequence[RolloutRequest]:
+        keep(rows)
+        return ()
+
+    stats = SamplingStats()
+    try:
+        LiveSampling(engine, graders, kept, lambda asked, _: len(asked), stats, sampler.FLUSH_SECONDS).run(
+            requested, None
+        )
+    finally:
+        graders.close()
+    return stats
+
+
 def test_a_batch_is_kept_while_the_next_is_sampled() -> None:
     """The engine waits for the first batch before it ends: it would wait for ever if keeping waited for the engine."""
     engine, graders, kept = Scripted(), Graders(), list[int]()
 
-    def keep(rows: list[tuple[RolloutRequest, dict[str, object]]]) -> None:
+    def keep(rows: Rows) -> None:
         kept.extend(want.rollout for want, _ in rows)
         assert all(row["correct"] for _, row in rows)
         engine.kept_one.set()
 
-    stats = SamplingStats()
-    sample(REQUESTED, engine, graders, None, keep, batch_size=None, stats=stats)
-    graders.close()
+    stats = live(engine, graders, keep)
     assert engine.met and kept == [0, 1, 2, 3, 4, 5]
     assert (stats.rollouts, stats.tokens) == (6, 12)
 
@@ -80,43 +98,32 @@ def test_an_answer_is_judged_while_the_others_are_written(monkeypatch: pytest.Mo
     monkeypatch.setattr(sampler, "FLUSH_ROWS", 100)
     monkeypatch.setattr(graders, "grade", lambda items: [grade(items), engine.kept_one.set()][0])
     kept: list[object] = []
-    sample(REQUESTED, engine, graders, None, kept.extend, batch_size=None, stats=SamplingStats())
-    graders.close()
+    live(engine, graders, kept.extend)
     assert engine.met and len(kept) == 6
 
 
 def test_a_wall_stops_sampling_and_keeps_what_was_sampled_meanwhile() -> None:
-    """The first batch meets the wall; the second was sampled by then and is kept, the third is not."""
+    """The first batch meets the wall while the engine writes; what it has written by then is paid for."""
     engine, graders, kept = Scripted(), Graders(), list[int]()
-    engine.kept_one.set()
 
-    def keep(rows: list[tuple[RolloutRequest, dict[str, object]]]) -> None:
+    def keep(rows: Rows) -> None:
         kept.extend(want.rollout for want, _ in rows)
+        engine.kept_one.set()
         raise Parked("the budget is spent")
 
     with pytest.raises(Parked, match="the budget is spent"):
-        sample(REQUESTED, engine, graders, None, keep, batch_size=None, stats=SamplingStats())
-    graders.close()
-    assert kept == [0, 1, 2, 3]
+        live(engine, graders, keep)
+    assert kept == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_rollout_whose_log_probabilities_are_no_numbers_has_none() -> None:
     class Odd(Scripted):
         def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-            for request in requests:
+            while requests:
+                request = requests.popleft()  # type: ignore[attr-defined]
                 scores = np.array([-0.5, np.nan if request.key else -1.0], np.float32)
                 yield Completion(request.key, "<answer>4</answer>", [5, 6], scores, "stop")
 
     sums: list[object] = []
-    graders = Graders()
-    sample(
-        REQUESTED[:2],
-        Odd(),
-        graders,
-        None,
-        lambda rows: sums.extend(row["logprob_sum"] for _, row in rows),
-        batch_size=None,
-        stats=SamplingStats(),
-    )
-    graders.close()
+    live(Odd(), Graders(), lambda rows: sums.extend(row["logprob_sum"] for _, row in rows), REQUESTED[:2])
     assert sums == [-1.5, None]
