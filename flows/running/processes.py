@@ -173,7 +173,7 @@ def _work(line: Connection) -> None:
             except OSError:  # nobody is there to read of it
                 os._exit(1)
 
-    with suppress(EOFError, Parked), stopped_by_signals(), patient():  # told to stop while it waits for a piece, it ends
+    with suppress(EOFError, Parked), stopped_by_signals(), patient():  # told to stop while it waits, it ends
         study, root, charging = line.recv()
         store = Store(root)
         with metered(charging.meter(study, store), tell) as charged, stages_of(study, store, charged) as current:
