@@ -131,7 +131,7 @@ class SentenceEncoder:
 
 @contextmanager
 def quick_products(device: str) -> Iterator[None]:
-    """On a GPU, products of float32 in TF32: half the time, and cosines move by up to 3e-5 (docs/LOG.md)."""
+    """On a GPU, products of float32 in TF32: half the time, and cosines move by up to 3e-5."""
     import torch
 
     before = torch.get_float32_matmul_precision()

@@ -31,10 +31,10 @@ class Limits:
     wrong: float
 
 
-#: Engine and learner in float32: 1.1e-4 is the largest distance that was measured (a mixture, docs/LOG.md).
+#: Engine and learner in float32: 1.1e-4 is the largest distance that was measured (a mixture).
 EXACT = Limits(1e-3, 1e-2)
 #: Either in bfloat16: KL of sampler and learner was 4e-4 a token at most, which is a distance of 0.028, with merged and
-#: unmerged adapters, on mixtures and dense models (docs/LOG.md). Another arm's adapter, or none, was 0.19 to 0.27 away,
+#: unmerged adapters, on mixtures and dense models. Another arm's adapter, or none, was 0.19 to 0.27 away,
 #: and 0.09 with adapters of a tenth of their size. Of 512 tokens seven may be 1 nat away, as in a mixture.
 ROUNDED = Limits(0.06, 0.12)
 
