@@ -1,0 +1,139 @@
+"""Drift over nights: has the accuracy of one policy changed since its evaluation? The problems are the same every night.
+
+If nothing changed, all rollouts of one problem are exchangeable, whatever the night. Given a problem's counts over all
+nights, the correct ones since any night are then hypergeometric, with a known mean and variance. Their sum over
+problems in units of its standard deviation is the Mantel-Haenszel statistic, stratified by problem. A scan takes the
+largest over the possible nights of change. Its p-value comes from permutations of rollouts within problems, and is
+exact for every number of problems and rollouts. Each look has a level of its own, so that false alarms add up to at
+most 5 % over 90 nights (simulation: docs/coverage.md).
+
+Axes: N nights, of which the first is the evaluation that the others are compared with, and P problems.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+#: Level of the first night that draws as much as the evaluation did, as after an upgrade.
+FIRST = 0.04
+#: Level of all other nights of a quarter together.
+OTHERS, QUARTER = 0.01, 90
+#: Change is sought in the last nights; those before them count as one with the evaluation.
+WINDOW = 30
+PERMUTATIONS, CHUNK = 20_000, 500
+_normal = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The result of one night.
+
+    tonight: share of correct rollouts. expected: by the nights before, of the same problems. low, high: where 95 % of
+    nights lie without a change.
+    z: the largest statistic of the scan, negative for a loss. since: index of the night at which that change came;
+    change: in accuracy, from the nights before it to the others. p: of the scan; 1 where it is plainly above level.
+    """
+
+    tonight: float
+    expected: float
+    low: float
+    high: float
+    z: float
+    since: int
+    change: float
+    p: float
+    level: float
+
+    @property
+    def alarm(self) -> bool:
+        return self.p <= self.level
+
+
+def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, seed: int) -> Look:
+    """Return the result of the last of two nights or more. Counts; a night may leave problems out.
+
+    >>> found = look(np.array([[4, 4, 4, 2], [0, 0, 1, 0]]), np.full((2, 4), 4), seed=0)
+    >>> found.tonight, found.expected, found.since, found.change, found.alarm
+    (0.0625, 0.875, 1, -0.8125, True)
+    """
+    level, folded = level_of(rollouts_NP), max(0, len(correct_NP) - 1 - WINDOW)
+    correct_NP, rollouts_NP = (np.vstack([x[: folded + 1].sum(axis=0), x[folded + 1 :]]) for x in (correct_NP, rollouts_NP))
+    late_N, mean_N, sd_N = _since(correct_NP, rollouts_NP)
+    z_N = _standardised(late_N, mean_N, sd_N)
+    worst = int(np.abs(z_N).argmax())
+    change, _ = _difference(correct_NP, rollouts_NP, worst + 1)
+    last, sd = _difference(correct_NP, rollouts_NP, len(correct_NP) - 1)
+    tonight, half = float(correct_NP[-1].sum() / max(1, rollouts_NP[-1].sum())), _normal.inv_cdf(0.975) * sd
+    return Look(
+        tonight=tonight,
+        expected=tonight - last,
+        low=max(0.0, tonight - last - half),
+        high=min(1.0, tonight - last + half),
+        z=float(z_N[worst]),
+        since=folded + worst + 1,
+        change=change,
+        p=_p_value(correct_NP, rollouts_NP, abs(float(z_N[worst])), level, seed),
+        level=level,
+    )
+
+
+def level_of(rollouts_NP: np.ndarray) -> float:
+    """The level of the last night.
+
+    >>> level_of(np.array([[8], [2], [8]])), round(level_of(np.array([[8], [8], [8]])), 6)
+    (0.04, 0.000111)
+    """
+    whole_N = (rollouts_NP >= rollouts_NP[0]).all(axis=1)
+    return FIRST if whole_N[-1] and not whole_N[1:-1].any() else OTHERS / QUARTER
+
+
+def _since(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Correct rollouts since each night but the first, summed over problems, with mean and SD if nothing changed."""
+    all_P, share_P = rollouts_NP.sum(axis=0), _shares(correct_NP, rollouts_NP)
+    late_NP = rollouts_NP[:0:-1].cumsum(axis=0)[::-1]
+    variance_NP = late_NP * share_P * (1 - share_P) * (all_P - late_NP) / np.maximum(all_P - 1, 1)
+    seen_N = correct_NP[:0:-1].sum(axis=1).cumsum()[::-1]
+    return seen_N, late_NP @ share_P, np.sqrt(variance_NP.sum(axis=1))
+
+
+def _shares(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> np.ndarray:
+    return correct_NP.sum(axis=0) / np.maximum(rollouts_NP.sum(axis=0), 1)
+
+
+def _standardised(late: np.ndarray, mean_N: np.ndarray, sd_N: np.ndarray) -> np.ndarray:
+    return np.divide(late - mean_N, sd_N, out=np.zeros_like(late, dtype=np.float64), where=sd_N > 1e-9)
+
+
+def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> tuple[float, float]:
+    """(accuracy since this night less that before it, SD without a change), over problems that both have, weighted by
+    the later rollouts."""
+    before_P, after_P = rollouts_NP[:since].sum(axis=0), rollouts_NP[since:].sum(axis=0)
+    both_P, all_P = (before_P > 0) & (after_P > 0), before_P + after_P
+    share_P, drawn = _shares(correct_NP, rollouts_NP), max(1, int(after_P[both_P].sum()))
+    earlier_P = _shares(correct_NP[:since], rollouts_NP[:since])
+    variance_P = after_P * share_P * (1 - share_P) * all_P**2 / np.maximum((all_P - 1) * before_P, 1)
+    gained = (correct_NP[since:].sum(axis=0) - after_P * earlier_P)[both_P].sum()
+    return float(gained / drawn), float(np.sqrt(variance_P[both_P].sum()) / drawn)
+
+
+def _p_value(correct_NP: np.ndarray, rollouts_NP: np.ndarray, observed: float, level: float, seed: int) -> float:
+    """Of the scan, by permutations of rollouts within problems, which end once it is certainly above the level."""
+    if 2 * _normal.cdf(-observed) > 3 * level:  # one statistic of the scan alone is above it
+        return 1.0
+    _, mean_N, sd_N = _since(correct_NP, rollouts_NP)
+    rng, done, beyond = np.random.default_rng(seed), 0, 0
+    while done < PERMUTATIONS and beyond + 1 <= level * (PERMUTATIONS + 1):
+        right_CP = np.repeat(correct_NP.sum(axis=0)[None], CHUNK, axis=0)
+        left_P, late_C, worst_C = rollouts_NP.sum(axis=0), np.zeros(CHUNK), np.zeros(CHUNK)
+        for night in range(len(rollouts_NP) - 1, 0, -1):
+            taken_CP = rng.hypergeometric(right_CP, left_P - right_CP, rollouts_NP[night])
+            right_CP, left_P = right_CP - taken_CP, left_P - rollouts_NP[night]
+            late_C += taken_CP.sum(axis=1)
+            z_C = _standardised(late_C, mean_N[night - 1], sd_N[night - 1])
+            worst_C = np.maximum(worst_C, np.abs(z_C))
+        beyond += int((worst_C >= observed - 1e-9).sum())
+        done += CHUNK
+    return (beyond + 1) / (done + 1)
