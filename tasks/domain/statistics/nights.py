@@ -1,4 +1,4 @@
-"""Drift over nights: has the accuracy of one policy changed since its evaluation? The problems are the same every night.
+"""Drift over nights: has the accuracy of a policy changed since its evaluation? Every night has the same problems.
 
 If nothing changed, all rollouts of one problem are exchangeable, whatever the night. Given a problem's counts over all
 nights, the correct ones since any night are then hypergeometric, with a known mean and variance. Their sum over
@@ -60,7 +60,9 @@ def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, seed: int) -> Look:
     (0.0625, 0.875, 1, -0.8125, True)
     """
     level, folded = level_of(rollouts_NP), max(0, len(correct_NP) - 1 - WINDOW)
-    correct_NP, rollouts_NP = (np.vstack([x[: folded + 1].sum(axis=0), x[folded + 1 :]]) for x in (correct_NP, rollouts_NP))
+    correct_NP, rollouts_NP = (
+        np.vstack([x[: folded + 1].sum(axis=0), x[folded + 1 :]]) for x in (correct_NP, rollouts_NP)
+    )
     late_N, mean_N, sd_N = _since(correct_NP, rollouts_NP)
     z_N = _standardised(late_N, mean_N, sd_N)
     worst = int(np.abs(z_N).argmax())
@@ -123,6 +125,9 @@ def _p_value(correct_NP: np.ndarray, rollouts_NP: np.ndarray, observed: float, l
     """Of the scan, by permutations of rollouts within problems, which end once it is certainly above the level."""
     if 2 * _normal.cdf(-observed) > 3 * level:  # one statistic of the scan alone is above it
         return 1.0
+    share_P = _shares(correct_NP, rollouts_NP)
+    varies_P = (share_P > 0) & (share_P < 1)  # of the others no permutation changes anything
+    correct_NP, rollouts_NP = correct_NP[:, varies_P], rollouts_NP[:, varies_P]
     _, mean_N, sd_N = _since(correct_NP, rollouts_NP)
     rng, done, beyond = np.random.default_rng(seed), 0, 0
     while done < PERMUTATIONS and beyond + 1 <= level * (PERMUTATIONS + 1):
