@@ -1,6 +1,4 @@
-"""The learner's configuration, and which of its settings cannot stand together or with how rollouts are drawn: each
-is refused in one sentence before anything is sampled.
-"""
+"""The learner's configuration, and which of its settings cannot stand together or with how rollouts are sampled."""
 
 from __future__ import annotations
 
@@ -30,7 +28,6 @@ from tasks.domain.ranges import (
     ShareAboveZero,
     Size,
     Whole,
-    refused_by,
 )
 from tasks.domain.scaffolds import TagRule
 
@@ -46,12 +43,6 @@ LARGEST = 1e6
 NotNegative = Annotated[Real, Field(ge=0, le=LARGEST)]
 Positive = Annotated[Real, Field(gt=0, le=LARGEST)]
 Decay = Annotated[Real, Field(ge=0, lt=1)]
-
-
-def check_some(names: Sequence[str]) -> None:
-    """Errors: UserError for none."""
-    if not names:
-        raise UserError("target_modules is empty; name at least one linear layer, such as q_proj")
 
 
 def check_layers(names: Sequence[str]) -> None:
@@ -104,7 +95,7 @@ class LearnerConfig(Ruled, Checked):
     lora_rank: Annotated[Whole, Field(ge=1, le=16_384)]
     lora_alpha: Size
     expert_rank: Annotated[AtLeastOne | None, OrNone] = None
-    target_modules: Annotated[tuple[str, ...], Distinct, refused_by(check_some)] = ALL_LINEAR
+    target_modules: Annotated[tuple[str, ...], Distinct, Field(min_length=1)] = ALL_LINEAR
     loss: str = "importance_sampling"
     advantage: str = "centred"
     tag_weight: NotNegative = 0.2
@@ -164,72 +155,60 @@ class LearnerConfig(Ruled, Checked):
 EXPERT_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
-def check_learner(config: LearnerConfig) -> None:
-    """Errors: UserError for the first of them."""
-    if config.minibatches > config.groups_per_step:
-        raise UserError(
-            f"learner: {config.minibatches} minibatches of {config.groups_per_step} groups; one group each is the least"
-        )
-    if config.warmup_steps > config.steps:
-        raise UserError(
-            f"learner: warmup_steps is {config.warmup_steps} of {config.steps} steps; the full rate is never reached"
-        )
-    _check_objective(config)
-    if config.expert_rank is not None:
-        _check_expert_rank(config, config.expert_rank)
-
-
-def _check_expert_rank(config: LearnerConfig, rank: int) -> None:
-    if rank >= config.lora_rank:
-        raise UserError(f"learner: expert_rank is {rank}, which is not below lora_rank, {config.lora_rank}")
-    experts = {*config.target_modules} & {*EXPERT_PROJECTIONS}
-    if not experts or experts == {*config.target_modules}:
-        raise UserError(
-            f"learner: expert_rank is {rank} and target_modules {', '.join(config.target_modules)}: it is for experts"
-            f" ({', '.join(EXPERT_PROJECTIONS)}) beside other layers; leave it out and set lora_rank"
-        )
-
-
-def _check_objective(config: LearnerConfig) -> None:
-    if config.advantage not in ADVANTAGES:
+def check_learner(c: LearnerConfig) -> None:
+    """Errors: UserError for the first two settings that cannot stand together."""
+    if c.advantage not in ADVANTAGES:
+        hint = did_you_mean(c.advantage, ADVANTAGES)
         known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
-        hint = did_you_mean(config.advantage, ADVANTAGES)
-        raise UserError(f"learner: unknown advantage {config.advantage!r}{hint}; {known}")
-    objective = ADVANTAGES[config.advantage]
-    if "advantage_k" in objective.reads and config.advantage_k > config.group_size:
-        raise UserError(
-            f"learner: advantage {config.advantage} is about {config.advantage_k} attempts (advantage_k) of"
-            f" {config.group_size} (group_size); lower the one or raise the other"
-        )
-    if "advantage_k" in objective.reads and config.advantage_k + objective.beyond_k > config.group_size:
-        raise UserError(
-            f"learner: advantage {config.advantage} has nothing to learn from {config.advantage_k} attempts"
-            f" (advantage_k) of {config.group_size} (group_size), which are one group; lower the one or raise the"
-            " other"
-        )
-    if "advantage_k" in objective.reads and config.advantage_k < objective.least_k:
-        raise UserError(
-            f"learner: advantage {config.advantage} needs at least {objective.least_k} attempts (advantage_k), not"
-            f" {config.advantage_k}: its baseline is of one fewer"
-        )
-    if config.group_size < (least := objective.least_group):
-        raise UserError(f"learner: advantage {config.advantage} needs a group_size of {least}, not {config.group_size}")
-    if "bonus" in objective.reads and not config.bonus:
-        raise UserError(f"learner: advantage {config.advantage} with a bonus of 0 is standardised; name that")
-    if config.overlong_cache and config.overlong_cache >= (config.max_tokens or 0):
-        raise UserError(
-            f"learner: overlong_cache {config.overlong_cache} counts back from max_tokens, which is"
-            f" {config.max_tokens}; set max_tokens to the longest completion, above it"
-        )
-    if config.token_budget and config.staleness:
-        raise UserError("learner: token_budget ends a training at its last step; staleness has sampled the next one")
-    if config.token_budget and config.lr_schedule != "constant":
-        raise UserError(
-            f"learner: token_budget ends a training where it is spent, and lr_schedule={config.lr_schedule} falls by"
-            " steps: where it would stand then nobody has chosen; use constant"
-        )
-    if config.cov_low >= config.cov_high:
-        raise UserError(f"learner: cov_low {config.cov_low:g} is not below cov_high {config.cov_high:g}")
+        raise UserError(f"learner: unknown advantage {c.advantage!r}{hint}; {known}")
+    objective, k = ADVANTAGES[c.advantage], c.advantage_k
+    of_k, name = "advantage_k" in objective.reads, f"advantage {c.advantage}"
+    of_g = f"of {c.group_size} (group_size)"
+    experts = {*c.target_modules} & {*EXPERT_PROJECTIONS}
+    mistakes = [
+        (c.minibatches > c.groups_per_step, f"{c.minibatches} minibatches of {c.groups_per_step} groups"),
+        (
+            c.warmup_steps > c.steps,
+            f"warmup_steps is {c.warmup_steps} of {c.steps} steps: it never reaches the full rate",
+        ),
+        (
+            of_k and k > c.group_size,
+            f"{name} is about {k} attempts (advantage_k) {of_g}; lower the one or raise the other",
+        ),
+        (
+            of_k and k + objective.beyond_k > c.group_size,
+            f"{name} has nothing to learn from {k} attempts (advantage_k) {of_g}, which are one group",
+        ),
+        (of_k and k < objective.least_k, f"{name} needs at least {objective.least_k} attempts (advantage_k), not {k}"),
+        (
+            c.group_size < objective.least_group,
+            f"{name} needs a group_size of {objective.least_group}, not {c.group_size}",
+        ),
+        ("bonus" in objective.reads and not c.bonus, f"{name} with a bonus of 0 is standardised; name that"),
+        (
+            c.overlong_cache and c.overlong_cache >= (c.max_tokens or 0),
+            f"overlong_cache {c.overlong_cache} counts back from max_tokens, which is {c.max_tokens}; set max_tokens to"
+            " the longest completion, above it",
+        ),
+        (c.token_budget and c.staleness, "token_budget ends at the last step, and staleness has sampled the next one"),
+        (
+            c.token_budget and c.lr_schedule != "constant",
+            f"token_budget ends a training early, and lr_schedule={c.lr_schedule} falls by steps; use constant",
+        ),
+        (c.cov_low >= c.cov_high, f"cov_low {c.cov_low:g} is not below cov_high {c.cov_high:g}"),
+        (
+            (c.expert_rank or 0) >= c.lora_rank,
+            f"expert_rank is {c.expert_rank}, which is not below lora_rank, {c.lora_rank}",
+        ),
+        (
+            c.expert_rank and (not experts or experts == {*c.target_modules}),
+            f"expert_rank is {c.expert_rank} and target_modules {', '.join(c.target_modules)}: it is for experts"
+            f" ({', '.join(EXPERT_PROJECTIONS)}) beside other layers; leave it out and set lora_rank",
+        ),
+    ]
+    for wrong, sentence in mistakes:
+        if wrong:
+            raise UserError(f"learner: {sentence}")
 
 
 #: vLLM draws at this one where a lower one is asked for.
@@ -237,13 +216,10 @@ LEAST_TEMPERATURE = 0.01
 
 
 def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
-    """name: of the setting. Any temperature from LEAST_TEMPERATURE on: the learner divides its logits by it.
+    """Check how a training's rollouts are sampled. name: of the setting.
 
-    Errors: UserError for top_p, because the sampler's nucleus is cut at the policy that sampled: its log-probs are of
-    that cut distribution, which is not recorded, and a token that the learner's own nucleus leaves out has no ratio;
-    for a lower temperature, where nearly all rollouts of a group are one; for keys and values that are rounded.
-
-    >>> check_sampling(Sampling(max_tokens=8, temperature=0.7))
+    Errors: UserError for top_p, because log-probs of a cut distribution are not those of the policy; for a lower
+    temperature than LEAST_TEMPERATURE, where nearly all rollouts of a group are one; for a rounded KV cache.
     """
     if rollouts.top_p != 1:
         raise UserError(
@@ -259,16 +235,11 @@ def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
 
 
 def check_kept_whole(sampling: Sampling, name: str) -> None:
-    """name: of a setting whose rollouts the engine of a training samples.
-
-    Errors: UserError for keys and values that are rounded, because the learner computes the policy with those that are
-    not.
-    """
+    """Errors: UserError for a rounded KV cache of what a training's engine samples: the learner's is not rounded."""
     if sampling.kv_cache != "full":
         raise UserError(
-            f"{name}.kv_cache is {sampling.kv_cache}: what a training samples needs full, because the learner computes"
-            f" the policy with keys and values that are not rounded; set {name}.kv_cache=full"
-            " (screening.sampling.kv_cache and final.sampling.kv_cache are free)"
+            f"{name}.kv_cache is {sampling.kv_cache}: what a training samples needs full, because the learner's keys"
+            f" and values are not rounded; set {name}.kv_cache=full (those of screening and final are free)"
         )
 
 

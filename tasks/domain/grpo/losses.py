@@ -58,10 +58,8 @@ def importance_sampling(t: Tokens, _: LearnerConfig) -> Tensor:
 
 
 def _clipped(ratio: Tensor, advantages: Tensor, config: LearnerConfig) -> Tensor:
-    import torch
-
     bounded = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
-    return -torch.minimum(ratio * advantages, bounded * advantages)
+    return -(ratio * advantages).minimum(bounded * advantages)
 
 
 def clipped(t: Tokens, config: LearnerConfig) -> Tensor:
@@ -70,9 +68,8 @@ def clipped(t: Tokens, config: LearnerConfig) -> Tensor:
 
 
 def sequence_clipped(t: Tokens, config: LearnerConfig) -> Tensor:
-    """-min(s · A, clip(s, 1 - low, 1 + high) · A) with one ratio a rollout, s = exp(mean over its tokens of the
-    log-ratio): Zheng et al. 2025 (GSPO, arXiv 2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4: a mean moves
-    less than a token."""
+    """The same with one ratio a rollout, exp(mean over its tokens of the log-ratio): Zheng et al. 2025 (GSPO, arXiv
+    2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4: a mean moves less than a token."""
     mean_T = _mean_of_rollout(t.logprobs_T - t.behaviour_T, t.rollout_T)
     return _clipped(mean_T.clamp(max=MAX_LOG_RATIO).exp(), t.advantages_T, config)
 
@@ -81,11 +78,6 @@ def _mean_of_rollout(values_T: Tensor, rollout_T: Tensor) -> Tensor:
     _, place_T, length_R = rollout_T.unique(return_inverse=True, return_counts=True)
     sums_R = values_T.new_zeros(len(length_R)).index_add(0, place_T, values_T)
     return (sums_R / length_R)[place_T]
-
-
-def _length_of_rollout(rollout_T: Tensor) -> Tensor:
-    _, place_T, length_R = rollout_T.unique(return_inverse=True, return_counts=True)
-    return length_R[place_T]
 
 
 def reinforce(t: Tokens, _: LearnerConfig) -> Tensor:
@@ -100,25 +92,23 @@ def cispo(t: Tokens, config: LearnerConfig) -> Tensor:
 
 
 def truncated_importance(t: Tokens, config: LearnerConfig) -> Tensor:
-    """-sg(min(ratio, cap)) · A · log-prob, token-wise: bounds what the sampler's and the trainer's gap can do
-    (Ionides 2008; Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
+    """The same with a cap of its own: bounds what the gap between sampler and trainer can do (Ionides 2008; Yao et al.
+    2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
     return _weighted(t, config.tis_cap)
 
 
 def _weighted(t: Tokens, cap: float) -> Tensor:
-    weight = (t.logprobs_T.detach() - t.behaviour_T).exp().clamp(max=cap)
-    return -weight * t.advantages_T * t.logprobs_T
+    return -(t.logprobs_T.detach() - t.behaviour_T).exp().clamp(max=cap) * t.advantages_T * t.logprobs_T
 
 
 def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
     """-(4/τ) · σ(τ (ratio - 1)) · A, τ that of the advantage's sign: a gate that closes softly on both sides where
     clipping cuts (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). Where nothing has moved its slope is the
     ratio's."""
-    import torch
-
-    tau_T = torch.full_like(t.advantages_T, config.tau_negative).masked_fill(t.advantages_T > 0, config.tau_positive)
+    tau_T = t.advantages_T.new_full(t.advantages_T.shape, config.tau_negative)
+    tau_T = tau_T.masked_fill(t.advantages_T > 0, config.tau_positive)
     ratio_T = log_ratio(t.logprobs_T, t.behaviour_T).exp()
-    return -(4 / tau_T) * torch.sigmoid(tau_T * (ratio_T - 1)) * t.advantages_T
+    return -(4 / tau_T) * (tau_T * (ratio_T - 1)).sigmoid() * t.advantages_T
 
 
 def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
@@ -131,25 +121,22 @@ def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
     return d.exp() - d - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TokenWeights:
+class TokenWeights(NamedTuple):
     """Of the T tokens of an update, float32. term_T multiplies a token's term; kl_T weighs |log-prob - behaviour|."""
 
     term_T: np.ndarray
     kl_T: np.ndarray
 
 
-#: Weights of an update's tokens, from their behaviour log-probs and advantages; the key is what a draw is a function
-#: of.
+#: Weights of an update's tokens, from their behaviour log-probs and advantages; a draw is a function of the key.
 WeighTokens = Callable[[np.ndarray, np.ndarray, "LearnerConfig", Sequence[object]], TokenWeights]
 
 
 def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
     """cov_t = (logp_t - mean logp) · (A_t - mean A), over the tokens of one update that have an advantage. Entropy
     falls by it, and few tokens carry it (Cui et al. 2025, arXiv 2505.22617, eq. 6, of which Clip-Cov and KL-Cov
-    are). logp is the sampler's: known before the forward pass, so that packs change nothing, and the policy's own
-    where nothing has moved. The authors take the policy's of the moment and count the tokens of dead groups, which
-    their recipe leaves out of the batch.
+    are). logp is the sampler's, known before the forward pass, so that packs change nothing; the authors take the
+    policy's of the moment and count the tokens of dead groups.
 
     >>> covariances(np.array([-1.0, -3.0]), np.array([1.0, -1.0])).tolist()
     [1.0, 1.0]
@@ -160,11 +147,11 @@ def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
 def clip_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, key: Sequence[object]
 ) -> TokenWeights:
-    """Of the tokens between cov_low and cov_high a random `cov_share` of all (at least one) has no gradient (eq. 9,
-    10). key: what the draw is a function of."""
+    """A random `cov_share` of all tokens (at least one), drawn between cov_low and cov_high, has no gradient (eq. 9,
+    10)."""
     found_T = covariances(logprobs_T, advantages_T)
     eligible = np.flatnonzero((found_T > config.cov_low) & (found_T < config.cov_high))
-    drawn = shuffled([str(i) for i in eligible], *key)[: _share(config, len(found_T))]
+    drawn = shuffled([str(i) for i in eligible], *key)[: max(1, int(config.cov_share * len(found_T)))]
     term_T = np.ones(len(found_T), np.float32)
     term_T[[int(i) for i in drawn]] = 0.0
     return TokenWeights(term_T, np.zeros_like(term_T))
@@ -177,12 +164,8 @@ def kl_cov(
     11, 12; |log-ratio| as in the authors' code)."""
     found_T = covariances(logprobs_T, advantages_T)
     kl_T = np.zeros(len(found_T), np.float32)
-    kl_T[np.argsort(-found_T, kind="stable")[: _share(config, len(found_T))]] = config.cov_kl
+    kl_T[np.argsort(-found_T, kind="stable")[: max(1, int(config.cov_share * len(found_T)))]] = config.cov_kl
     return TokenWeights(np.ones_like(kl_T), kl_T)
-
-
-def _share(config: LearnerConfig, tokens: int) -> int:
-    return max(1, int(config.cov_share * tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,33 +219,28 @@ def loss_for(config: LearnerConfig) -> Loss:
     return loss
 
 
-#: What reads a setting that has no reader but where another one is on.
-_BESIDE: dict[str, Callable[[LearnerConfig], object]] = {
-    "max_tokens": lambda config: config.overlong_cache,
-    "entropy_delta": lambda config: config.entropy_target,
-}
+#: Settings that are read where another one is on.
+_BESIDE = {"max_tokens": "overlong_cache", "entropy_delta": "entropy_target"}
 
 
 def read_by(config: LearnerConfig, setting: str) -> bool:
-    """Whether anything of the configured training reads a setting; of a loss that there is not, as if it did."""
+    """Return whether anything of the configured training reads a setting; yes where the loss is unknown."""
     if config.loss not in LOSSES:
         return True
-    chosen = {*LOSSES[config.loss].reads, *ADVANTAGES[config.advantage].reads}
     known = {name for one in (*LOSSES.values(), *OWN.values()) for name in one.reads} | _BESIDE.keys()
-    return setting not in known or setting in chosen or bool(_BESIDE.get(setting, lambda _: False)(config))
+    chosen = {*LOSSES[config.loss].reads, *ADVANTAGES[config.advantage].reads}
+    return setting not in known or setting in chosen or bool(setting in _BESIDE and getattr(config, _BESIDE[setting]))
 
 
 def refuse_unread(settings: Iterable[str], configs: Sequence[LearnerConfig]) -> None:
-    """settings: that somebody asked for. Errors: UserError for one that none of these trainings reads."""
+    """Errors: UserError for a setting that none of these trainings reads."""
     for setting in settings:
         if not any(read_by(config, setting) for config in configs):
             raise UserError(f"training.{unread(setting, *configs)}")
 
 
 def unread(setting: str, *configs: LearnerConfig) -> str:
-    advantages, losses = (
-        ", ".join(dict.fromkeys(getattr(one, name) for one in configs)) for name in ("advantage", "loss")
-    )
+    advantages, losses = (", ".join({getattr(one, name): 0 for one in configs}) for name in ("advantage", "loss"))
     return (
         f"{setting} is read by nothing here: not by advantage {advantages}, nor by loss {losses}; leave it"
         " out or choose what it belongs to (docs/training.md)"
@@ -283,7 +261,8 @@ def summed(
     if entropy_weight and t.entropy_T is not None:
         terms_T = terms_T - entropy_weight * t.entropy_T
     if loss.reduction == "mean_of_means":
-        terms_T = terms_T / _length_of_rollout(t.rollout_T)
+        _, place_T, length_R = t.rollout_T.unique(return_inverse=True, return_counts=True)
+        terms_T = terms_T / length_R[place_T]
     return terms_T.sum()
 
 
@@ -294,12 +273,5 @@ def divisor(loss: Loss, config: LearnerConfig, *, tokens: int, rollouts: int) ->
     eq. 8), MiniMax-M1 and TRL's `dapo` count.
     Adam's eps is not scale-free: a mean over 1e5 tokens shrinks gradients toward 1e-8, where a sum never goes.
     """
-    match loss.reduction:
-        case "sum":
-            return 1.0
-        case "token_mean":
-            return float(max(tokens, 1))
-        case "rollout_mean" | "mean_of_means":
-            return float(max(rollouts, 1))
-        case "constant":
-            return float(max(rollouts, 1) * (config.max_tokens or 1))
+    divisors = {"sum": 1, "token_mean": tokens, "constant": max(rollouts, 1) * (config.max_tokens or 1)}
+    return float(max(divisors.get(loss.reduction, rollouts), 1))

@@ -19,55 +19,60 @@ def model_card(
     step = steps[-1]["step"] if steps else 0
     sources = Counter(p.source for p in problems)
     experts = "" if config.expert_rank is None else f" ({config.expert_rank} of each expert)"
-    recipe = [f"| {f.name} | {_shown(getattr(config, f.name))} |" for f in fields(config)]
+    recipe = [f"| {f.name} | {_cell(getattr(config, f.name))} |" for f in fields(config)]
+    columns = ("reward_mean", "correct_mean", "tag_valid_mean", "live_groups", "length_mean", "entropy")
+    kept = [row for i, row in enumerate(steps, 1) if i == 1 or i % 10 == 0 or i == len(steps)]
+    table = [f"| {row['step']} | {' | '.join(_cell(row[name]) for name in columns)} |" for row in kept]
     return "\n".join(
         [
-            "---",
-            f"base_model: {base}",
-            f"license: {licence or 'other'}",
-            "library_name: peft",
-            "pipeline_tag: text-generation",
-            "tags: [lora, grpo, reinforcement-learning]",
-            "---",
-            f"# LoRA of {base} after {step} GRPO steps",
-            "",
-            f"Rank {config.lora_rank}{experts}, alpha {config.lora_alpha}, float32, never merged: serve it unmerged,"
-            " since at this learning rate nearly all of its update is lost in bfloat16 weights. Its licence is that of"
-            " the base model.",
-            "",
-            "## Data",
-            "",
-            f"{len(problems)} problems: " + ", ".join(f"{n} of {s}" for s, n in sorted(sources.items())) + ".",
-            "",
-            "## Training",
-            "",
-            "| step | reward | correct | valid tags | live groups | tokens per rollout | entropy |",
-            "|---|---|---|---|---|---|---|",
-            *(_step(row) for row in _first_and_last(steps)),
-            "",
-            "Means over the step's sampled rollouts; held-out results are in the report of the study.",
-            "",
-            "## Recipe",
-            "",
-            "| setting | value |",
-            "|---|---|",
+            CARD.format(
+                base=base,
+                licence=licence or "other",
+                step=step,
+                rank=f"{config.lora_rank}{experts}",
+                alpha=config.lora_alpha,
+                number=len(problems),
+                sources=", ".join(f"{n} of {s}" for s, n in sorted(sources.items())),
+                table="\n".join(table),
+            ),
             *recipe,
             "",
         ]
     )
 
 
-def _first_and_last(steps: Sequence[Row]) -> list[Row]:
-    """The first row, every tenth and the last."""
-    return [row for i, row in enumerate(steps, 1) if i == 1 or i % 10 == 0 or i == len(steps)]
+CARD = """\
+---
+base_model: {base}
+license: {licence}
+library_name: peft
+pipeline_tag: text-generation
+tags: [lora, grpo, reinforcement-learning]
+---
+# LoRA of {base} after {step} GRPO steps
+
+Rank {rank}, alpha {alpha}, float32, never merged: serve it unmerged, since at this learning rate nearly all of its\
+ update is lost in bfloat16 weights. Its licence is that of the base model.
+
+## Data
+
+{number} problems: {sources}.
+
+## Training
+
+| step | reward | correct | valid tags | live groups | tokens per rollout | entropy |
+|---|---|---|---|---|---|---|
+{table}
+
+Means over the step's sampled rollouts; held-out results are in the report of the study.
+
+## Recipe
+
+| setting | value |
+|---|---|"""
 
 
-def _step(row: Row) -> str:
-    names = ("reward_mean", "correct_mean", "tag_valid_mean", "live_groups", "length_mean", "entropy")
-    return f"| {row['step']} | " + " | ".join(_shown(row[name]) for name in names) + " |"
-
-
-def _shown(value: object) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "–"
     if isinstance(value, tuple):

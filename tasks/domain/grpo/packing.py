@@ -8,7 +8,7 @@ key, a list of key rows per segment says it all, and the rollouts of a group sha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -116,49 +116,42 @@ def _deal(packs: list[list[PromptGroup]], processes: int) -> list[list[list[Prom
     return [[packs[i] for i in sorted(share)] for share in shares]
 
 
-@dataclass(slots=True)
-class _Builder:
-    tokens: list[np.ndarray] = field(default_factory=list)
-    positions: list[np.ndarray] = field(default_factory=list)
-    keys: list[np.ndarray] = field(default_factory=list)
-    queries: list[int] = field(default_factory=list)
-    height: int = 0
-
-    def add(self, token_ids: Sequence[int], first_position: int, prefix_rows: np.ndarray) -> np.ndarray:
-        rows = np.arange(self.height, self.height + len(token_ids))
-        self.tokens.append(np.asarray(token_ids, dtype=np.int64))
-        self.positions.append(np.arange(first_position, first_position + len(token_ids)))
-        self.keys.append(np.concatenate([prefix_rows, rows]))
-        self.queries.append(len(token_ids))
-        self.height += len(token_ids)
-        return rows
-
-
 def build_pack(groups: Sequence[PromptGroup]) -> Pack:
-    """The arrays of one pack. A completion of one token is predicted by its prompt alone and adds no segment."""
-    builder = _Builder()
-    none = np.empty(0, dtype=np.int64)
-    rows: list[np.ndarray] = []
-    sequences: list[Trajectory] = []
+    """Return the arrays of one pack. A completion of one token is predicted by its prompt alone and adds no segment."""
+    tokens, positions, keys, rows = [], [], [], list[np.ndarray]()
+    height = 0
+
+    def add(token_ids: Sequence[int], first_position: int, prefix_rows: Sequence[int]) -> range:
+        nonlocal height
+        segment = range(height, height := height + len(token_ids))
+        tokens.append(token_ids)
+        positions.append(range(first_position, first_position + len(token_ids)))
+        keys.append([*prefix_rows, *segment])
+        return segment
+
     for group in groups:
-        prompt_rows = builder.add(group.prompt_ids, 0, none)
+        prompt_rows = add(group.prompt_ids, 0, ())
         for sequence in group.trajectories:
-            inner = list(sequence.token_ids[:-1])
-            own = builder.add(inner, len(group.prompt_ids), prompt_rows) if inner else none
-            rows.append(np.concatenate([prompt_rows[-1:], own]))
-            sequences.append(sequence)
+            inner = sequence.token_ids[:-1]
+            own = add(inner, len(group.prompt_ids), prompt_rows) if len(inner) else ()
+            rows.append(np.array([prompt_rows[-1], *own]))
+    sequences = [sequence for group in groups for sequence in group.trajectories]
     lengths = [len(s.token_ids) for s in sequences]
     behaviour = np.concatenate([np.asarray(s.behaviour_T, dtype=np.float32) for s in sequences])
     known = np.isfinite(behaviour)
     weights = [s.weights for s in sequences if s.weights is not None]
+
+    def joined(parts: Sequence[Sequence[int]]) -> np.ndarray:
+        return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+
     return Pack(
-        tokens_T=np.concatenate(builder.tokens),
-        positions_T=np.concatenate(builder.positions),
-        starts_q=np.cumsum([0, *builder.queries]).astype(np.int32),
-        starts_k=np.cumsum([0, *map(len, builder.keys)]).astype(np.int32),
-        key_rows=np.concatenate(builder.keys),
-        rows_K=np.concatenate(rows)[known],
-        targets_K=np.concatenate([np.asarray(s.token_ids, dtype=np.int64) for s in sequences])[known],
+        tokens_T=joined(tokens),
+        positions_T=joined(positions),
+        starts_q=np.cumsum([0, *map(len, tokens)]).astype(np.int32),
+        starts_k=np.cumsum([0, *map(len, keys)]).astype(np.int32),
+        key_rows=joined(keys),
+        rows_K=joined(rows)[known],
+        targets_K=joined([s.token_ids for s in sequences])[known],
         behaviour_K=behaviour[known],
         advantages_K=np.repeat(np.asarray([s.advantage for s in sequences], dtype=np.float32), lengths)[known],
         rollout_K=np.repeat(np.asarray([s.index for s in sequences], dtype=np.int64), lengths)[known],

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,26 +97,17 @@ def shuffled(items: Sequence[str], *key: object) -> list[str]:
 
 
 def _epochs(items: Sequence[str], *key: object) -> Iterator[str]:
-    """Without end: every item once, in a fresh order, then again."""
-    epoch = 0
-    while True:
+    """Yield every item once, in a fresh order, then again, without end."""
+    for epoch in count():
         yield from shuffled(items, *key, epoch)
-        epoch += 1
 
 
-def _lanes(problems: Sequence[PromptProblem], config: LearnerConfig) -> dict[str, list[str]]:
-    """Problem ids by what the order is balanced over; a lane per source, per subject, or one for all."""
-    keys: dict[str, Callable[[PromptProblem], str]] = {
-        "round_robin_by_source": lambda p: p.source,
-        "balanced_by_subject": lambda p: p.subject or "",
-        "proportional": lambda p: "",
-    }
-    if config.prompt_order not in keys:
-        raise UserError(f"learner: unknown prompt_order {config.prompt_order!r}; choose from {', '.join(keys)}")
-    lanes: dict[str, list[str]] = defaultdict(list)
-    for problem in sorted(problems, key=lambda p: p.problem_id):
-        lanes[keys[config.prompt_order](problem)].append(problem.problem_id)
-    return dict(sorted(lanes.items()))
+#: What the order of prompts is balanced over: a lane for each source, for each subject, or one for all.
+LANES: dict[str, Callable[[PromptProblem], str]] = {
+    "round_robin_by_source": lambda p: p.source,
+    "balanced_by_subject": lambda p: p.subject or "",
+    "proportional": lambda p: "",
+}
 
 
 def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) -> list[tuple[str, ...]]:
@@ -131,26 +123,21 @@ def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) ->
     """
     if not problems:
         raise UserError("training: no problem is left to train on: the arm's variance band minus held-out is empty")
-    lanes = _lanes(problems, config)
+    lanes: dict[str, list[str]] = {}
+    for lane, problem_id in sorted((LANES[config.prompt_order](p), p.problem_id) for p in problems):
+        lanes.setdefault(lane, []).append(problem_id)
     fresh = {name: _epochs(ids, config.seed, "order", name) for name, ids in lanes.items()}
     waiting: dict[str, deque[str]] = {name: deque() for name in lanes}
-    turns = _turns(list(lanes))
-    size = min(config.groups_per_step, len(problems))
+    turns, size = cycle(lanes), min(config.groups_per_step, len(problems))
     schedule = []
     for _ in range(config.steps):
         chosen: list[str] = []
         while len(chosen) < size:
             lane = next(turns)
-            if set(lanes[lane]) <= set(chosen):
-                continue
-            chosen.append(_next_other(fresh[lane], waiting[lane], chosen))
+            if not set(lanes[lane]) <= set(chosen):
+                chosen.append(_next_other(fresh[lane], waiting[lane], chosen))
         schedule.append(tuple(chosen))
     return schedule
-
-
-def _turns(names: Sequence[str]) -> Iterator[str]:
-    while True:
-        yield from names
 
 
 def _next_other(fresh: Iterator[str], waiting: deque[str], taken: Sequence[str]) -> str:

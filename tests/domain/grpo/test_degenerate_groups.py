@@ -21,12 +21,6 @@ def test_a_form_that_all_break_adds_nothing(kind: str, k: int) -> None:
     assert not group_advantages(GROUP, kind, Context(k=k))[0].any()
 
 
-@pytest.mark.parametrize("kind", ["max_rl", "pkpo", "darling_answer"])
-def test_broken_alike_is_worth_what_sound_alike_is(kind: str) -> None:
-    found = [group_advantages(group, kind, Context(k=2))[0].tolist() for group in (GROUP, right(1, 1, 0, 0))]
-    assert found[0] == found[1]
-
-
 @pytest.mark.parametrize("group", CONTRADICTING, ids=["1 right", "2 right", "3 right"])
 def test_gdpo_is_nothing_where_form_says_the_opposite_of_correctness(group: Group) -> None:
     """Their scores cancel; the spread of what cancelled is no scale."""

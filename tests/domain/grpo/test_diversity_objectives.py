@@ -7,7 +7,7 @@ import pytest
 
 from tasks.domain.grpo.advantages.group import Context, Group
 from tasks.domain.grpo.advantages.registry import group_advantages
-from tasks.domain.grpo.second_scaffold import THRESHOLD, trace_classes
+from tasks.domain.grpo.second_scaffold import THRESHOLD
 from tasks.domain.partitions.by_strategy import jaccard, profile
 from tasks.domain.partitions.calibration import LabelledGroup, threshold_of
 from tasks.engines.encoding import labelled_problems
@@ -26,13 +26,6 @@ def test_darling_by_trace_by_hand() -> None:
     of mean 5/12."""
     group = Group(HALF, HALF, traces=(0, 1, 0, 2))
     assert found(group, "darling_trace") == pytest.approx([2 / 3 - 5 / 12, 1 - 5 / 12, -5 / 12, -5 / 12])
-
-
-def test_darling_weighs_right_rollouts_of_a_solved_group_by_their_ways() -> None:
-    """All right, three one way and one another: 1/3 each and 1, of mean 1/2. Where all go one way there is nothing."""
-    solved = np.ones(4)
-    assert found(Group(solved, solved, traces=(0, 0, 0, 1)), "darling_trace") == pytest.approx([-1 / 6] * 3 + [1 / 2])
-    assert not any(found(Group(solved, solved, traces=(0,) * 4), "darling_trace"))
 
 
 @pytest.mark.parametrize("form", [np.zeros(4), np.array([0.1, 0.0, 0.1, 0.0])])
@@ -75,13 +68,6 @@ def test_exploration_by_hand(kind: str, gated: bool, exploring: list[float]) -> 
     assert found(group, kind, gated=gated, visits=before) == pytest.approx(TASK + 0.2 * np.array(exploring))
 
 
-@pytest.mark.parametrize("kind", ["ucb_mean", "ucb_constant", "batch_exploration"])
-@pytest.mark.parametrize("gated", [True, False])
-def test_nothing_is_explored_where_all_are_right(kind: str, gated: bool) -> None:
-    solved = np.ones(3)
-    assert not any(found(Group(solved, solved, "p", ("correct",) * 3), kind, gated=gated))
-
-
 def test_no_answer_earns_no_bonus() -> None:
     wrong = np.zeros(2)
     group = Group(wrong, wrong, "p", (None, "3"))
@@ -112,10 +98,3 @@ def test_the_threshold_is_the_one_that_labelled_traces_set() -> None:
         for problem in labelled_problems()
     ]
     assert round(threshold_of(labelled), 2) == THRESHOLD
-
-
-def test_a_reworded_trace_is_of_the_same_class_and_another_way_is_not() -> None:
-    one = "First 12 + 5 = 17. Then 17*2=34, hence 34 - 4 = 30."
-    reworded = "Add: 12+5=17; doubling gives 17 * 2 = 34. Take four: 34-4=30."
-    another = "Halve: 4 / 2 = 2, so 17 - 2 = 15 and 15 * 2 = 30."
-    assert trace_classes([one, reworded, another]) == [0, 0, 1]

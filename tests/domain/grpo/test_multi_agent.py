@@ -30,12 +30,6 @@ def test_where_all_were_mended_or_all_kept_each_weighs_the_same() -> None:
     assert found((True, True), (False, True), (False, True), (False, False)) == pytest.approx([0.75, 0, 0, 0])
 
 
-def test_drafts_weigh_as_refinements_do() -> None:
-    right = np.array([1.0, 0.0, 0.0, 0.0])
-    for kind in ("refined", "multi_agent"):
-        assert group_advantages(Group(right, right), kind, Context())[0].tolist() == [0.75, 0, 0, 0]
-
-
 @given(critiques)
 def test_halves_are_alike_and_together_what_right_ones_weigh(of: list[tuple[bool, bool]]) -> None:
     advantages, size = found(*of), len(of)
@@ -45,14 +39,3 @@ def test_halves_are_alike_and_together_what_right_ones_weigh(of: list[tuple[bool
     kept, mended = (advantages[[r and d is draft for r, d in of]].sum() for draft in (True, False))
     if kept and mended:
         assert kept == pytest.approx(mended)
-
-
-@given(critiques)
-def test_the_order_of_critiques_does_not_matter(of: list[tuple[bool, bool]]) -> None:
-    order = np.random.default_rng(len(of)).permutation(len(of))
-    assert np.allclose(found(*(of[i] for i in order)), found(*of)[order])
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=8), st.booleans())
-def test_what_all_refinements_solve_or_none_does_teaches_nothing(drafts: list[bool], right: bool) -> None:
-    assert not found(*((right, draft) for draft in drafts)).any()

@@ -38,11 +38,6 @@ def test_the_entropy_weight_follows_its_target() -> None:
     assert state.entropy_coefficient == 0.0
 
 
-def test_a_fixed_weight_stays() -> None:
-    fixed = replace(CONFIG, entropy_weight=0.01)
-    assert ObjectiveState().after([], 9.0, fixed).entropy_weight(fixed) == 0.01
-
-
 def test_a_state_survives_json_to_the_bit() -> None:
     state = ObjectiveState({"p": {"1/3": 2}}, entropy=0.1 + 0.2, entropy_coefficient=1 / 3)
     assert ObjectiveState.from_json(json.loads(json.dumps(state.as_json()))) == state

@@ -80,23 +80,6 @@ def test_the_longest_packs_are_dealt_first_and_each_share_keeps_their_order() ->
     assert [[p[0].trajectories[0].index for p in share] for share in plan_shares(groups, 5, 1)] == [[0, 1, 2, 3]]
 
 
-def test_a_step_is_cut_into_as_many_packs_for_each_process() -> None:
-    """Ninety rollouts of ten rows fill three packs of 350, and one of two processes would train sixty of them."""
-    groups = of_lengths(*[[9]] * 90)
-    assert [len(share) for share in plan_shares(groups, 350, 1)] == [3]
-    assert [[len(p) for p in share] for share in plan_shares(groups, 350, 2)] == [[23, 23], [23, 21]]
-
-
-def test_packs_are_smaller_where_one_beyond_as_many_for_each_would_be_a_quarter_of_a_share() -> None:
-    """A draw of the published shape that fills seventeen packs of a budget of 8,192: four processes take 4, 4, 4 and 5
-    of them, and the last one 15 % longer than its share."""
-    tokens = np.clip(np.random.default_rng(42).lognormal(6.7, 0.8, (8, 16)), 1, 12_288).astype(int).tolist()
-    groups = of_lengths(*tokens, prompt=260)
-    assert len(plan_packs(groups, 8192, 4)) == 17
-    costs = [sum(map(pack_cost, share)) for share in plan_shares(groups, 8192, 4)]
-    assert 4 * max(costs) < 1.06 * sum(costs)
-
-
 @given(st.integers(0, 10**6), st.sampled_from([2, 4]))
 def test_shares_of_long_tailed_rollouts_are_about_equal(seed: int, world: int) -> None:
     """A step of the published shape: 8 x 16 rollouts, log-normal, cut at 12,288 tokens; two processes of it are to gain

@@ -1,13 +1,6 @@
 import pytest
 
-from tasks.domain.grpo.rewards import Reward, reward
-
-
-@pytest.mark.parametrize(
-    ("correct", "tag_valid", "total"), [(True, True, 1.0), (True, False, 0.8), (False, True, 0.0), (False, False, -0.2)]
-)
-def test_the_published_reward(correct: bool, tag_valid: bool, total: float) -> None:
-    assert reward(correct=correct, tag_valid=tag_valid, tag_weight=0.2).total == pytest.approx(total)
+from tasks.domain.grpo.rewards import reward
 
 
 def test_what_costs_the_same_is_the_same_number() -> None:
@@ -15,10 +8,6 @@ def test_what_costs_the_same_is_the_same_number() -> None:
     costs = {"correct": False, "tag_weight": 0.2, "max_tokens": 100, "overlong_cache": 10}
     broken = reward(tag_valid=False, num_tokens=91, **costs).total
     assert broken == reward(tag_valid=True, num_tokens=93, **costs).total == -0.3
-
-
-def test_parts_are_kept_apart() -> None:
-    assert reward(correct=True, tag_valid=False, tag_weight=0.2) == Reward(correct=1.0, tag=-0.2)
 
 
 def test_the_last_tokens_before_the_cap_cost_more_and_more() -> None:

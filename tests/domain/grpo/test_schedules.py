@@ -47,19 +47,3 @@ def test_every_epoch_uses_every_group_once(groups: int, minibatches: int, epochs
         used = parts[epoch * minibatches : (epoch + 1) * minibatches]
         assert Counter(p for part in used for p in part) == Counter(ids)
         assert max(map(len, used)) - min(map(len, used)) <= 1
-
-
-def test_deals_are_functions_of_seed_step_and_epoch() -> None:
-    config = replace(CONFIG, groups_per_step=9, minibatches=3, epochs=2)
-    ids = [f"p{i}" for i in range(9)]
-    dealt = [
-        update_groups(ids, config, 1),
-        update_groups(ids, config, 2),
-        update_groups(ids, replace(config, seed=1), 1),
-    ]
-    assert dealt[0] == update_groups(ids, config, 1)
-    assert len({str(d) for d in dealt}) == 3 and dealt[0][:3] != dealt[0][3:]
-
-
-def test_one_minibatch_keeps_the_order() -> None:
-    assert update_groups(["b", "a"], replace(CONFIG, epochs=2), 3) == [("b", "a"), ("b", "a")]

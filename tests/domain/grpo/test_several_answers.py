@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UserError
-from tasks.domain.grpo.advantages.candidates import worths
 from tasks.domain.grpo.advantages.group import Candidate, Context, Group
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
+from tasks.domain.grpo.advantages.structured import worths
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import CRITIC, second_scaffold, several, solutions
 from tasks.domain.scaffolds import PANEL, THINKING
@@ -40,13 +40,6 @@ def test_what_candidates_are_worth_by_hand() -> None:
     assert second.tolist() == [[1.0, 0.5, 1.0], [1.0, 0.0, 0.5]]
 
 
-def test_candidates_that_are_good_in_different_ways_are_worth_more_than_either() -> None:
-    """A short one and a rare one: for every weighting the pair has the better of the two."""
-    short, rare, plain = Candidate(True, 1, 0), Candidate(True, 10, 1), Candidate(True, 10, 0)
-    weighed = found([[short, rare], [short, short], [rare, rare], [plain, plain]], "vpo")
-    assert weighed[0] > max(weighed[1:3]) and weighed[3] == weighed.min()
-
-
 def test_multi_rlvr_by_hand() -> None:
     right, wrong = Candidate(True, 3), Candidate(False, 3)
     three = [[right, right], [right, wrong], [wrong, wrong]]
@@ -67,11 +60,6 @@ def test_wrong_candidates_their_order_and_their_length_say_nothing(
     longer = [[replace(c, length=scale * c.length) for c in one] for one in candidates]
     assert np.allclose(found(more, kind), before) and np.allclose(found(longer, kind), before)
     assert abs(before.sum()) < 1e-9 and before.std() in (pytest.approx(0), pytest.approx(1))
-
-
-@given(completions, st.sampled_from(SEVERAL))
-def test_where_none_is_right_nothing_is_trained(candidates: list[list[Candidate]], kind: str) -> None:
-    assert not found([[replace(c, correct=False) for c in one] for one in candidates], kind).any()
 
 
 def test_solutions_are_told_apart_and_counted_once() -> None:

@@ -1,4 +1,4 @@
-"""Objectives about the best of several attempts."""
+"""Objectives about the best of several attempts. What form adds to rewards is centred beside those of correctness."""
 
 from __future__ import annotations
 
@@ -6,63 +6,58 @@ from math import log
 
 import numpy as np
 
-from storage.rules import in_variance_band
-from tasks.domain.grpo.advantages.group import Advantages, Context, Group, all_wrong, centred_form, mean_of_others
+from storage.rules import in_variance_band, pass_at_k
+from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centred_form
+
+
+def all_wrong(size: int, right: int, k: int) -> float:
+    """Return the chance that k of `size` rollouts, `right` of them right, are all wrong.
+
+    >>> all_wrong(4, 1, 2), all_wrong(4, 1, 0)
+    (0.5, 1.0)
+    """
+    return 1.0 - float(pass_at_k(np.array([size]), np.array([right]), [k])[0, 0]) if k else 1.0
 
 
 def pass_at_k_training(group: Group, context: Context) -> Advantages:
     """Pass@k training (Chen et al. 2025, arXiv 2508.10751), its closed form.
 
-    Every k of the G rollouts are a group that is right if one of them is; its standardised reward, averaged over the
-    groups that a rollout is in. With N₋ wrong: R̄ = 1 - C(N₋, k) / C(G, k) and σ = √(R̄ (1 - R̄)) over all groups, A₊
-    = (1 - R̄) / σ, A₋ = (1 - R̄ - C(N₋ - 1, k - 1) / C(G - 1, k - 1)) / σ. Zero where every group is right or none is,
-    or so nearly that floats do not tell. What form adds is centred beside it.
+    Every k of the G rollouts are a group that is right if one of them is; a rollout's advantage is the standardised
+    reward of such a group, averaged over the groups that it is in. Zero where every group is right or none is, or so
+    nearly that floats do not tell.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> pass_at_k_training(Group(r, r), Context(k=2))[0].round(4).tolist()
     [1.0, -0.3333, -0.3333, -0.3333]
     """
     size, right, k = len(group.correct_G), group.num_correct, context.k
-    form = centred_form(group)
     failed = all_wrong(size, right, k)
     if failed in (0, 1):
-        return form, {}
-    sigma = (failed * (1 - failed)) ** 0.5
+        return centred_form(group), {}
     of_wrong = failed - all_wrong(size - 1, right, k - 1)
-    return np.where(group.correct_G > 0, failed, of_wrong) / sigma + form, {}
+    sigma = (failed * (1 - failed)) ** 0.5
+    return np.where(group.correct_G > 0, failed, of_wrong) / sigma + centred_form(group), {}
 
 
 def pkpo(group: Group, context: Context) -> Advantages:
-    """Pass@k policy optimisation (Walder and Karkhanis 2025, arXiv 2505.15201).
+    """Pass@k policy optimisation (Walder and Karkhanis 2025, arXiv 2505.15201): what each rollout adds to the pass@k
+    of the k that it is drawn with, times k / G.
 
-    What each rollout adds to the pass@k of the k that it is drawn with, times k / G: unbiased for the gradient of
-    pass@k, with the baseline of least variance, the same k - 1 without it. A right one adds where they all are wrong,
-    (k / G) (1 - ρ(G - 1, c - 1, k - 1)) of c right; a wrong one adds nothing. What form adds is centred beside it.
-
-    >>> from numpy import array
-    >>> r = array([1.0, 1.0, 0.0, 0.0])
-    >>> pkpo(Group(r, r), Context(k=2))[0].round(4).tolist()
-    [0.3333, 0.3333, 0.0, 0.0]
+    Unbiased for the gradient of pass@k, with the baseline of least variance, the same k - 1 without it. A right rollout
+    adds where they all are wrong; a wrong one adds nothing.
     """
     size, right, k = len(group.correct_G), group.num_correct, context.k
-    form = centred_form(group)
-    if not right:
-        return form, {}
-    return group.correct_G * (k / size) * all_wrong(size - 1, right - 1, k - 1) + form, {}
+    added = (k / size) * all_wrong(size - 1, right - 1, k - 1) if right else 0.0
+    return group.correct_G * added + centred_form(group), {}
 
 
 def best_alone(group: Group, _: Context) -> Advantages:
-    """GRPO for pass@k by its best rollout (Tang et al. 2025, arXiv 2503.19595).
-
-    The best rollout's reward minus the second best; nothing for the others, nor where two are best.
-
-    >>> best_alone(Group(np.array([1.0, 0.0, -0.2]), np.array([1.0, 0.0, 0.0])), Context())[0].tolist()
-    [1.0, 0.0, 0.0]
-    """
+    """GRPO for pass@k by its best rollout (Tang et al. 2025, arXiv 2503.19595): the best reward minus the second best;
+    nothing for the others, nor where two are best."""
     second, best = np.sort(group.rewards_G)[-2:]
-    advantages = np.zeros_like(group.rewards_G)
-    advantages[int(group.rewards_G.argmax())] = best - second
-    return advantages, {}
+    advantages_G = np.zeros_like(group.rewards_G)
+    advantages_G[int(group.rewards_G.argmax())] = best - second
+    return advantages_G, {}
 
 
 def best_alone_standardised(group: Group, context: Context) -> Advantages:
@@ -77,31 +72,29 @@ def best_alone_standardised(group: Group, context: Context) -> Advantages:
 
 #: Nats that the weighting may move from the uniform one.
 DIVERGENCE = log(2)
-_LARGEST, _HALVINGS = 1e6, 60
 
 
 def entropic(group: Group, _: Context) -> Advantages:
-    """TTT-Discover's entropic objective (2026, arXiv 2601.16175).
+    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct) over its mean among the others,
+    minus 1.
 
-    exp(β r) over its mean among the others, minus 1, r correctness. β is where softmax(β r) is DIVERGENCE from
-    uniform, by bisection up to 1e6: with few right they weigh more. Groups of two are too small for it: an only best
-    one would weigh without bound. What form adds is centred beside it: of rewards, β would make as much of a broken
-    tag in a group without a right answer as of a right one.
+    β is where softmax(β · correct) is DIVERGENCE from uniform, by bisection up to 1e6: few right ones weigh more. A
+    group of two is too small: its only best one would weigh without bound.
 
     >>> r = np.array([1.0, 1.0, 0.0, 0.0])
     >>> entropic(Group(r, r), Context())[0].round(4).tolist()
     [2.0, 2.0, -1.0, -1.0]
     """
-    form_G = centred_form(group)
     if not in_variance_band(group.num_correct, len(group.correct_G)):
-        return form_G, {}
+        return centred_form(group), {}
     behind_G = group.correct_G - 1.0
-    low, high = 0.0, _LARGEST
-    for _halving in range(_HALVINGS):
+    low, high = 0.0, 1e6
+    for _halving in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _from_uniform(middle * behind_G) < DIVERGENCE else (low, middle)
     weights_G = np.exp(low * behind_G)
-    return weights_G / mean_of_others(weights_G) - 1 + form_G, {"beta": low}
+    mean_of_others_G = (weights_G.sum() - weights_G) / (len(weights_G) - 1)
+    return weights_G / mean_of_others_G - 1 + centred_form(group), {"beta": low}
 
 
 def _from_uniform(logits_G: np.ndarray) -> float:

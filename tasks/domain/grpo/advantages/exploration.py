@@ -1,15 +1,12 @@
-"""Outcome-based exploration (Song et al. 2025, arXiv 2509.06941): a bonus of what is answered, beside GRPO's advantage.
+"""Objectives that reward what is answered rarely: outcome-based exploration (Song et al. 2025, arXiv 2509.06941) and
+DARLING (Li et al. 2025, arXiv 2509.02534).
 
-A = A_task + c · m · A_exp: A_task is GRPO's (0 in a group whose rewards are alike), c is `bonus`, m is 0 in a group
-that is all right. Three kinds of A_exp; N(x, a) counts the rollouts of the steps before that answered problem x by a,
-and b_i = min(1, 1/√N(x, a_i)).
+Exploration adds a bonus to GRPO's advantage: A = A_task + c · m · A_exp, c `bonus`, m 0 in a group that is all right.
+N(x, a) counts the rollouts of earlier steps that answered problem x by a, and b_i = min(1, 1/√N(x, a_i)).
 
-`gated` (the default) lets right rollouts alone earn it: a wrong one earns nothing by being new, and a group without a
-right one trains form alone. All right answers of a problem are one class, so gated these pay no width among right
-rollouts: DARLING by trace does. Ungated is the paper's form, which also pays for new wrong answers. Either way what is
-right stays ahead of what is wrong at the paper's c = 0.2. A rollout without an answer earns nothing.
-
-DARLING weighs right rollouts by how many others took another way.
+`gated` (the default) lets right rollouts alone earn the bonus. All right answers of a problem are one class, so gated
+these pay no width among right rollouts: DARLING by trace does. Ungated is the paper's form, which also pays for new
+wrong answers. A rollout without an answer earns nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from tasks.domain.grpo.advantages.baselines import standardised
-from tasks.domain.grpo.advantages.group import Advantages, Context, Group, is_live, minus_mean
+from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centred_form, is_live, minus_mean
 
 
 def ucb_mean(group: Group, context: Context) -> Advantages:
-    """b_i minus the mean of the others' b: what is newer than its group.
+    """b_i minus the mean of the others' b.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> seen = Context(gated=False, visits={"p": {"3": 4, "5": 1}})
@@ -32,14 +29,15 @@ def ucb_mean(group: Group, context: Context) -> Advantages:
     >>> (ucb_mean(group, seen)[0] - standardised(group, seen)[0]).round(4).tolist()
     [0.0667, -0.0667, -0.0667, 0.0667]
     """
-    bonus_G = _novelty(group, context) * _earners(group, context)
-    size = len(bonus_G)
-    return _beside(group, context, minus_mean(bonus_G) * (size / (size - 1)))
+    size = len(group.rewards_G)
+    return _beside(
+        group, context, minus_mean(_novelty(group, context) * _earners(group, context)) * (size / (size - 1))
+    )
 
 
 def ucb_constant(group: Group, context: Context) -> Advantages:
-    """b_i minus a constant b0 (`bonus_baseline`; the paper has 0.5, and 1 where problems are easy): what has been seen
-    1/b0² times is pushed down."""
+    """b_i minus a constant b0 (`bonus_baseline`; the paper has 0.5, and 1 where problems are easy): an answer that was
+    given 1/b0² times is pushed down."""
     return _beside(group, context, (_novelty(group, context) - context.bonus_baseline) * _earners(group, context))
 
 
@@ -70,13 +68,9 @@ def _earners(group: Group, context: Context) -> np.ndarray:
 def _beside(group: Group, context: Context, exploring_G: np.ndarray) -> Advantages:
     live = is_live(group.rewards_G.tolist())
     task_G = standardised(group, context)[0] if live else np.zeros_like(group.rewards_G)
-    if group.num_correct == len(group.correct_G):
-        exploring_G = np.zeros_like(exploring_G)
-    distinct = len({answer for answer in group.answers if answer is not None})
-    return task_G + context.bonus * exploring_G, {
-        "distinct_answers": float(distinct),
-        "bonus": float(np.abs(context.bonus * exploring_G).mean()),
-    }
+    bonus_G = context.bonus * exploring_G * (group.num_correct < len(group.correct_G))
+    distinct = len({*group.answers} - {None})
+    return task_G + bonus_G, {"distinct_answers": float(distinct), "bonus": float(np.abs(bonus_G).mean())}
 
 
 #: Least factor of a right rollout, as in the authors' code: one whose class is the whole group's stays right.
@@ -84,10 +78,8 @@ FLOOR = 0.1
 
 
 def by_trace(group: Group, _: Context) -> Advantages:
-    """DARLING (Li et al. 2025, arXiv 2509.02534).
-
-    Right rollouts weigh by how many others took another way: `Group.traces`. A trace that names no way has the least
-    factor, or an empty one would pay.
+    """DARLING by `Group.traces`: right rollouts weigh by how many others took another way. A trace that names no way
+    has the least factor, or an empty one would pay.
 
     >>> r = np.array([1.0, 1.0, 1.0, 0.0])
     >>> by_trace(Group(r, r, traces=(0, 0, 1, 2)), Context())[0].round(4).tolist()
@@ -97,17 +89,16 @@ def by_trace(group: Group, _: Context) -> Advantages:
 
 
 def by_answer(group: Group, _: Context) -> Advantages:
-    """Right rollouts weigh by how many others answered otherwise: they share a class, so the rare one weighs most."""
+    """DARLING by answers: right rollouts share a class, so the rare right one weighs most."""
     return _darling(group, group.answers)
 
 
 def _darling(group: Group, classes: Sequence[Hashable]) -> Advantages:
     """r'_i = correct_i · max(Div_i, FLOOR), Div_i the share of the n - 1 others that are in another class (eq. 4 and
-    5), 0 without a class of its own; A = r' - mean(r'), without a spread (section 3.2). A product, so that a wrong
-    rollout earns nothing by being different; what form adds is centred beside it. classes and diversity are told of
-    groups with a right rollout: of the others no class is asked for."""
+    5), 0 without a class of its own; A = r' - mean(r') (section 3.2). What form adds is centred beside it. classes and
+    diversity are reported of groups with a right rollout, since the others' traces are not classified."""
     size, counts = len(classes), Counter(classes)
     diversity_G = np.array([0.0 if one is None else (size - counts[one]) / (size - 1) for one in classes])
     weighted_G = group.correct_G * np.maximum(diversity_G, FLOOR)
-    told = {"classes": float(len(counts)), "diversity": float(diversity_G.mean())} if group.correct_G.any() else {}
-    return minus_mean(weighted_G) + minus_mean(group.form_G), told
+    reported = {"classes": float(len(counts)), "diversity": float(diversity_G.mean())} if group.num_correct else {}
+    return minus_mean(weighted_G) + centred_form(group), reported

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from storage.rules import pass_at_k
-
 #: problem → key of an answer's class → how many rollouts gave it in the steps before.
 Visits = Mapping[str, Mapping[str, int]]
 Advantages = tuple[np.ndarray, Mapping[str, float]]
@@ -32,8 +30,8 @@ class Candidate:
 class Group:
     """rewards_G: totals, correctness and form; correct_G: 1 or 0. Both float64.
 
-    answers: the key of each answer's class, the same in every step; null without an answer. traces: the strategy of
-    each trace among the group's; null is one too. candidates: of each rollout, where it gives several answers.
+    answers: the key of each answer's class, the same in every step; None without an answer. traces: the strategy of
+    each trace among the group's; None is one too. candidates: of each rollout, where it gives several answers.
     of_right_drafts: of critiques, whether the draft was right. Empty where the objective asks for none.
     """
 
@@ -93,20 +91,3 @@ def minus_mean(values_G: np.ndarray) -> np.ndarray:
 def centred_form(group: Group) -> np.ndarray:
     """What form adds, minus its mean: stands beside an objective that is of correctness."""
     return minus_mean(group.form_G)
-
-
-def all_wrong(size: int, right: int, k: int) -> float:
-    """Chance that k of `size` rollouts, `right` of them right, are all wrong.
-
-    >>> all_wrong(4, 1, 2), all_wrong(4, 1, 0)
-    (0.5, 1.0)
-    """
-    return 1.0 - float(pass_at_k(np.array([size]), np.array([right]), [k])[0, 0]) if k else 1.0
-
-
-def mean_of_others(values_G: np.ndarray) -> np.ndarray:
-    """
-    >>> mean_of_others(np.array([1.0, 0.0, 0.5])).tolist()
-    [0.25, 0.75, 0.5]
-    """
-    return (values_G.sum() - values_G) / (len(values_G) - 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -10,56 +9,33 @@ from typing import Any, Literal
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.grpo.advantages import candidates, exploration
-from tasks.domain.grpo.advantages.baselines import (
-    centred,
-    gdpo,
-    leave_one_out,
-    max_rl,
-    reinforce_plus_plus,
-    standardised,
-    with_baseline,
-)
-from tasks.domain.grpo.advantages.best_of_k import (
-    best_alone,
-    best_alone_standardised,
-    entropic,
-    pass_at_k_training,
-    pkpo,
-)
-from tasks.domain.grpo.advantages.dialogue import multi_agent, refined
+from tasks.domain.grpo.advantages import baselines, best_of_k, exploration, structured
 from tasks.domain.grpo.advantages.group import Advantage, Advantages, Candidate, Context, Group, is_live
 from tasks.domain.plugins import brought, pinned, plugged, told
 
 
-def held(advantage: Advantage, name: str) -> Advantage:
-    """Errors: UserError, when it is called, if it raises or returns no finite advantage for each rollout; it is shown
-    rewards that it cannot write to."""
+def checked(advantage: Advantage, name: str) -> Advantage:
+    """Wrap an objective of another package. Errors: UserError, when it is called, if it raises or does not return one
+    finite advantage for each rollout and numbers by name."""
 
-    def called(group: Group, context: Context) -> Advantages:
-        shown = replace(group, rewards_G=_kept(group.rewards_G), correct_G=_kept(group.correct_G))
+    def call(group: Group, context: Context) -> Advantages:
         try:
-            found: Any = advantage(shown, context)
-            advantages_G, diagnostics = found
-            advantages_G = np.asarray(advantages_G, dtype=np.float64)
+            advantages, diagnostics = advantage(group, context)
+            advantages_G = np.asarray(advantages, dtype=np.float64)
+            numbers = {str(key): float(value) for key, value in diagnostics.items()}
         except UserError:
             raise
         except (Exception, SystemExit) as error:  # code of others may raise anything
-            raise UserError(f"objective {name} raises {told(error)} on a group of {_of(group)}") from None
-        if advantages_G.shape != group.rewards_G.shape or not np.isfinite(advantages_G).all():
-            raise UserError(
-                f"objective {name} returned {advantages_G.tolist()!r:.80} for a group of {_of(group)}: it must be one"
-                " finite number a rollout"
-            )
-        if not isinstance(diagnostics, Mapping) or not all(map(_is_number, diagnostics.values())):
-            raise UserError(f"objective {name} returned {diagnostics!r:.80} beside its advantages, not numbers by name")
-        return advantages_G, diagnostics
+            raise UserError(f"objective {name} raises {told(error)}, given rewards {group.rewards_G}") from None
+        if advantages_G.shape != group.rewards_G.shape or not np.isfinite([*advantages_G, *numbers.values()]).all():
+            raise UserError(f"objective {name} must return one finite number a rollout, not {advantages!r:.80}")
+        return advantages_G, numbers
 
-    return called
+    return call
 
 
 def made_up(size: int) -> Group:
-    """A group with all that any objective may ask for, of which half is right: what one is tried on before anything is
+    """Return a group with all that any objective may ask for, of which half is right, to try one on before anything is
     sampled for it."""
     right_G = (np.arange(size) % 2).astype(np.float64)
     ways = [n % 3 for n in range(size)]
@@ -67,20 +43,6 @@ def made_up(size: int) -> Group:
     return Group(
         right_G + 0.1, right_G, "made up", tuple(map(str, ways)), tuple(ways), tuple(candidates), tuple(right_G > 0)
     )
-
-
-def _kept(values_G: np.ndarray) -> np.ndarray:
-    kept_G = values_G.copy()
-    kept_G.flags.writeable = False
-    return kept_G
-
-
-def _of(group: Group) -> str:
-    return f"rewards {', '.join(f'{reward:.3g}' for reward in group.rewards_G)}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and math.isfinite(value)
 
 
 Need = Literal["answers", "traces", "vectors", "candidates", "refinements", "agents", "visits"]
@@ -108,41 +70,43 @@ class Objective:
     version: int | str = 1
 
 
-_K = ("advantage_k",)
-_BONUS = ("bonus", "bonus_gate")
-_SEVERAL = ("candidates",)
+_ANSWERS: tuple[Need, ...] = ("answers",)
+_VISITS: tuple[Need, ...] = ("answers", "visits")
+_K: dict[str, Any] = {"reads": ("advantage_k",), "of_parts": True, "version": 3}
+_BONUS: dict[str, Any] = {"reads": ("bonus", "bonus_gate"), "trains_alike": True, "version": 2}
+_SEVERAL: dict[str, Any] = {"needs": ("candidates",), "reads": ("candidates",), "of_parts": True, "trains_alike": True}
 
 OWN: Mapping[str, Objective] = {
-    "centred": Objective(centred),
-    "standardised": Objective(standardised),
-    "leave_one_out": Objective(leave_one_out),
-    "max_rl": Objective(max_rl, of_parts=True, version=3),
-    "pass_at_k": Objective(pass_at_k_training, reads=_K, of_parts=True, beyond_k=1, version=3),
-    "pkpo": Objective(pkpo, reads=_K, of_parts=True, least_k=2, version=3),
-    "best_alone": Objective(best_alone),
-    "best_alone_standardised": Objective(best_alone_standardised),
-    "entropic": Objective(entropic, of_parts=True, least_group=3, version=2),
+    "centred": Objective(baselines.centred),
+    "standardised": Objective(baselines.standardised),
+    "leave_one_out": Objective(baselines.leave_one_out),
+    "max_rl": Objective(baselines.max_rl, of_parts=True, version=3),
+    "pass_at_k": Objective(best_of_k.pass_at_k_training, beyond_k=1, **_K),
+    "pkpo": Objective(best_of_k.pkpo, least_k=2, **_K),
+    "best_alone": Objective(best_of_k.best_alone),
+    "best_alone_standardised": Objective(best_of_k.best_alone_standardised),
+    "entropic": Objective(best_of_k.entropic, of_parts=True, least_group=3, version=2),
     "darling_trace": Objective(exploration.by_trace, ("traces",), of_parts=True, trains_alike=True, version=3),
     "darling_encoded": Objective(exploration.by_trace, ("vectors",), of_parts=True, trains_alike=True),
-    "darling_answer": Objective(exploration.by_answer, ("answers",), of_parts=True, version=3),
-    "ucb_mean": Objective(exploration.ucb_mean, ("answers", "visits"), _BONUS, trains_alike=True, version=2),
+    "darling_answer": Objective(exploration.by_answer, _ANSWERS, of_parts=True, version=3),
+    "ucb_mean": Objective(exploration.ucb_mean, _VISITS, **_BONUS),
     "ucb_constant": Objective(
-        exploration.ucb_constant, ("answers", "visits"), (*_BONUS, "bonus_baseline"), trains_alike=True, version=2
+        exploration.ucb_constant, _VISITS, **_BONUS | {"reads": (*_BONUS["reads"], "bonus_baseline")}
     ),
-    "batch_exploration": Objective(exploration.batch, ("answers",), _BONUS, trains_alike=True, version=2),
-    "reinforce_plus_plus": Objective(reinforce_plus_plus, trains_alike=True),
-    "reinforce_plus_plus_baseline": Objective(with_baseline),
-    "gdpo": Objective(gdpo, of_parts=True, version=3),
-    "vpo": Objective(candidates.vpo, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
-    "multi_rlvr_sum": Objective(candidates.summed, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
-    "multi_rlvr_max": Objective(candidates.best, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
-    "refined": Objective(refined, ("refinements",), of_parts=True),
-    "multi_agent": Objective(multi_agent, ("refinements", "agents"), of_parts=True),
+    "batch_exploration": Objective(exploration.batch, _ANSWERS, **_BONUS),
+    "reinforce_plus_plus": Objective(baselines.reinforce_plus_plus, trains_alike=True),
+    "reinforce_plus_plus_baseline": Objective(baselines.with_baseline),
+    "gdpo": Objective(baselines.gdpo, of_parts=True, version=3),
+    "vpo": Objective(structured.vpo, **_SEVERAL),
+    "multi_rlvr_sum": Objective(structured.summed, **_SEVERAL),
+    "multi_rlvr_max": Objective(structured.best, **_SEVERAL),
+    "refined": Objective(structured.refined, ("refinements",), of_parts=True),
+    "multi_agent": Objective(structured.multi_agent, ("refinements", "agents"), of_parts=True),
 }
 
 
 class _Objectives(Mapping[str, Objective]):
-    """What other packages bring is imported when it is asked for."""
+    """Ours, and those of other packages, each imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Objective:
         if name in OWN:
@@ -150,12 +114,8 @@ class _Objectives(Mapping[str, Objective]):
         if name not in brought("varband.objectives"):
             raise KeyError(name)
         found, version = plugged("varband.objectives", name), pinned("varband.objectives", name).partition("@")[2]
-        named = f"{name} of {version}"
-        if isinstance(found, Objective):
-            return replace(found, advantage=held(found.advantage, named), version=version)
-        if not callable(found):
-            raise UserError(f"objective {named} is no function of a group and a context, nor an Objective")
-        return Objective(held(found, named), version=version)  # type: ignore[arg-type]
+        objective = found if isinstance(found, Objective) else Objective(found)  # type: ignore[arg-type]
+        return replace(objective, advantage=checked(objective.advantage, f"{name} of {version}"), version=version)
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*OWN, *brought("varband.objectives")]))
@@ -163,15 +123,12 @@ class _Objectives(Mapping[str, Objective]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
-    def __contains__(self, name: object) -> bool:
-        return name in OWN or name in brought("varband.objectives")
-
 
 ADVANTAGES: Mapping[str, Objective] = _Objectives()
 
 
 def group_advantages(group: Group, kind: str, context: Context) -> Advantages:
-    """Advantages of one group and what the objective says of it; exactly zero where the group is dead, but for
+    """Return the advantages of one group and the objective's diagnostics; exactly zero where the group is dead, but for
     objectives that look beyond that.
 
     >>> alike = np.array([0.1] * 4)

@@ -1,0 +1,113 @@
+"""Objectives of rollouts that are more than one answer: several answers in a completion, or a draft, a critique of it
+and a refinement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from storage.artifacts.fingerprint import derived_seed
+from tasks.domain.grpo.advantages.group import Advantages, Candidate, Context, Group, centred_form
+
+#: Weightings that VPO's expectation is over, uniform on the simplex: Dirichlet with α = 1.
+DRAWS = 100
+
+
+def vpo(group: Group, _: Context) -> Advantages:
+    """VPO (2026, arXiv 2605.22817): E_w max_s w · R[s] over a completion's candidates s, w ~ Dirichlet(1), the same
+    draws for the whole group; standardised by the population's spread.
+
+    R holds what three judges say of a candidate (`worths`). One weighting's best candidate need not be another's, so a
+    completion gains by candidates that are good in different ways. What form adds is centred beside it.
+
+    >>> one, both = (Candidate(True, 10, 0),), (Candidate(True, 10, 0), Candidate(True, 5, 1))
+    >>> r = np.ones(2)
+    >>> vpo(Group(r, r, candidates=(one, both)), Context())[0].round(4).tolist()
+    [-1.0, 1.0]
+    """
+    draws = np.random.default_rng(derived_seed("vpo", group.problem_id)).dirichlet(np.ones(3), DRAWS)
+    raw = [(draws @ one.T).max(axis=1).mean() if len(one) else 0.0 for one in worths(group.candidates)]
+    number = float(np.mean([len(one) for one in group.candidates])) if group.candidates else 0.0
+    return _scored(group, raw), {"candidates": number}
+
+
+def worths(candidates_G: Sequence[Sequence[Candidate]]) -> list[np.ndarray]:
+    """Return candidates x judges for each completion: 1 for being right, how much shorter it is than the group's
+    longest, how many of the group's right candidates go another way. A wrong candidate is worth nothing.
+
+    >>> worths([(Candidate(True, 10, 0), Candidate(False, 4, 1)), (Candidate(True, 5, 1),)])[0].tolist()
+    [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+    right = [c for of_one in candidates_G for c in of_one if c.correct]
+    longest = max([1, *(c.length for c in right)])
+    ways = Counter(c.way for c in right)
+
+    def judged(c: Candidate) -> list[float]:
+        if not c.correct:
+            return [0.0, 0.0, 0.0]
+        other = 0.0 if c.way is None or len(right) == 1 else (len(right) - ways[c.way]) / (len(right) - 1)
+        return [1.0, 1 - c.length / longest, other]
+
+    return [np.array([judged(c) for c in of_one]).reshape(-1, 3) for of_one in candidates_G]
+
+
+def _scored(group: Group, raw: Sequence[float]) -> np.ndarray:
+    """Standardised by the population's spread, and nothing where there is none; form centred beside it."""
+    raw_G = np.array(raw, np.float64)
+    spread = raw_G.std() if len(raw_G) else 0.0
+    return ((raw_G - raw_G.mean()) / spread if spread >= 1e-6 else 0.0) + centred_form(group)
+
+
+def summed(group: Group, _: Context) -> Advantages:
+    """Multi-RLVR, which VPO is compared with: how many of a completion's candidates are right, standardised. VPO's
+    documents add the candidates up; the paper's summary takes the best (`best`).
+
+    >>> right, wrong = Candidate(True, 1), Candidate(False, 1)
+    >>> r = np.array([1.0, 1.0])
+    >>> summed(Group(r, r, candidates=((right, right), (right, wrong))), Context())[0].tolist()
+    [1.0, -1.0]
+    """
+    return _scored(group, [sum(c.correct for c in one) for one in group.candidates]), {}
+
+
+def best(group: Group, _: Context) -> Advantages:
+    """1 for a completion of which any candidate is right, standardised as `summed` is."""
+    return _scored(group, [any(c.correct for c in one) for one in group.candidates]), {}
+
+
+def refined(group: Group, _: Context) -> Advantages:
+    """Critique and refinement (AutoMathCritique, Xi et al. 2024, arXiv 2411.16579), its training in the loop.
+
+    A right refinement weighs 1 minus the share that is right, a wrong one nothing; the paper finetunes with weight 1.
+    Each is of the policy's own draft under a critique by the same policy; drafts and critiques have no gradient.
+
+    >>> r = np.array([1.0, 0.0, 0.0, 0.0])
+    >>> refined(Group(r, r), Context())[0].tolist()
+    [0.75, 0.0, 0.0, 0.0]
+    """
+    share = float(group.correct_G.mean())
+    return group.correct_G * (1.0 - share), {"refined_right": share}
+
+
+def multi_agent(group: Group, context: Context) -> Advantages:
+    """Multi-agent finetuning (Subramaniam et al. 2025, arXiv 2501.05707), its training in the loop.
+
+    As `refined`, of a generator's drafts and of a critic's critiques, each by its own adapter; a critique is right if
+    refinement after it is. Critiques that mended a wrong draft and those that kept a right one have half of the group's
+    weight each, where there are both: the paper's mixture, w = 1/2. The paper finetunes in rounds on what agrees with
+    the majority of several agents; here there is one of each, and the grader says what is right.
+
+    >>> r = np.array([1.0, 1.0, 1.0, 0.0])
+    >>> multi_agent(Group(r, r, of_right_drafts=(True, False, False, False)), Context())[0].tolist()
+    [0.375, 0.1875, 0.1875, 0.0]
+    """
+    right_G, (advantages_G, refined_right) = group.correct_G, refined(group, context)
+    if not group.of_right_drafts:
+        return advantages_G, {"draft_right": float(right_G.mean())}
+    drafts_G = np.array(group.of_right_drafts, dtype=np.float64)
+    kept_G, mended_G = right_G * drafts_G, right_G * (1.0 - drafts_G)
+    if kept_G.any() and mended_G.any():
+        advantages_G = advantages_G * (right_G.sum() / 2) * (kept_G / kept_G.sum() + mended_G / mended_G.sum())
+    return advantages_G, {**refined_right, "mended": float(mended_G.mean()), "draft_right": float(drafts_G.mean())}
