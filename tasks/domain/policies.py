@@ -63,7 +63,7 @@ class Policy:
     scaffold: the arm's, by content; that of the day unless it is given, as by a stored recipe.
     `step` and `seed` are labels: steps of the studied training, which starts at 0 also where its start is the adapter
     of an earlier lesson; that training's seed.
-    role: `critic` for the second adapter of a training that has two (advantages/multi_agent.py).
+    role: `critic` for the second adapter of a training that has two (advantages/structured.py).
     """
 
     arm: str

@@ -186,7 +186,6 @@ def counts_of(groups: pa.Table) -> Counts:
     without a column `cluster` have a cluster a problem."""
     cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
     truncated = ", truncated" if "truncated" in groups.column_names else ""
-    kept = ", ".join(f'"{name}"' for name in groups.column_names if name not in _KEYS)
     ordered = query(
         f"""
         select arm, step, source, dense_rank() over (order by problem_id) as problem,

@@ -80,8 +80,8 @@ class LearnerConfig(Ruled, Checked):
     overlong_cache: DAPO's soft punishment of the last so many tokens below `max_tokens`; 0: none.
     bonus, bonus_gate, bonus_baseline: of exploration (advantages/exploration.py); gate `none` is the paper's.
     entropy_weight: of each trained token's entropy, which the loss rewards. entropy_target: the weight follows it by
-        `entropy_delta` a step (objective_state.py).
-    cov_share, cov_low, cov_high, cov_kl: of `clip_cov` and `kl_cov` (covariance.py).
+        `entropy_delta` a step (credit.py).
+    cov_share, cov_low, cov_high, cov_kl: of `clip_cov` and `kl_cov` (losses.py).
     token_budget: sampled tokens after which training ends though not all steps are done; its last adapter is that of
         step `steps` all the same.
     tau_positive, tau_negative: temperatures of `sapo`, of tokens of positive and other advantage.

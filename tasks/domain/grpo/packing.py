@@ -23,7 +23,7 @@ ROWS_A_PACK = 600
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """One completion to train on. behaviour_T: float32 log-probs, those that are not finite unknown; `index` is the
-    caller's. weights: float32, 2 x T, where the loss weighs tokens (covariance.py)."""
+    caller's. weights: float32, 2 x T, where the loss weighs tokens (losses.py)."""
 
     index: int
     token_ids: Sequence[int]

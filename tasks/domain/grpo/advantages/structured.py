@@ -95,9 +95,9 @@ def multi_agent(group: Group, context: Context) -> Advantages:
     """Multi-agent finetuning (Subramaniam et al. 2025, arXiv 2501.05707), its training in the loop.
 
     As `refined`, of a generator's drafts and of a critic's critiques, each by its own adapter; a critique is right if
-    refinement after it is. Critiques that mended a wrong draft and those that kept a right one have half of the group's
-    weight each, where there are both: the paper's mixture, w = 1/2. The paper finetunes in rounds on what agrees with
-    the majority of several agents; here there is one of each, and the grader says what is right.
+    the refinement after it is. Critiques that mended a wrong draft and those that kept a right one have half of the
+    group's weight each, where there are both: the paper's mixture, w = 1/2. The paper finetunes in rounds on what the
+    majority of several agents agrees with; here there is one of each, and the grader says what is right.
 
     >>> r = np.array([1.0, 1.0, 1.0, 0.0])
     >>> multi_agent(Group(r, r, of_right_drafts=(True, False, False, False)), Context())[0].tolist()
