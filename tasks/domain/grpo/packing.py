@@ -141,7 +141,7 @@ def build_pack(groups: Sequence[PromptGroup]) -> Pack:
     known = np.isfinite(behaviour)
     weights = [s.weights for s in sequences if s.weights is not None]
 
-    def joined(parts: Sequence[Sequence[int]]) -> np.ndarray:
+    def joined(parts: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
         return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
 
     return Pack(

@@ -74,6 +74,7 @@ _ANSWERS: tuple[Need, ...] = ("answers",)
 _VISITS: tuple[Need, ...] = ("answers", "visits")
 _K: dict[str, Any] = {"reads": ("advantage_k",), "of_parts": True, "version": 3}
 _BONUS: dict[str, Any] = {"reads": ("bonus", "bonus_gate"), "trains_alike": True, "version": 2}
+_OF_BASELINE: dict[str, Any] = _BONUS | {"reads": ("bonus", "bonus_gate", "bonus_baseline")}
 _SEVERAL: dict[str, Any] = {"needs": ("candidates",), "reads": ("candidates",), "of_parts": True, "trains_alike": True}
 
 OWN: Mapping[str, Objective] = {
@@ -90,9 +91,7 @@ OWN: Mapping[str, Objective] = {
     "darling_encoded": Objective(exploration.by_trace, ("vectors",), of_parts=True, trains_alike=True),
     "darling_answer": Objective(exploration.by_answer, _ANSWERS, of_parts=True, version=3),
     "ucb_mean": Objective(exploration.ucb_mean, _VISITS, **_BONUS),
-    "ucb_constant": Objective(
-        exploration.ucb_constant, _VISITS, **_BONUS | {"reads": (*_BONUS["reads"], "bonus_baseline")}
-    ),
+    "ucb_constant": Objective(exploration.ucb_constant, _VISITS, **_OF_BASELINE),
     "batch_exploration": Objective(exploration.batch, _ANSWERS, **_BONUS),
     "reinforce_plus_plus": Objective(baselines.reinforce_plus_plus, trains_alike=True),
     "reinforce_plus_plus_baseline": Objective(baselines.with_baseline),
