@@ -159,4 +159,4 @@ def serve(port: int, browse: bool, root: Path) -> None:
     click.echo(f"varband: dashboards of {root} on http://127.0.0.1:{port} (Ctrl-C stops them)")
     sys.stdout.flush()
     # in place of this process, so that whoever stops `serve` stops the server
-    os.execve(sys.executable, [sys.executable, "-m", "dashboards.entry", *words], environment)
+    os.execve(sys.executable, [sys.executable, "-m", "dashboards", *words], environment)

@@ -1,1 +1,1 @@
-"""Looks, never computes."""
+"""The app and the gallery: read-only views of a store; no analysis code."""

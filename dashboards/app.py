@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 import streamlit as st
 
-from dashboards.pages import claims, compare, overview, results, search, traces, training
-from dashboards.pages.parts import root
-from storage.reading.query_cache import reports
+from dashboards import rollouts, runs
+from dashboards.parts import chosen, root, show, show_section, table
+from dashboards.text import literal
+from storage.reading.claims import CLAIMS, checked_claims
+from storage.reading.figures import FIGURES, on_page
+from storage.reading.query_cache import Stamp, reports, sources, stamp
 
-PAGES = {
-    "overview": ("Overview", overview.page),
-    "bands": ("Bands", results.bands),
-    "training": ("Training", training.page),
-    "results": ("Results", results.page),
-    "search": ("Search", search.page),
-    "traces": ("Traces", traces.page),
-    "claims": ("Claims and audit", claims.page),
-    "compare": ("Compare", compare.page),
-}
+#: More findings than this are folded by code.
+UNFOLDED = 8
 #: Captions as dark as the text; a graph scrolls within the page; a phone keeps its width for what is shown.
 STYLE = """<style>.stMainBlockContainer{padding:3.2rem 2.5rem 4rem}
 [data-testid="stCaptionContainer"]{color:inherit;opacity:.86}[data-testid="stCaptionContainer"] p{color:inherit}
@@ -26,28 +27,114 @@ blockquote{opacity:1!important}
 @media(max-width:640px){.stMainBlockContainer{padding:3rem .9rem 3rem}h1{font-size:1.9rem!important}}</style>"""
 
 
+def bands() -> None:
+    """Which problems of each arm give a gradient, and how two arms' bands overlap."""
+    for section in on_page("bands"):
+        show_section(section)
+
+
+def results() -> None:
+    """Before and after, pass@k, diversity and what they cost: the sections of the report, each in a tab."""
+    report = chosen()
+    if report is None:
+        return
+    first, *others = on_page("results")
+    show_section(first)
+    there = [one for one in others if one.only_with is None or sources(root(), report.ref, (one.only_with,))]
+    for tab, section in zip(st.tabs([section.title for section in there]), there, strict=True):
+        with tab:
+            show_section(section)
+
+
+def claims() -> None:
+    """What the audit found about the design, and whether printed figures still hold."""
+    show(FIGURES["audit"], write=_findings)
+    st.subheader("Printed figures, recomputed", anchor="claims")
+    if not CLAIMS.exists():
+        st.info("No claims.toml beside this installation; `varband audit --claims FILE` checks one.")
+        return
+    rows, unknown = _claims(root(), stamp(root()))
+    if rows:
+        holding = sum(row["status"] == "holds" for row in rows)
+        st.caption(f"{holding} of {len(rows)} hold; `varband audit` says the same.")
+        table(pa.Table.from_pylist(rows))
+    if unknown:
+        st.caption(
+            f"{unknown} figures of the published study cannot be recomputed from this store;"
+            " `varband replay DIR` imports its files."
+        )
+
+
+def _findings(rows: pa.Table) -> None:
+    """Sentences: a table would cut them off."""
+    found = sorted(rows.to_pylist(), key=lambda row: row["code"])
+    for code, group in groupby(found, key=lambda row: row["code"]):
+        some = list(group)
+        first = literal(some[0]["fact"][:100]) + (f" and {len(some) - 1} more" if len(some) > 1 else "")
+        folded = len(found) > UNFOLDED
+        with st.expander(f"**{literal(code)}** {first}") if folded else st.container(border=True):
+            for row in some:
+                st.markdown(f":orange-badge[{literal(code)}] {literal(row['fact'])}")
+                st.caption(f"{literal(row['inference'])}  \n{literal(row['place'])} · query `{row['query']}`")
+
+
+@lru_cache(maxsize=4)
+def _claims(where: Path, at: Stamp) -> tuple[list[dict[str, Any]], int]:
+    """(checked claims, how many this store cannot answer); checked again only when the store has changed."""
+    checked = checked_claims(where)
+    rows = [
+        {
+            "status": c.status,
+            "claim": c.claim.text,
+            "printed": float(c.claim.printed),
+            "found": c.found,
+            "off_by": None if c.found is None else c.found - c.claim.printed,
+            "where": c.claim.where,
+            "query": c.claim.query,
+        }
+        for c in sorted(checked, key=lambda c: c.status != "off")
+        if c.status != "unknown"
+    ]
+    return rows, len(checked) - len(rows)
+
+
+PAGES = {
+    "overview": ("Overview", runs.overview),
+    "bands": ("Bands", bands),
+    "training": ("Training", runs.training),
+    "results": ("Results", results),
+    "search": ("Search", rollouts.search),
+    "traces": ("Traces", rollouts.traces),
+    "claims": ("Claims and audit", claims),
+    "compare": ("Compare", runs.compare),
+}
+
+
 def choose_run() -> None:
-    """The run that every page looks at: kept in the session and in the address."""
+    """Let the reader choose the run that every page shows; it is kept in the session and in the address."""
     found = {report.ref: report for report in reports(root())}
     if not found:
         return
-    asked = st.query_params.get("run")
-    if asked and asked not in found:
-        st.sidebar.warning(f"No run `{asked[:60]}` in this store; showing the newest.")
-    if "run" not in st.session_state or st.session_state["run"] not in found:
-        st.session_state["run"] = asked if asked in found else next(iter(found))
+    wanted = st.query_params.get("run")
+    if wanted and wanted not in found:
+        st.sidebar.warning(f"No run `{wanted[:60]}` in this store; showing the newest.")
+    if st.session_state.get("run") not in found:
+        st.session_state["run"] = wanted if wanted in found else next(iter(found))
     st.sidebar.selectbox("Run", list(found), format_func=lambda ref: found[ref].label, key="run")
     st.query_params["run"] = st.session_state["run"]
 
 
 def main() -> None:
     st.set_page_config(page_title="Varband", layout="wide")
-    pages = [
-        st.Page(page, title=title, url_path=name, default=name == "overview") for name, (title, page) in PAGES.items()
-    ]
-    here = st.navigation(pages)
+    here = st.navigation(
+        [st.Page(page, title=title, url_path=name, default=name == "overview") for name, (title, page) in PAGES.items()]
+    )
     st.html(STYLE)
     st.sidebar.caption(f"store `{root()}`")
     choose_run()
     st.title(here.title)
     here.run()
+
+
+if __name__ == "__main__":
+    main()

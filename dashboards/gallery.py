@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from dashboards.text import Piece, mathml, pieces
+from dashboards.text import MOST, Piece, mathml, pieces
 from storage.errors import UserError
 from storage.reading.figures import PAGE_STYLES, variables
 from storage.reading.query_cache import ask, reports
 
 TEMPLATES = Path(__file__).parent / "templates"
 DEFAULT_PROBLEMS = 12
-MOST = 20_000
 UNFILTERED: dict[str, object] = {"source": None, "arm": None, "band": None, "verdict": None, "search": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One rollout: what was said, taken apart, and how it was judged. verdict: null if nobody graded it."""
+class Sample:
+    """One rollout, taken apart, and how it was graded. verdict: None if it was not graded."""
 
     policy: str
     verdict: str | None
@@ -38,7 +37,7 @@ class Item:
     title: str
     problem: list[Piece]
     facts: list[tuple[str, list[Piece]]]
-    rollouts: list[Shown]
+    rollouts: list[Sample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,39 +49,42 @@ class Page:
 
 
 def from_report(root: Path, report: str, problems: Sequence[str], kind: str, each: int) -> Page:
-    """Chosen problems of one run. Errors: UserError if a problem is unknown or its id fits several."""
+    """Return chosen problems of one run. Errors: UserError if a problem is unknown or its id fits several."""
     known = ask(root, report, "app_problems", UNFILTERED | {"set": kind}).to_pylist()
-    chosen = [_one(known, text) for text in problems] if problems else known[:DEFAULT_PROBLEMS]
+    chosen = known[:DEFAULT_PROBLEMS] if not problems else []
+    for text in problems:
+        matching = [row for row in known if row["problem_id"].startswith(text)]
+        if len(matching) != 1:
+            raise UserError(
+                f"problem '{text[:40]}' fits {len(matching)} problems of this run; the Traces page lists them"
+            )
+        chosen += matching
     if not chosen:
         raise UserError(f"{report}: its {kind} hold no rollout to show")
     items = []
     for row in chosen:
-        about = ask(root, report, "app_problem", {"problem": row["problem_id"]}).to_pylist()[0]
+        [about] = ask(root, report, "app_problem", {"problem": row["problem_id"]}).to_pylist()
         rows = ask(root, report, "app_rollouts", {"set": kind, "problem": row["problem_id"], "most": MOST}).to_pylist()
         shown = []
         for (arm, step), some in groupby(rows, key=lambda r: (r["arm"], r["step"])):
-            shown += [_rollout(f"{arm}, step {step}" if step else f"{arm}, start", r) for r in list(some)[:each]]
+            policy = f"{arm}, step {step}" if step else f"{arm}, start"
+            for r in islice(some, each):
+                cut = " · cut off" if r["finish"] == "length" else ""
+                facts = f"#{r['rollout']} · {r['num_tokens']:,} tokens{cut}"
+                note = _shortened(r["chars"])
+                shown.append(Sample(policy, r["verdict"], facts, r["answer"], pieces(r["completion"]), note))
         facts = [("gold", [Piece("math", about["gold"])]), ("correct", [Piece("text", row["correct"])])]
         items.append(Item(f"{row['source']} · {row['problem_id']}", pieces(about["problem"]), facts, shown))
     profile = next((known.profile for known in reports(root) if known.ref == report), "")
     return Page(f"Rollouts of {profile}", report, [("profile", profile), ("rollouts", kind)], items)
 
 
-def _one(known: Sequence[dict[str, Any]], text: str) -> dict[str, Any]:
-    matching = [row for row in known if row["problem_id"].startswith(text)]
-    if len(matching) == 1:
-        return matching[0]
-    raise UserError(f"problem '{text[:40]}' fits {len(matching)} problems of this run; the Traces page lists them")
-
-
-def _rollout(policy: str, row: dict[str, Any]) -> Shown:
-    note = f"The first {MOST:,} of {row['chars']:,} characters." if row["chars"] > MOST else ""
-    facts = f"#{row['rollout']} · {row['num_tokens']:,} tokens" + (" · cut off" if row["finish"] == "length" else "")
-    return Shown(policy, row["verdict"], facts, row["answer"], pieces(row["completion"]), note)
+def _shortened(chars: int) -> str:
+    return f"The first {MOST:,} of {chars:,} characters." if chars > MOST else ""
 
 
 def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
-    """A published case study: JSON with `items`, each with a problem and one raw text per arm.
+    """Return a published case study: JSON with `items`, each with a problem and one raw text per arm.
 
     Errors: UserError naming the file and the field that is not as it should be.
     """
@@ -108,12 +110,11 @@ def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, A
     if not isinstance(item.get("problem"), str):
         raise UserError(f"{path}: items[{place}].problem is missing")
     shown = []
-    for arm, said in item.items():
-        if not isinstance(said, dict) or "raw" not in said:
+    for arm, given in item.items():
+        if not isinstance(given, dict) or "raw" not in given:
             continue
-        raw = str(said["raw"])
-        note = f"The first {MOST:,} of {len(raw):,} characters." if len(raw) > MOST else ""
-        shown.append(Shown(arm, None, f"{len(raw):,} characters", None, pieces(raw[:MOST]), note))
+        raw = str(given["raw"])
+        shown.append(Sample(arm, None, f"{len(raw):,} characters", None, pieces(raw[:MOST]), _shortened(len(raw))))
     facts = [(name, pieces(str(item[name]))) for name in ("tests", "expected") if item.get(name)]
     if again:
         facts.append(("sampled again", pieces(f"{again['reason']} (max_tokens {again['max_tokens']:,})")))
@@ -121,7 +122,7 @@ def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, A
 
 
 def write(page: Page, target: Path) -> Path:
-    """One file that needs nothing else. Errors: UserError if it cannot be written."""
+    """Write one file that needs nothing else. Errors: UserError if it cannot be written."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)

@@ -100,7 +100,7 @@ def test_no_such_run_and_no_such_problem(browser, demo: str) -> None:
 def test_a_run_that_is_going_moves_without_a_reload(browser, demo_store: Path, tmp_path: Path) -> None:
     """A training writes its next checkpoint; the open page shows it at its next look. (A busy machine may take longer
     to draw it.)"""
-    from dashboards.pages.training import REFRESH_SECONDS
+    from dashboards.runs import REFRESH_SECONDS
 
     assert REFRESH_SECONDS <= 5
     root = tmp_path / "store"

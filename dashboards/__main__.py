@@ -1,4 +1,4 @@
-"""`python -m dashboards.entry --server.port=…`: Streamlit, whose first visitor finds the app loaded."""
+"""`python -m dashboards --server.port=…`: start Streamlit with the app loaded, so that nobody waits for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from dashboards.pages.parts import root
+from dashboards.parts import root
 from storage.reading.query_cache import reports
 from storage.reading.recorded import listed_runs
 
@@ -19,7 +19,7 @@ def main() -> None:
         import_module(module)
     listed_runs(root())
     reports(root())
-    sys.argv = ["streamlit", "run", str(Path(__file__).with_name("start.py")), *sys.argv[1:]]
+    sys.argv = ["streamlit", "run", str(Path(__file__).with_name("app.py")), *sys.argv[1:]]
     cli.main()
 
 

@@ -1,1 +1,0 @@
-"""What `varband serve` starts."""

@@ -1,1 +1,0 @@
-"""One page a file: each asks named queries and shows rows."""

@@ -1,0 +1,180 @@
+"""Pages of single rollouts. Traces: one problem's rollouts side by side, found by source, band, verdict or text.
+Search: accuracy against tokens by method, and the tree of one problem's search. Each view has an address."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import streamlit as st
+
+from dashboards.dag import digraph
+from dashboards.parts import chosen, remember, root, rows_of, selected, show_section
+from dashboards.text import MOST, formula, literal, marked
+from storage.reading.figures import BANDS, on_page
+from storage.reading.query_cache import sources
+
+SETS = {"final": "before and after", "screenings": "screening", "evaluations": "held-out curve"}
+VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable")
+COLOURS = {"correct": "green", "wrong": "red"}
+#: Rollouts of each policy that are shown at a time.
+SHOWN_AT_ONCE = 4
+#: A search of fewer nodes is drawn at its own size.
+FEW = 30
+RIGHT, CUT, OTHER = "#2E8B57", "#C2660C", "#6B7280"
+#: Method, arm, step, seed.
+Policy = tuple[str, str, int, int]
+
+
+def traces() -> None:
+    report = chosen()
+    if report is None:
+        return
+    kind, filters = _filters(report.ref, report.arms)
+    if not sources(root(), report.ref, (kind,)):
+        st.info(
+            f"This run holds no rollouts of {SETS[kind]}; an imported study has none at all, and"
+            " `varband export gallery transcripts.json` shows the ones that it printed."
+        )
+        return
+    problems = {row["problem_id"]: row for row in rows_of(report.ref, "app_problems", filters).to_pylist()}
+    if not problems:
+        st.info("No problem fits these filters.")
+        return
+    wanted = st.query_params.get("problem")
+    if wanted and wanted not in problems:
+        st.info(f"Problem `{wanted[:80]}` does not fit the filters; showing the first that does.")
+    fitting = f"{len(problems):,}{' or more' if len(problems) == 2000 else ''}"
+    problem = selected(f"Problem ({fitting} fit)", list(problems), "problem", format_func=lambda p: _line(problems[p]))
+    remember(problem=problem, **filters)
+    for row in rows_of(report.ref, "app_problem", {"problem": problem}).to_pylist():
+        with st.container(border=True):
+            st.markdown(marked(row["problem"]))
+            st.markdown(f"**gold** {formula(row['gold'])} · {row['source']} · `{row['problem_id']}`")
+    _side_by_side(rows_of(report.ref, "app_rollouts", {"set": kind, "problem": problem, "most": MOST}).to_pylist())
+
+
+def _line(row: dict[str, Any]) -> str:
+    return f"{row['source']} · {row['problem_id'][:12]} · {row['correct']} · {row['problem'][:80]}"
+
+
+def _filters(report: str, arms: Sequence[str]) -> tuple[str, dict[str, object]]:
+    """Return (set of rollouts, filters of the query): the address's values, changed by what is picked."""
+    names = [row["source"] for row in rows_of(report, "app_sources").to_pylist()]
+    first, *middle, last = st.columns([1.4, 1, 1, 1, 1, 1.4])
+    with first:
+        kind = selected("Rollouts of", list(SETS), "set", format_func=SETS.__getitem__)
+    picked: dict[str, object] = {"set": kind}
+    choices = {"source": names, "arm": list(arms), "band": list(BANDS), "verdict": list(VERDICTS)}
+    for column, (name, values) in zip(middle, choices.items(), strict=True):
+        with column:
+            picked[name] = selected(name.capitalize(), values, name, first=None, placeholder="any")
+    text = last.text_input("Search", st.query_params.get("search", ""), placeholder="text or id")
+    return kind, picked | {"search": text or None}
+
+
+def _side_by_side(rows: Sequence[dict[str, Any]]) -> None:
+    policies = [(key, list(some)) for key, some in groupby(rows, key=lambda r: (r["arm"], r["step"]))]
+    if not policies:
+        st.info("No rollout of this problem in this set.")
+        return
+    most, first = max(len(some) for _, some in policies), 0
+    if most > SHOWN_AT_ONCE:
+        starts = list(range(0, most, SHOWN_AT_ONCE))
+        first = st.select_slider("Rollouts", starts, format_func=lambda i: f"{i}–{min(i + SHOWN_AT_ONCE, most) - 1}")
+    for column, ((arm, step), some) in zip(st.columns(len(policies)), policies, strict=True):
+        with column:
+            right = sum(row["verdict"] == "correct" for row in some)
+            st.subheader(f"{arm}" + (f" · step {step}" if step else " · start"), anchor=False)
+            st.caption(f"{right} of {len(some)} correct")
+            for row in some[first : first + SHOWN_AT_ONCE]:
+                _rollout(row)
+
+
+def _rollout(row: dict[str, Any]) -> None:
+    with st.container(border=True):
+        colour = COLOURS.get(row["verdict"], "orange")
+        cut = " · cut off at max_tokens" if row["finish"] == "length" else ""
+        tags = "" if row["tag_valid"] else " :orange-badge[tags malformed]"
+        st.markdown(f":{colour}-badge[{row['verdict']}]{tags} #{row['rollout']} · {row['num_tokens']:,} tokens{cut}")
+        st.markdown(marked(row["completion"] or "(empty)"))
+        if row["chars"] and row["chars"] > MOST:
+            st.caption(f"Shown: the first {MOST:,} of {row['chars']:,} characters; `varband store sql` gives the rest.")
+        answer = f"answer {formula(row['answer'])} · " if row["answer"] else ""
+        st.caption(f"{answer}{literal(row['reason'] or '')}")
+
+
+def search() -> None:
+    report = chosen()
+    if report is None:
+        return
+    if not sources(root(), report.ref, ("searches",)):
+        st.info("This run searched nothing: `varband run PROFILE --set search.methods=majority,likeliest` does.")
+        return
+    for section in on_page("search"):
+        show_section(section)
+    _tree(report.ref)
+
+
+def _tree(report: str) -> None:
+    st.subheader("One problem's search", anchor="tree")
+    rows = rows_of(report, "app_searches").to_pylist()
+    if not rows:
+        return
+    of = [(r["method"], r["arm"], r["step"], r["seed"]) for r in rows]
+    names = names_of(list(dict.fromkeys(of)))
+    policy = st.selectbox("Search", list(names), format_func=names.__getitem__)
+    ids = [r["problem_id"] for r, its in zip(rows, of, strict=True) if its == policy]
+    problem = selected("Problem", ids, "problem")
+    remember(problem=problem)
+    of_policy = dict(zip(("method", "arm", "step", "seed"), policy, strict=True))
+    nodes = rows_of(report, "app_search_tree", {"problem": problem, **of_policy}).to_pylist()
+    if any(node["made_of"] for node in nodes):
+        st.graphviz_chart(tree(nodes), width="content" if len(nodes) < FEW else "stretch")
+        st.caption("green: right; orange: cut; an arrow leads to what was made of a completion")
+    for node in nodes:
+        _node(node)
+
+
+def names_of(policies: Sequence[Policy]) -> dict[Policy, str]:
+    """Return the name of each seed's search; it holds the seed where there are several.
+
+    >>> list(names_of([("majority", "panel", 0, 0), ("majority", "panel", 8, 0), ("majority", "panel", 8, 1)]).values())
+    ['majority · panel · step 0', 'majority · panel · step 8 · seed 0', 'majority · panel · step 8 · seed 1']
+    """
+    several = Counter(policy[:3] for policy in policies)
+    return {
+        (method, arm, step, seed): f"{method} · {arm} · step {step}"
+        + (f" · seed {seed}" if several[method, arm, step] > 1 else "")
+        for method, arm, step, seed in policies
+    }
+
+
+def tree(nodes: Sequence[dict[str, Any]]) -> str:
+    """Return a search in DOT.
+
+    >>> draw = {"number": 1, "operator": "draw", "made_of": None, "cut": None, "correct": True}
+    >>> revised = draw | {"number": 2, "operator": "revise", "made_of": "#1", "correct": False}
+    >>> print(*tree([draw, revised]).splitlines()[3:], sep="|")
+    "1" [label="#1 draw" fillcolor="#2E8B57"];|"2" [label="#2 revise" fillcolor="#6B7280"];|"1" -> "2";|}
+    """
+    boxes = {
+        str(n["number"]): (f"#{n['number']} {n['operator']}", CUT if n["cut"] else RIGHT if n["correct"] else OTHER)
+        for n in nodes
+    }
+    made_of = [(one.strip("# "), str(n["number"])) for n in nodes for one in (n["made_of"] or "").split(",") if one]
+    return digraph(boxes, made_of)
+
+
+def _node(node: dict[str, Any]) -> None:
+    colour = "orange" if node["cut"] else "green" if node["correct"] else "gray"
+    from_what = f" · from {node['made_of']}" if node["made_of"] else ""
+    scored = f" · score {node['score']:.2f}" if node["score"] is not None else ""
+    head = f":{colour}-badge[{node['operator']}] #{node['number']} · round {node['round']}{from_what}{scored}"
+    with st.container(border=True):
+        st.markdown(f"{head} · {node['tokens']:,} tokens")
+        st.markdown(node["cut"] or marked(node["completion"] or "(empty)"))
+        said = formula(node["chosen_answer"]) if node["chosen_answer"] else "nothing"
+        st.caption(f"after this round the search answers {said}: {'right' if node['chosen_correct'] else 'wrong'}")

@@ -1,0 +1,182 @@
+"""Pages about runs. Overview: the answer, all runs, how the answer was made and what it cost. Training: trainings at
+work, and the steps of finished ones. Compare: two runs paired by problem."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import streamlit as st
+
+from dashboards.dag import drawn_dag, state_of
+from dashboards.parts import chosen, plot, remember, root, rows_of, selected, show, show_section, table
+from storage.errors import UserError
+from storage.reading.charts import drawn, lines
+from storage.reading.figures import FIGURES, Lines, on_page
+from storage.reading.query_cache import descent, manifest, reports, settings_apart
+from storage.reading.recorded import (
+    METRICS,
+    answer_of,
+    drift,
+    listed_runs,
+    live_steps,
+    run_of,
+    running,
+    spending_of,
+    standing,
+)
+
+REFRESH_SECONDS = 3
+STATES = {"made": "made by this run", "reused": "reused", "kept": "in the store"}
+
+
+def overview() -> None:
+    report = chosen()
+    if report is not None:
+        st.subheader("The answer", anchor="answer")
+        st.markdown(answer_of(root(), report.ref) or "This run's report has no page.")
+        show(FIGURES["summary"])
+    _runs()
+    if (notes := drift(root())).num_rows:
+        st.subheader("Drift", anchor="drift")
+        st.caption("Figures that a nightly re-evaluation found outside their interval, open ones first.")
+        table(notes)
+    if report is None:
+        return
+    _dag(report.ref)
+    if (spent := spending_of(root(), report.ref)) is not None:
+        st.subheader("Spending", anchor="spending")
+        table(spent)
+    else:
+        show(FIGURES["spending"])
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def _runs() -> None:
+    listed = listed_runs(root())
+    st.subheader("Runs", anchor="runs")
+    if listed.num_rows == 0:
+        st.caption("No run has been recorded beside this store.")
+    else:
+        table(listed)
+
+
+def _dag(report: str) -> None:
+    st.subheader("How it was made", anchor="dag")
+    rows, run = descent(root(), report), run_of(root(), report)
+    states = {row["ref"]: state_of(row["created"], run.started if run else None) for row in rows.to_pylist()}
+    counts = {state: sum(one == state for one in states.values()) for state in STATES}
+    size = sum(rows["bytes"].to_pylist()) / 1e6
+    parts = " · ".join(f"{n} {STATES[state]}" for state, n in counts.items() if n)
+    st.caption(f"{parts} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
+    # at its own size, in which its labels can be read: a large one is wider than the page, and scrolls
+    st.graphviz_chart(_drawn_dag(root(), report, tuple(states.items())), width="content")
+    with st.expander("Artifacts"):
+        table(rows)
+
+
+@lru_cache(maxsize=64)
+def _drawn_dag(where: Path, report: str, states: tuple[tuple[str, str], ...]) -> str:
+    """Artifacts never change, so the drawing depends on which there are."""
+    return drawn_dag(report, {ref: manifest(where, ref) for ref, _ in states}, dict(states))
+
+
+def training() -> None:
+    metric = selected("Metric", list(METRICS), "metric", format_func=lambda name: name.replace("_", " "))
+    remember(metric=metric)
+    _now(metric)
+    report = chosen()
+    if report is None:
+        return
+    found = {other.ref: other for other in reports(root())}
+    over = st.multiselect("Runs", list(found), [report.ref], format_func=lambda ref: found[ref].label)
+    tables = [(found[ref].label, rows_of(ref, "app_steps")) for ref in over]
+    labelled = [t.append_column("line", pa.array([label] * len(t))) for label, t in tables if t.num_rows]
+    if not labelled:
+        st.info("Nothing was trained in these runs.")
+    else:
+        steps = pa.concat_tables(labelled, promote_options="default")
+        st.subheader(metric.replace("_", " "), anchor="steps")
+        _chart(steps, metric, report.arms, "line" if len(over) > 1 else "seed")
+        st.caption(f"query `app_steps` of {len(set(steps['training'].to_pylist()))} trainings")
+    for section in on_page("training"):
+        show_section(section)
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def _now(metric: str) -> None:
+    """Show runs at work and their trainings so far."""
+    going, steps = running(root()), live_steps(root())
+    if not going and steps.num_rows == 0:
+        st.caption("No training is going on.")
+        return
+    st.subheader("Now", anchor="now")
+    for run in going:
+        share = run.stages_done / run.stages if run.stages else 0.0
+        st.progress(min(1.0, share), f"{run.id} · {run.at or 'starting'} · {run.stages_done} of {run.stages} stages")
+    if steps.num_rows:
+        _chart(steps, metric, (), "ref")
+        last = standing(steps)
+        st.caption(" · ".join(f"{row['arm']} seed {row['seed']} at step {row['steps']}" for row in last.to_pylist()))
+        table(last)
+
+
+def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> None:
+    """arms: those whose colours are fixed; others follow by name."""
+    rows = steps.select(["arm", "step", dash, metric]).filter(pc.field(metric).is_valid())
+    name = metric.replace("_", " ")
+    if rows.num_rows == 0:
+        st.info(f"{name} was not measured.")
+        return
+    arms = (*arms, *sorted(set(steps["arm"].to_pylist()) - set(arms)))
+    plot(lines(Lines(x="step", y=metric, x_name="step", y_name=name), rows, arms, dash))
+
+
+def compare() -> None:
+    report = chosen()
+    if report is None:
+        return
+    others = {other.ref: other for other in reports(root()) if other.ref != report.ref}
+    if not others:
+        st.info("There is only one finished run in this store; a second one can be compared with it.")
+        return
+    other = selected("Against", list(others), "other", format_func=lambda ref: others[ref].label)
+    remember(other=other)
+    _settings(report.ref, other)
+    rows = rows_of(report.ref, "app_compare", other=other)
+    if rows.num_rows == 0:
+        st.info("The two runs have no held-out problem and arm in common, so nothing can be paired.")
+        return
+    st.subheader("Held-out accuracy, paired by problem", anchor=False)
+    st.caption(f"difference_pp: `{other}` minus `{report.ref}`, mean over problems; 95 % over problems.")
+    table(rows)
+    ends = [(f"{r['arm']} {r['phase']}", r["difference_pp_low"], r["difference_pp_high"]) for r in rows.to_pylist()]
+    if unclear := [name for name, low, high in ends if low is not None and low <= 0 <= high]:
+        st.caption(f"Intervals that contain zero: {', '.join(unclear)}.")
+    passk = FIGURES["passk"]
+    sides = [(one, rows_of(one.ref, passk.query)) for one in (report, others[other])]
+    if all(some.num_rows for _, some in sides):
+        for column, (one, some) in zip(st.columns(2), sides, strict=True):
+            with column:
+                st.caption(one.label)
+                plot(drawn(passk.chart, some, report.arms))
+    differing = rows_of(report.ref, "app_compare_problems", other=other)
+    if differing.num_rows:
+        st.subheader("Problems that differ most", anchor=False)
+        table(differing)
+
+
+def _settings(report: str, other: str) -> None:
+    try:
+        apart = settings_apart(root(), report, other)
+    except UserError as error:
+        st.warning(str(error))
+        return
+    st.subheader("Settings that differ", anchor=False)
+    spelt = {path: ["–" if value is None else str(value) for value in values] for path, values in apart.items()}
+    if spelt:
+        table(pa.Table.from_pylist([{"setting": p, "here": one, "there": two} for p, (one, two) in spelt.items()]))
+    else:
+        st.caption("No setting differs.")
