@@ -16,14 +16,13 @@ import pyarrow as pa
 from storage.rules import pass_at_k
 from storage.sql import query
 from tasks.domain.statistics.shares import bootstrap_mean
-from tasks.published.files import rows_of, whole
+from tasks.published.designs import AIME, LEVEL5, LOG, MATH500, parsed
 
 Row = dict[str, Any]
-ENCODER_TOKENS = 384  # all-mpnet-base-v2's own limit, two of them special
 #: diversity folder → (problem set, {label: arm})
 VARIANTS = {
     "diversity_analysis": (
-        "MATH-500 L1-L5, 50",
+        MATH500,
         {
             "panel_postmath": "panel",
             "thinking": "thinking",
@@ -31,172 +30,130 @@ VARIANTS = {
             "no_panel_postmath": "no_panel",
         },
     ),
-    "diversity_analysis_longhead": ("MATH-500 L1-L5, 50", {"panel_postmath": "panel", "thinking": "thinking"}),
-    "diversity_analysis_aime": ("AIME 2024+2025, 20", {"panel_aime": "panel", "thinking_aime": "thinking"}),
+    "diversity_analysis_longhead": (MATH500, {"panel_postmath": "panel", "thinking": "thinking"}),
+    "diversity_analysis_aime": (AIME, {"panel_aime": "panel", "thinking_aime": "thinking"}),
 }
-#: What the write-up says of the thinking model on the shared held-out.
-STATED_REFERENCE = {"all": 0.60, "olympiadbench": 0.55, "amc": 0.75}
+PROXY = "reports/olympiad_panel_only/diversity_proxy.jsonl"
 
 
 def window_of(root: Path, folder: str) -> str:
-    return f"head{whole(root / 'reports' / folder / 'summary.json')['config']['trace_head_chars']}chars"
+    return f"head{parsed(root / 'reports' / folder / 'summary.json')['config']['trace_head_chars']}chars"
 
 
 def test_rows(root: Path) -> list[Row]:
-    """Every printed p-value of a paired t, with what t gives under Student's and the normal distribution."""
+    """Return every printed p-value of a paired t, with what t gives under Student's and the normal distribution."""
     from scipy import stats
 
-    return [
-        {
-            "test": f"{folder} {name} {measure}",
-            "t": (t := r[f"{measure}_t"]),
-            "n": (n := r["n_paired"]),
-            "p_printed": r[f"{measure}_p_approx"],
-            "p_t": float(2 * stats.t.sf(abs(t), n - 1)),
-            "p_normal": float(2 * stats.norm.sf(abs(t))),
-            "place": f"reports/{folder}/summary.json",
-        }
-        for folder in VARIANTS
-        for name, r in whole(root / "reports" / folder / "summary.json")["paired"].items()
-        for measure in ("mean_pairwise_dist", "distinct_strategies")
-    ]
+    rows = []
+    for folder in VARIANTS:
+        place = f"reports/{folder}/summary.json"
+        for name, paired in parsed(root / place)["paired"].items():
+            for measure in ("mean_pairwise_dist", "distinct_strategies"):
+                t, n = paired[f"{measure}_t"], paired["n_paired"]
+                p_t, p_normal = 2 * stats.t.sf(abs(t), n - 1), 2 * stats.norm.sf(abs(t))
+                row = {"test": f"{folder} {name} {measure}", "t": t, "n": n, "p_t": p_t, "p_normal": p_normal}
+                rows.append(row | {"p_printed": paired[f"{measure}_p_approx"], "place": place})
+    return rows
 
 
 def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
-    """The thinking model's accuracy as stated of the held-out set, as screened there, and on the whole pool."""
-    found = query(
+    """Return the thinking model's accuracy as the write-up states it of the held-out set, as screened there, and on the
+    whole pool."""
+    return query(
         """
-        with screened as (select *, num_correct / group_size as share from bands where arm = 'thinking'),
-             tall as (select 'all' as source, * exclude (source) from screened union all by name from screened)
-        select source, avg(share) filter (split = 'heldout') as value, avg(share) as value_elsewhere
-        from tall join splits using (problem_id) group by 1
+        with stated(source, claimed) as (values ('all', 0.60), ('olympiadbench', 0.55), ('amc', 0.75)),
+             screened as (
+                select bands.source, split, num_correct / group_size as share
+                from bands join splits using (problem_id) where arm = 'thinking')
+        select 'thinking pass@1 (' || stated.source || ')' as figure, claimed::double as claimed,
+            'the 100 held-out problems' as "on", avg(share) filter (split = 'heldout') as value,
+            'the whole pool' as elsewhere, avg(share) as value_elsewhere,
+            'reports/variance_band/thinking_g8/per_problem.jsonl, data/olympiad_pool/heldout_eval.jsonl' as place
+        from stated join screened on stated.source in ('all', screened.source) group by stated.source, claimed
         """,
         bands=bands,
-        splits=splits.select(["problem_id", "split"]),
+        splits=splits,
     ).to_pylist()
-    by_source = {row.pop("source"): row for row in found}
-    about = {
-        "on": "the 100 held-out problems",
-        "elsewhere": "the whole pool",
-        "place": "reports/variance_band/thinking_g8/per_problem.jsonl, data/olympiad_pool/heldout_eval.jsonl",
-    }
-    return [
-        {"figure": f"thinking pass@1 ({source})", "claimed": claimed} | by_source[source] | about
-        for source, claimed in STATED_REFERENCE.items()
-    ]
-
-
-def coverage_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """About what share the encoder saw: its tokens over the mean trace length, problem by problem. No bound, for traces
-    of one problem differ in length."""
-    share = f"avg(least(1.0, {ENCODER_TOKENS - 2} / num_tokens)) as coverage"
-    return [row | {"basis": "lengths"} for folder in diversities for row in _by_policy(diversities, folder, share)]
 
 
 def diversity_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """Diversity by policy and window; where two windows of the same traces were measured, how far they differ."""
-    means = "avg(diversity) as diversity, avg(share_correct) as share_correct"
-    twins = query(
+    """Return diversity by policy and window; how far it differs from another window of the same traces; and about what
+    share the encoder saw, from lengths in the policy's tokens (no bound, for traces of one problem differ in length).
+    all-mpnet-base-v2 reads 384 tokens, two of them special."""
+    return query(
         """
-        select arm, any_value(b."window") as same_as, max(abs(a.diversity - b.diversity)) as largest_change
-        from a join b using (arm, problem_id) group by arm
+        select m.arm, m."window", m.problems, 'reports/' || m.folder || '/per_problem.jsonl' as place,
+            avg(m.diversity) as diversity, avg(m.share_correct) as share_correct,
+            avg(least(1.0, 382 / m.num_tokens)) as coverage, 'lengths' as basis,
+            any_value(other."window") as same_as, max(abs(m.diversity - other.diversity)) as largest_change
+        from measured m left join measured other
+            on m.folder = 'diversity_analysis_longhead' and other.folder = 'diversity_analysis'
+            and (m.arm, m.problem_id) = (other.arm, other.problem_id)
+        group by m.folder, m.arm, m."window", m.problems order by m.folder, m.arm
         """,
-        a=diversities["diversity_analysis_longhead"],
-        b=diversities["diversity_analysis"],
+        measured=pa.concat_tables(
+            table.append_column("folder", pa.array([folder] * len(table))).append_column(
+                "problems", pa.array([VARIANTS[folder][0]] * len(table))
+            )
+            for folder, table in diversities.items()
+        ),
     ).to_pylist()
-    twin = {("diversity_analysis_longhead", row["arm"]): row for row in twins}
-    return [
-        row | twin.get((folder, row["arm"]), {})
-        for folder in diversities
-        for row in _by_policy(diversities, folder, means)
-    ]
-
-
-def _by_policy(diversities: Mapping[str, pa.Table], folder: str, figures: str) -> list[Row]:
-    sql = f'select arm, "window", {figures} from t group by all order by all'
-    about = {"problems": VARIANTS[folder][0], "place": f"reports/{folder}/per_problem.jsonl"}
-    return [row | about for row in query(sql, t=diversities[folder]).to_pylist()]
 
 
 def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, seed: int) -> list[Row]:
-    """The printed Wilson intervals over rollouts beside intervals over problems."""
+    """Return the printed Wilson intervals over rollouts beside intervals over problems."""
     rows = []
     for folder, groups in evaluations.items():
-        s = whole(root / "reports" / folder / "summary.json")
-        share = np.array(groups["num_correct"].to_pylist()) / np.array(groups["group_size"].to_pylist())
-        interval = bootstrap_mean(share, draws, seed)
-        if interval is None:
+        place = f"reports/{folder}/summary.json"
+        s = parsed(root / place)
+        share = np.array(groups["num_correct"]) / np.array(groups["group_size"])
+        if (interval := bootstrap_mean(share, draws, seed)) is None:
             continue
         low, high = s["wilson_ci95"]
-        rows.append(
-            {
-                "figure": f"hit rate of {s['tag']}",
-                "n": s["total_samples"],
-                "problems": len(share),
-                "low": low,
-                "high": high,
-                "low_problems": interval.low,
-                "high_problems": interval.high,
-                "place": f"reports/{folder}/summary.json",
-            }
-        )
+        row = {"figure": f"hit rate of {s['tag']}", "n": s["total_samples"], "low": low, "high": high}
+        row |= {"problems": len(share), "low_problems": interval.low, "high_problems": interval.high}
+        rows.append(row | {"place": place})
     return rows
 
 
 def with_truncation(rows: list[Row], tokens: Mapping[str, Any]) -> list[Row]:
-    """Designs with a lower bound of the truncated share, where the token table gives one away: if a bucket's median
-    length is the cap, at least half of the bucket was cut."""
-    benches = {"MATH-500 L5": "math", "AIME 2024+2025, 20": "aime"}
-    fields = {"panel": "panel_tokens_median", "thinking": "think_tokens_median"}
+    """Return designs with a lower bound of the truncated share, where the token table gives one away: if a bucket's
+    median length is the limit, at least half of the bucket was cut."""
+    benches, fields = (
+        {LEVEL5: "math", AIME: "aime"},
+        {"panel": "panel_tokens_median", "thinking": "think_tokens_median"},
+    )
     for row in rows:
         bench, field = tokens.get(benches.get(row["problems"], "")), fields.get(row["arm"])
-        cap = 16_384 if row["arm"] == "thinking" else row["max_tokens"]
-        if bench is None or field is None or cap is None:
+        limit = 16_384 if row["arm"] == "thinking" else row["max_tokens"]
+        if bench is None or field is None or limit is None:
             continue
         parts = [b for name, b in bench["buckets"].items() if name != "all_paired"]
-        cut = sum(b["n"] / 2 for b in parts if b[field] >= cap)
-        row |= {"truncated": cut / bench["n_paired"], "truncated_bound": True} if cut else {}
+        if cut := sum(b["n"] / 2 for b in parts if b[field] >= limit):
+            row |= {"truncated": cut / bench["n_paired"], "truncated_bound": True}
     return rows
 
 
 def evaluated_rows(evaluations: Mapping[str, pa.Table], pools: pa.Table) -> list[Row]:
-    """How many of the AIME problems that were evaluated stand in each training pool. Schema: EVALUATED."""
-    rows = query(
+    """Return how many of the AIME problems that were evaluated stand in each training pool. Schema: EVALUATED."""
+    return query(
         """
-        with asked as (
+        with evaluated as (
             select distinct replace(problem_id, 'aime', 'aime_') as problem_id from groups where source like 'AIME%'),
         named as (select replace(problem_id, '__', '_') as problem_id, pool from pools where pool like '%_train')
-        select pool, count(asked.problem_id) as count, (select count(*) from asked) as n
-        from named left join asked using (problem_id) group by pool order by pool
+        select pool, count(evaluated.problem_id) as count, (select count(*) from evaluated) as n, $problems as problems,
+            'reports/eval_aime_vibecheck, data/olympiad_pool/' || pool || '.jsonl' as place
+        from named left join evaluated using (problem_id) group by pool order by pool
         """,
+        {"problems": AIME},
         groups=pa.concat_tables(evaluations.values()),
         pools=pools,
     ).to_pylist()
-    folder = "reports/eval_aime_vibecheck"
-    return [
-        row | {"problems": "AIME 2024+2025, 20", "place": f"{folder}, data/olympiad_pool/{row['pool']}.jsonl"}
-        for row in rows
-    ]
-
-
-# The run log and the series: where runs stopped, what was noted of the grader, counts in prose that the rows do not
-# have, a trend that is its last point, and a comparison at equal tokens.
-
-LOG = "data/multipersona_gsm8k/manifest.json"
-PROXY = "reports/olympiad_panel_only/diversity_proxy.jsonl"
-#: Arm of a diversity file whose lengths are those of the evaluation that is compared.
-EQUAL = ("eval_aime_vibecheck/aime_panel_postmath_n16", "eval_aime_vibecheck/aime_thinking_n16")
-REACHED = re.compile(r"reached (\d+)/(\d+) \((\d+) rollouts")
-APPROXIMATELY = re.compile(r"~(0\.\d+) correct")
-PEAK = re.compile(r"base-run peak was (0\.\d+) at step (\d+)")
-WINDOW_MEAN = re.compile(r"[Mm]ean correct (0\.\d+)")
-LIMITS = re.compile(r"\((\d+)d, (\d+) token cap")
-ARTEFACT = re.compile(r"[^;,.]*probable grader art[ei]fact \(([^)]*)\)")
 
 
 def stop_rows(root: Path) -> list[Row]:
-    """Trainings that did not run as requested: halted on the way and gone on with, or ended before their last step."""
-    log = whole(root / LOG)
+    """Return trainings that did not run as requested: halted and resumed, or ended before their last step."""
+    log = parsed(root / LOG)
     run, ended = log["rl_run"], log["extend_160_run"]["training_completion"]
     halted = {
         "run": "GSM8K",
@@ -205,171 +162,178 @@ def stop_rows(root: Path) -> list[Row]:
         "stopped_at": run["halted"]["stopped_at_step"],
         "resumed_from": run["resumed"]["start_batch"],
         "reason": run["halted"]["reason"],
+        "place": LOG,
     }
     extended = {
         "run": "GSM8K, extended",
         "requested": ended["target_max_steps_requested"],
         "executed": ended["final_batch"],
         "reason": ended["completion_status"].replace("_", " "),
+        "place": LOG,
     }
-    return [row | {"place": LOG} for row in (halted, extended)]
+    return [halted, extended]
 
 
 def note_rows(root: Path) -> list[Row]:
-    """Notes of the run log on what the grader marked right, and counts in its prose that its own files do not have."""
-    log = whole(root / LOG)
+    """Return notes of the run log on what the grader marked right, and its statements that its own figures contradict.
+
+    Each check: code, where the log says it, a pattern with the figures that it says, when they are wrong, the note.
+    """
+    log = parsed(root / LOG)
     text = json.dumps(log, ensure_ascii=False)
-    said = [
-        ("grader_artefact", f"the log calls a problem that the panel saves a probable grader artefact: {found[1]}")
-        for found in ARTEFACT.finditer(text)
-    ]
-    said += [
-        ("prose_count", f"the log says that {n} of {planned} problems were reached, and the file has {kept} of them")
-        for n, planned, kept in REACHED.findall(text)
-        if n != kept
-    ]
-    said += [("log_contradicts", one) for one in _against_itself(log, text)]
-    return [{"code": code, "said": one, "place": LOG} for code, one in said]
-
-
-def _against_itself(log: Row, text: str) -> list[str]:
-    """Statements of the run log that figures elsewhere in it contradict, and one about the encoder."""
-    rows = []
-    start, status = log["rl_run"]["baseline_step0"]["correct"], log["project_status"]["headline_result"]
-    if (said := APPROXIMATELY.search(status["baseline_step0_training_batch"])) and abs(float(said[1]) - start) > 0.05:
-        rows.append(
-            f"the log counts its improvement of {status['absolute_improvement_correct_pp']} pp from about {said[1]}"
-            f" before training, where its own step 0 gives {start:.3f}"
-        )
-    high = log["rl_run"]["run_summary"]["run_highs"]["correct"]
-    if (said := PEAK.search(text)) and int(said[2]) != high["step"]:
-        rows.append(
-            f"the log says that the first run was best at step {said[2]} with {said[1]}, and elsewhere at step"
-            f" {high['step']} with {high['value']}"
-        )
+    run, headline = log["rl_run"], log["project_status"]["headline_result"]
+    start, high = run["baseline_step0"]["correct"], run["run_summary"]["run_highs"]["correct"]
     window = log["extend_160_run"]["window_81_90_means"]
-    if (said := WINDOW_MEAN.search(window["note"])) and abs(float(said[1]) - window["correct"]) > 0.0005:
-        rows.append(f"the log gives steps 81 to 90 a mean of {window['correct']}, and {said[1]} in the note beside it")
-    if said := LIMITS.search(text):
-        rows.append(
-            f"the log takes the encoder for one of {said[1]} dimensions that reads {said[2]} tokens;"
-            " all-mpnet-base-v2 has 768 and reads 384"
-        )
-    return rows
+    checks: list[tuple[str, str, str, Any, str]] = [
+        (
+            "grader_artefact",
+            text,
+            r"[^;,.]*probable grader art[ei]fact \(([^)]*)\)",
+            lambda _: True,
+            "the log calls a problem that the panel saves a probable grader artefact: {}",
+        ),
+        (
+            "prose_count",
+            text,
+            r"reached (\d+)/(\d+) \((\d+) rollouts",
+            lambda n, planned, kept: n != kept,
+            "the log says that {} of {} problems were reached, and the file has {} of them",
+        ),
+        (
+            "log_contradicts",
+            headline["baseline_step0_training_batch"],
+            r"~(0\.\d+) correct",
+            lambda about: abs(float(about) - start) > 0.05,
+            f"the log counts its improvement of {headline['absolute_improvement_correct_pp']} pp from about {{}} before"
+            f" training, where its own step 0 gives {start:.3f}",
+        ),
+        (
+            "log_contradicts",
+            text,
+            r"base-run peak was (0\.\d+) at step (\d+)",
+            lambda _, step: int(step) != high["step"],
+            "the log says that the first run was best at step {1} with {0}, and elsewhere at step"
+            f" {high['step']} with {high['value']}",
+        ),
+        (
+            "log_contradicts",
+            window["note"],
+            r"[Mm]ean correct (0\.\d+)",
+            lambda mean: abs(float(mean) - window["correct"]) > 0.0005,
+            f"the log gives steps 81 to 90 a mean of {window['correct']}, and {{}} in the note beside it",
+        ),
+        (
+            "log_contradicts",
+            text,
+            r"\((\d+)d, (\d+) token cap",
+            lambda *_: True,
+            "the log takes the encoder for one of {} dimensions that reads {} tokens;"
+            " all-mpnet-base-v2 has 768 and reads 384",
+        ),
+    ]
+    notes = [
+        (code, note.format(*found.groups()))
+        for code, where, pattern, wrong, note in checks
+        for found in re.finditer(pattern, where)
+        if wrong(*found.groups())
+    ]
+    return [{"code": code, "said": note, "place": LOG} for code, note in dict.fromkeys(notes)]
 
 
 def trend_rows(root: Path) -> list[Row]:
-    """The change of a series from its first point, with its last point and without."""
-    values = [(r["batch"], r["ac_len_cv_within_group"]) for r in rows_of(root / PROXY)]
-    first, before, last = values[0], values[-2], values[-1]
-    slopes = [float(np.polyfit(*np.array(part, float).T, deg=1)[0]) for part in (values, values[:-1])]
+    """Return the change of a series from its first point, with its last point and without."""
+    points = [(row["batch"], row["ac_len_cv_within_group"]) for row in parsed(root / PROXY)]
+    (first, start), (before, value_before), (last, end) = points[0], points[-2], points[-1]
+    slope, slope_without_last = (float(np.polyfit(*np.array(p, float).T, deg=1)[0]) for p in (points, points[:-1]))
     return [
         {
             "series": "length CV within groups",
-            "first_step": first[0],
-            "last_step": last[0],
-            "before_step": before[0],
-            "change": last[1] - first[1],
-            "change_without_last": before[1] - first[1],
-            "slope": slopes[0],
-            "slope_without_last": slopes[1],
+            "first_step": first,
+            "last_step": last,
+            "before_step": before,
+            "change": end - start,
+            "change_without_last": value_before - start,
+            "slope": slope,
+            "slope_without_last": slope_without_last,
             "place": PROXY,
         }
     ]
 
 
 def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """Panel's pass@k on AIME at all of its rollouts, beside thinking's at as many tokens, rounded down to whole k."""
-    lengths = diversities["diversity_analysis_aime"].to_pylist()
+    """Return panel's pass@k on AIME at all of its rollouts, beside thinking's at as many tokens, in whole rollouts."""
+    folders = ("eval_aime_vibecheck/aime_panel_postmath_n16", "eval_aime_vibecheck/aime_thinking_n16")
+    lengths, groups = diversities["diversity_analysis_aime"].to_pylist(), [evaluations[folder] for folder in folders]
     tokens, other_tokens = (
         float(np.mean([r["num_tokens"] for r in lengths if r["arm"] == arm])) for arm in ("panel", "thinking")
     )
-    k = int(min(evaluations[EQUAL[0]]["group_size"].to_pylist()))
+    k = min(groups[0]["group_size"].to_pylist())
     other_k = max(1, int(k * tokens / other_tokens))
     estimate, other_estimate = (
-        float(
-            pass_at_k(evaluations[of]["group_size"].to_numpy(), evaluations[of]["num_correct"].to_numpy(), [n]).mean()
-        )
-        for of, n in zip(EQUAL, (k, other_k), strict=True)
+        float(pass_at_k(g["group_size"].to_numpy(), g["num_correct"].to_numpy(), [n]).mean())
+        for g, n in zip(groups, (k, other_k), strict=True)
     )
+    places = [*(f"reports/{f}/summary.json" for f in folders), "reports/diversity_analysis_aime/per_problem.jsonl"]
     return [
         {
             "arm": "panel",
             "other": "thinking",
-            "problems": "AIME 2024+2025, 20",
+            "problems": AIME,
             "k": k,
             "other_k": other_k,
             "estimate": estimate,
             "other_estimate": other_estimate,
             "tokens": k * tokens,
             "other_tokens": other_k * other_tokens,
-            "place": f"reports/{EQUAL[0]}/summary.json, reports/{EQUAL[1]}/summary.json,"
-            " reports/diversity_analysis_aime/per_problem.jsonl",
+            "place": ", ".join(places),
         }
     ]
 
 
-# The published token table, whose rollouts were not published.
-
-PARTS = ("both_correct", "panel_only", "thinking_only", "neither")
-
-
 def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int], draws: int) -> list[Row]:
-    """Columns of TokenChecks for one benchmark. correct: correct rollouts per arm in the evaluation's own summary, of
-    `draws` paired ones where its n is the same."""
+    """Return the columns of TokenChecks for one benchmark of the token table, whose rollouts were not published.
+
+    correct: correct rollouts per arm in the evaluation's own summary, of `draws` paired ones where its n is the same.
+    """
     buckets = bench["buckets"]
-    every, parts = buckets["all_paired"], [buckets[p] for p in PARTS]
-    both, panel, thinking, _ = (p["n"] for p in parts)
-    printed = {arm: bench[f"{arm}_correct_count"] for arm in correct}
-    more = "the evaluation has more rollouts a problem than were paired"
-    told: list[tuple[str, float, float, str]] = [
-        ("buckets add up to all pairs", every["n"], sum(p["n"] for p in parts), ""),
-        ("pairs are problems × rollouts", bench["n_paired"], draws, ""),
-        ("panel correct = both + panel only", printed["panel"], both + panel, ""),
-        ("thinking correct = both + thinking only", printed["thinking"], both + thinking, ""),
-        ("longer-in adds up", every["thinking_longer_in"], sum(p["thinking_longer_in"] for p in parts), ""),
+    every, parts = buckets["all_paired"], [b for part, b in buckets.items() if part != "all_paired"]
+    n = {part: b["n"] for part, b in buckets.items()}
+    checks: list[tuple[str, float, float]] = [
+        ("buckets add up to all pairs", every["n"], sum(b["n"] for b in parts)),
+        ("pairs are problems × rollouts", bench["n_paired"], draws),
+        ("longer-in adds up", every["thinking_longer_in"], sum(b["thinking_longer_in"] for b in parts)),
     ]
+    details = {}
     for arm, field in (("panel", "panel_tokens_mean"), ("thinking", "think_tokens_mean")):
-        mean = sum(p[field] * p["n"] for p in parts) / every["n"]
-        cost, follows = bench["cost_per_correct"][f"{arm}_tokens_per_correct"], every[field] * every["n"] / printed[arm]
-        told += [
-            (f"{arm} mean of all pairs = weighted mean of buckets", every[field], mean, ""),
-            (f"{arm} tokens per correct", cost, follows, ""),
-            (
-                f"{arm} correct count = its evaluation's",
-                printed[arm],
-                correct[arm],
-                more if correct[arm] != printed[arm] else "",
-            ),
+        printed, cost = bench[f"{arm}_correct_count"], bench["cost_per_correct"][f"{arm}_tokens_per_correct"]
+        mean = sum(b[field] * b["n"] for b in parts) / every["n"]
+        counted = f"{arm} correct count = its evaluation's"
+        checks += [
+            (f"{arm} correct = both + {arm} only", printed, n["both_correct"] + n[f"{arm}_only"]),
+            (f"{arm} mean of all pairs = weighted mean of buckets", every[field], mean),
+            (f"{arm} tokens per correct", cost, every[field] * every["n"] / printed),
+            (counted, printed, correct[arm]),
         ]
+        if correct[arm] != printed:
+            details[counted] = "the evaluation has more rollouts a problem than were paired"
     for b in buckets.values():
         ordered = [b["ratio_min"], b["ratio_geomean"], b["ratio_mean"], b["ratio_max"]]
         ratio = b["think_tokens_mean"] / b["panel_tokens_mean"]
-        told += [
-            (f"{b['name']}: global ratio = ratio of means", b["global_ratio"], ratio, ""),
-            (f"{b['name']}: share longer", b["thinking_longer_frac"], b["thinking_longer_in"] / b["n"], ""),
-            (f"{b['name']}: min ≤ geometric mean ≤ mean ≤ max", 1.0, float(ordered == sorted(ordered)), ""),
+        checks += [
+            (f"{b['name']}: global ratio = ratio of means", b["global_ratio"], ratio),
+            (f"{b['name']}: share longer", b["thinking_longer_frac"], b["thinking_longer_in"] / b["n"]),
+            (f"{b['name']}: min ≤ geometric mean ≤ mean ≤ max", 1.0, float(ordered == sorted(ordered))),
         ]
-    rows = [
-        {"bench": name, "check": check, "printed": float(one), "follows": float(other), "detail": detail}
-        | {"holds": math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)}
-        for check, one, other, detail in told
+    # the printed p is of W's normal approximation over draws, as if draws of one problem were independent
+    w = bench["wilcoxon_both_correct"]
+    m = w["n_nonzero"]
+    z = (w["statistic"] - m * (m + 1) / 4) / math.sqrt(m * (m + 1) * (2 * m + 1) / 24)
+    wilcoxon = "Wilcoxon p follows from its statistic and n"
+    checks.append((wilcoxon, w["pvalue"], math.erfc(abs(z) / math.sqrt(2))))
+    details[wilcoxon] = "normal approximation without ties; the pairs are draws, not problems"
+    return [
+        {"bench": name, "check": check, "printed": float(one), "follows": float(other)}
+        | {"detail": details.get(check, "")}
+        | {"holds": math.isclose(one, other, rel_tol=0.02 if check == wilcoxon else 1e-9, abs_tol=1e-12)}
+        for check, one, other in checks
     ]
-    return [*rows, _wilcoxon(name, bench["wilcoxon_both_correct"])]
-
-
-def _wilcoxon(name: str, w: Mapping[str, Any]) -> Row:
-    """The printed p is that of W's normal approximation over draws, as if draws of one problem were independent."""
-    from scipy.stats import norm
-
-    n = w["n_nonzero"]
-    z = (w["statistic"] - n * (n + 1) / 4) / math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
-    p = float(2 * norm.sf(abs(z)))
-    return {
-        "bench": name,
-        "check": "Wilcoxon p follows from its statistic and n",
-        "printed": w["pvalue"],
-        "follows": p,
-        "holds": math.isclose(p, w["pvalue"], rel_tol=0.02),
-        "detail": "normal approximation without ties; the pairs are draws, not problems",
-    }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import restored
@@ -30,13 +31,13 @@ from storage.artifacts.kinds import (
     TrainingSeries,
 )
 from storage.errors import UserError
-from storage.sql import query
+from storage.sql import answer, connect, query
 from tasks.designs import findings_of, leak_rows, mislabelled_rows
 from tasks.domain.statistics.paired_tests import family_of_gain, in_families, mcnemar_exact
 from tasks.domain.statistics.shares import wilson
 from tasks.published import checks
 from tasks.published.designs import designs as designs_of
-from tasks.published.files import read, rows_of, whole
+from tasks.published.designs import parsed
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
 Row = dict[str, Any]
@@ -62,6 +63,26 @@ class PublishedFolder:
 
     def here(self) -> Path:
         return toolbox().place(self.sha256, "the published folder")
+
+
+def read(path: Path, sql: str, schema: pa.Schema, **given: object) -> pa.Table:
+    """Return what a statement makes of one JSON file, `$path`, in a schema; columns that it does not name are null.
+
+    Errors: UserError naming the file: it is no JSON, lacks a field, or has a problem twice.
+    """
+    connection = connect(threads=1, reads=[path])
+    try:
+        found = answer(connection, sql, {"path": str(path), **given})
+        there = set(found.column_names)
+        columns = [found[f.name].cast(f.type) if f.name in there else pa.nulls(len(found), f.type) for f in schema]
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise UserError(f"{path.name}: not the published file: {str(error).splitlines()[0][:200]}") from None
+    finally:
+        connection.close()
+    made = pa.table(columns, schema=schema)
+    if "problem_id" in schema.names and len(made["problem_id"].unique()) != len(made):
+        raise UserError(f"{path.name}: a problem occurs twice")
+    return made
 
 
 def imported(rows: pa.Table) -> Payload:
@@ -181,22 +202,6 @@ def import_series(*, steps: PublishedFile, spread: PublishedFile) -> Payload:
 # Gains of which only the two shares are known: intervals, and the range of paired p-values that is left.
 
 
-def newcombe(x: int, n: int, y: int, m: int) -> tuple[float, float]:
-    """Newcombe's hybrid score interval of y/m − x/n, as for independent samples: too wide where the same problems
-    were judged twice and mostly alike. Source: Newcombe 1998, method 10.
-
-    >>> [round(v, 4) for v in newcombe(56, 70, 48, 80)]
-    [-0.3339, -0.0524]
-    """
-    a, b = wilson(x, n), wilson(y, m)
-    if a is None or b is None:
-        raise ValueError("a share of nothing has no interval")
-    d = b.estimate - a.estimate
-    low = d - ((b.estimate - b.low) ** 2 + (a.high - a.estimate) ** 2) ** 0.5
-    high = d + ((b.high - b.estimate) ** 2 + (a.estimate - a.low) ** 2) ** 0.5
-    return low, high
-
-
 def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
     """Smallest and largest exact McNemar p of a change from x to y correct among the same n problems, over all ways
     in which the unpublished outcomes may pair up.
@@ -212,7 +217,10 @@ def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
 
 def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], trained: Mapping[str, int]) -> list[Row]:
     """Rows of Curves: `heldout` with Wilson's interval, one rollout a problem; `gain`, last step minus first, whatever
-    step was best. p_value is the largest that any pairing allows."""
+    step was best, with Newcombe's interval of independent samples (too wide where the same problems were judged twice
+    and mostly alike) and the largest p-value that any pairing allows."""
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
     sizes = {"all": sum(sizes.values()), **sizes}
     found: list[Row] = []
     shares = {row["batch"]: {"all": row["heldout_mean"], **row["by_source"]} for row in rows}
@@ -226,7 +234,7 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
     first, last = min(shares), max(shares)
     for source, n in sizes.items():
         x, y = (round(n * shares[step][source]) for step in (first, last))
-        low, high = newcombe(x, n, y, n)
+        low, high = confint_proportions_2indep(y, n, x, n, method="newcomb")
         smallest, largest = paired_p_range(x, y, n)
         range_of_p = f"McNemar p between {smallest:.2g} and {largest:.2g}" if smallest is not None else ""
         found.append(
@@ -257,14 +265,14 @@ def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Pay
         sql = "select source, count(*) as n from t where pool = $pool group by source"
         return {row["source"]: row["n"] for row in query(sql, {"pool": pool}, t=store().read(pools)).to_pylist()}
 
-    rows = trajectory_rows(rows_of(trajectory.here()), "panel", counts("heldout_eval"), counts("panel_train"))
+    rows = trajectory_rows(parsed(trajectory.here()), "panel", counts("heldout_eval"), counts("panel_train"))
     return imported(pa.Table.from_pylist(rows, schema=Curves.schema))
 
 
 @stage(TokenChecks, version=1)
 def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tuple[Groups, Groups]) -> Payload:
     """math, aime: groups of panel and thinking on the two benchmarks of the token table."""
-    summary, rows = whole(tokens.here()), []
+    summary, rows = parsed(tokens.here()), []
     for name, refs in (("math", math), ("aime", aime)):
         groups = [store().read(ref).to_pydict() for ref in refs]
         correct = {arm: sum(g["num_correct"]) for arm, g in zip(("panel", "thinking"), groups, strict=True)}
@@ -308,27 +316,24 @@ def audit_published(
     screened = pa.concat_tables([store().read(ref) for ref in bands])
     measured, evaluated = by_folder(diversities, 1), by_folder(evaluations, 2)
     in_pools = store().read(pools)
-    trains: dict[str, str] = {}
-    for row in in_pools.to_pylist():
-        if row["pool"] != "heldout_eval":
-            said = trains.get(row["problem_id"])
-            trains[row["problem_id"]] = f"{said} and {row['pool']}" if said else f"it is in {row['pool']}"
-    counts = query("select arm, group_size as n, num_correct as c from t", t=screened).to_pylist()
-    tokens = whole(root / "reports/token_efficiency/summary.json")
+    sql = """
+        select problem_id, 'it is in ' || string_agg(pool, ' and ' order by pool) as trained
+        from t where pool <> 'heldout_eval' group by problem_id
+    """
+    trains = {row["problem_id"]: row["trained"] for row in query(sql, t=in_pools).to_pylist()}
+    counts = [
+        (arm, [(r["group_size"], r["num_correct"]) for r in screened.to_pylist() if r["arm"] == arm])
+        for arm in sorted(set(screened["arm"].to_pylist()))
+    ]
+    tokens = parsed(root / "reports/token_efficiency/summary.json")
     return findings_of(
         {
             "designs": checks.with_truncation(store().read(designs).to_pylist(), tokens),
             "tests": checks.test_rows(root),
-            "coverage": checks.coverage_rows(measured),
+            "coverage": checks.diversity_rows(measured),
             "reference_figures": checks.reference_rows(screened, store().read(splits)),
             "leaks": leak_rows(store().read(pool), store().read(splits), trains, "data/olympiad_pool"),
-            "mislabelled": [
-                row
-                for arm in sorted({r["arm"] for r in counts})
-                for row in mislabelled_rows(
-                    arm, [(r["n"], r["c"]) for r in counts if r["arm"] == arm], train_group_size
-                )
-            ],
+            "mislabelled": [row for arm, c in counts for row in mislabelled_rows(arm, c, train_group_size)],
             "printed_intervals": checks.interval_rows(root, evaluated, DRAWS, 0),
             "diversity_measures": checks.diversity_rows(measured),
             "stops": checks.stop_rows(root),
