@@ -137,7 +137,7 @@ def _search(
 ) -> None:
     from cli.tables import print_table
     from flows.running.sessions import Charging, stages_on
-    from flows.study.models import found_reward_model
+    from flows.study.models import found_model
     from flows.study.profile import check_methods
     from storage.artifacts.kinds import Training
     from storage.artifacts.store import Store
@@ -166,7 +166,7 @@ def _search(
     context = min(LONGEST, positions(folder) or LONGEST)
     hardware = Hardware(engine=engine, max_model_len=context, max_num_seqs=16, batch_size=16)
     store, places = Store(root), {base.sha256: folder}
-    scorer = found_reward_model(reward, places) if reward and chosen.reward not in ("", CERTAINTY) else None
+    scorer = found_model(reward, places, "reward model") if reward and chosen.reward not in ("", CERTAINTY) else None
     store.prepare()
     charging = Charging.apart(CHARGED_TO, hardware, store, CHARGED_TO, Budget())
     with (
@@ -198,7 +198,7 @@ def policy_of(
 ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
     """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
     from cli.options import check_there
-    from flows.study.models import base_model, model_folder
+    from flows.study.models import base_model, folder_of
     from storage.artifacts.fingerprint import restored
     from storage.artifacts.store import Store
     from storage.reading.catalog import find
@@ -228,7 +228,7 @@ def policy_of(
     elif step is not None:
         raise UserError("--step says which adapter, so it needs --adapter")
     name = model or (trained_on.name if trained_on else "demo")
-    folder = Path(name) if Path(name).is_dir() else model_folder(name)
+    folder = Path(name) if Path(name).is_dir() else folder_of(name)
     base = base_model(folder.name, folder)
     if trained_on and trained_on != base:
         raise UserError(

@@ -39,7 +39,6 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--pool",
             "pools",
-            type=path,
             multiple=True,
             help="Problems: a file (JSONL, Parquet), a named set, or a set on the hub, NAME@COMMIT.",
         ),
@@ -47,10 +46,8 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             "--limit", type=click.IntRange(min=1), help="Draw N problems of the pool at random, by pool.split_seed."
         ),
         click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the sources' files."),
-        click.option(
-            "--model", type=path, help="Base model: a folder, OWNER/NAME@COMMIT, or sha256:… of one elsewhere."
-        ),
-        click.option("--encoder", type=path, help="Sentence encoder, likewise."),
+        click.option("--model", help="Base model: a folder, OWNER/NAME@COMMIT, or sha256:… of one elsewhere."),
+        click.option("--encoder", help="Sentence encoder, likewise."),
         click.option(
             "--without",
             multiple=True,
@@ -64,68 +61,38 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def request_of(
     profile: str,
-    settings: tuple[str, ...],
-    arms: str | None,
-    seeds: str | None,
-    pools: tuple[Path, ...],
-    limit: int | None,
-    data: Path | None,
-    model: Path | None,
-    encoder: Path | None,
-    without: tuple[str, ...] = (),
+    settings: tuple[str, ...] = (),
+    data: Path | None = None,
+    encoder: str | None = None,
+    plain: bool = False,
     name: str = "",
-    anyway: bool = False,
-    **how: Any,
+    **short: Any,
 ) -> Request:
+    """What the words of a command line ask for. short: options that are short for settings."""
+    from flows.study.files import whole_paths
     from flows.study.request import Request, file_of, text_of
-    from storage.errors import UserError
+    from flows.study.set_option import parts_of, short_settings
 
-    if asked := file_of(profile):
-        profile = "/".join(filter(None, (str(asked[0].resolve()), asked[1])))
-    try:
-        numbers = tuple(int(seed) for seed in (seeds or "").split(",") if seed.strip())
-    except ValueError:
-        raise UserError(f"--seeds {seeds}: write whole numbers, comma-separated") from None
-    if seeds is not None and not numbers:
-        settings = (*settings, "seeds=()")
-    if without:
-        settings = (*settings, f"hardware.without={','.join(without)}")
-    if anyway:
-        settings = (*settings, options.ANYWAY)
+    if found := file_of(profile):
+        profile = "/".join(filter(None, (str(found[0].resolve()), found[1])))
+    split = {one: tuple(filter(None, map(str.strip, (short[one] or "").split(",")))) for one in ("arms", "seeds")}
+    if short["seeds"] == "":
+        settings = (*settings, "seeds=[]")
+    whole = []
+    for setting in (*settings, *short_settings({**short, **split})):  # paths are found from other folders too
+        field, _, value = setting.partition("=")
+        given = parts_of(value)
+        found_here = whole_paths(given, Path.cwd(), f".{field.strip()}")
+        whole.append(setting if found_here == given else f"{field}={','.join(found_here)}")
     return Request(
         profile=profile,
-        settings=tuple(map(_found_anywhere, settings)),
-        arms=tuple(a.strip() for a in (arms or "").split(",") if a.strip()),
-        seeds=numbers,
-        pools=tuple(str(pool.resolve() if pool.is_file() else pool) for pool in pools),
-        limit=limit,
-        data=_text(data),
-        model=_text(model),
-        encoder=_text(encoder),
+        settings=tuple(whole),
+        data=str(data.resolve()) if data else None,
+        encoder=whole_paths(encoder, Path.cwd(), ".encoder.name"),
         text=text_of(profile),
         name=name,
-        **how,
+        plain=plain,
     )
-
-
-def _found_anywhere(setting: str) -> str:
-    """With files and folders from the root on, as `_text`; a model without a slash is one of VARBAND_MODELS."""
-    from flows.study.set_option import parts_of
-
-    field, _, value = setting.partition("=")
-    word, parts = field.strip().rpartition(".")[2], parts_of(value)
-    if not (word in ("model", "adapter", "reward", "sources") or field.strip() == "encoder.name"):
-        return setting
-    there = (one for one in parts if Path(one).is_file() or ("/" in one and Path(one).is_dir()))
-    whole = {one: str(Path(one).absolute()) for one in there}
-    return f"{field}={','.join(whole.get(one, one) for one in parts)}" if whole else setting
-
-
-def _text(path: Path | None) -> str | None:
-    """As workers elsewhere find it: a folder from the root on, what is no folder as it is."""
-    if path is None:
-        return None
-    return str(path if "@" in path.name or path.name.startswith("sha256:") else path.resolve())
 
 
 @click.command()
@@ -201,14 +168,13 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from flows.running.forecast import Forecast
     from flows.running.plan import plan as planned
     from flows.running.plan import to_sample
-    from flows.study.memory import this_machine
-    from flows.study.memory import told as memory_told
+    from flows.study.memory import Machine, memory_lines
     from storage.artifacts.store import Store
     from tasks.domain.budget import Budget
 
     asked, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
-    memory = memory_told(study, this_machine(), to_sample(planned(study, store)))
+    memory = memory_lines(study, Machine.here(), to_sample(planned(study, store)))
     priced = Forecast.of(study, store, asked.over(study.profile.budget), tuple(memory))
     if as_json:
         options.write_json(priced.as_json())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,8 +46,7 @@ def deploy(study: str | None, as_json: bool) -> None:
     """
     from flows.server.deployments import register
 
-    own, beside = _deployments_of(study) if study else ((), [])
-    registered = chain(beside, register(own))
+    registered = register(_deployments_of(study) if study else ())
     if as_json:
         options.write_json({"registered": list(registered)})
         return
@@ -56,19 +54,17 @@ def deploy(study: str | None, as_json: bool) -> None:
         click.echo(line)
 
 
-def _deployments_of(word: str) -> tuple[tuple[Deployment, ...], list[str]]:
-    """And what is to be said of the file. Errors: UserError for one with mistakes, before the server is asked for
-    anything."""
+def _deployments_of(word: str) -> tuple[Deployment, ...]:
+    """Errors: UserError for a file with mistakes, before the server is asked for anything."""
     from flows.server.deployments import of_study
-    from flows.study.request import beside, file_of, named_in, profile_of, text_of
+    from flows.study.request import file_of, named_in, profile_of, text_of
 
-    text, asked = text_of(word), file_of(word)
+    text, found = text_of(word), file_of(word)
     title = profile_of(word, text).called
-    if asked is None:
-        return of_study(title, {"profile": word}), []
-    path, question = asked
-    own = {"file": text, "question": question, "name": "" if named_in(text) else path.stem}
-    return of_study(title, own), beside(word, text)
+    if found is None:
+        return of_study(title, {"profile": word})
+    path, question = found
+    return of_study(title, {"file": text, "question": question, "name": "" if named_in(text) else path.stem})
 
 
 @click.command()

@@ -17,7 +17,7 @@ from flows.running.costs import costs, total
 from flows.running.fit import check_fit, check_room, longest_prompts, summary
 from flows.running.plan import Planned, is_costly, looked_up, to_sample
 from flows.running.sessions import Charging, Listener
-from flows.study.memory import check_caches, check_memory, this_machine
+from flows.study.memory import Machine, check_memory
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -89,8 +89,7 @@ def accounted(
     models that do not fit onto this machine's GPUs, and trainings that its disk does not hold.
     """
     if is_costly(planned):
-        check_caches(study.profile.hardware, to_sample(planned))
-        check_memory(study, this_machine())
+        check_memory(study, Machine.here(), to_sample(planned))
         check_room(study, store, planned)
         longest = longest_prompts(study, store, planned)
         check_fit(longest, study.profile.hardware.max_model_len)

@@ -110,7 +110,7 @@ class Charging:
         """The same of what is no study."""
         team = team_prices(store.root)
         prices = team.of(profile, hardware)
-        team.check(prices, hardware, budget, store.root)
+        team.check_limits(prices, hardware, budget, store.root)
         return cls(run=run, budget=budget, prices=prices, month=team.month)
 
     def meter(self, study: Study, store: Store) -> Meter:

@@ -50,11 +50,11 @@ def opened_store() -> Store:
 def _label(request: Request, name: str) -> None:
     from prefect.client.orchestration import get_client
 
-    wishes = {"profile": request.profile, "arms": ",".join(request.arms), "seeds": ",".join(map(str, request.seeds))}
-    said = [f"{name}={value}" for name, value in wishes.items() if value]
     run = this_run()
     with get_client(sync_client=True) as client:
-        client.update_flow_run(run.id, name=name or None, tags={*run.tags, *said, *request.settings})
+        client.update_flow_run(
+            run.id, name=name or None, tags={*run.tags, f"profile={request.profile}", *request.settings}
+        )
 
 
 def this_run() -> FlowRun:

@@ -31,30 +31,26 @@ def changed(
     study's arms.
     """
     given = dict(given)
-    tables = {name: given.pop(name, {}) for name in ("scaffolds", "arms")}
-    if not isinstance(tables["arms"], Mapping):
-        given["arms"] = tables.pop("arms")
-    elif tables["arms"]:
-        given["arms"] = [*tables["arms"]]
-    for name in [name for name, table in tables.items() if not isinstance(table, Mapping)]:
-        faults.append(Fault((name,), f"{tables.pop(name)!r} is no table, written [{name}.NAME]"))
+    scaffolds, arm_tables = given.pop("scaffolds", {}), given.pop("arms", {})
+    if not isinstance(arm_tables, Mapping):
+        given["arms"], arm_tables = arm_tables, {}
+    elif arm_tables:
+        given["arms"] = [*arm_tables]
     for name in [name for name in HIDDEN if name in given]:
         faults.append(Fault((name,), f"no field '{name}' that could be changed here"))
         del given[name]
-    arm_tables = merged(tables.get("arms", {}), arms or {})
-    own = own_arms(arm_tables, base.own if base else (), tables.get("scaffolds", {}), faults)
+    own = own_arms(merged(arm_tables, arms or {}), base.own if base else (), scaffolds, faults)
     before: dict[str, Any] = {"name": "study", "purpose": ""}
     if base:
         before = fields_of(base) | {name: getattr(base, name) for name in HIDDEN if name != "own"}
     objectives = given.pop("objectives", None)
     for name, known in (("benchmarks", spelt(tuple(benchmarks)) or {}), ("lessons", {})):
+        old = before.get(name) or {}
         if name in given and not isinstance(given[name], Mapping):
-            given[name] = chosen(given[name], {**known, **(before.get(name) or {})}, (name,), faults)
-            before[name] = {}
-        elif given.get(name) and known:
-            old = before.get(name) or {}
-            before[name] = old | {n: known[n] for n in given[name] if n in known and n not in old}
-    study = validated(Profile, {**merged(before, given), "own": own}, (), faults, written=given)
+            given[name], before[name] = chosen(given[name], {**known, **old}, (name,), faults), {}
+        elif name in given:
+            before[name] = {n: known[n] for n in given[name] if n in known} | old
+    study = validated(Profile, {**merged(before, given), "own": own}, (), faults)
     if study is None or faults:
         return None
     study = replace(study, objectives=objectives_of(study, base, objectives, faults))
@@ -70,13 +66,14 @@ def tables_of(study: Profile) -> dict[str, Any]:
     """Every field, as `study.toml` has it; labels are no part of it."""
     tables = fields_of(study)
     own = {arm.name: arm for arm in study.own}
-    if scaffolds := {arm.scaffold.name: arm.scaffold for arm in study.own if arm.scaffold.name not in SCAFFOLDS}:
-        tables["scaffolds"] = {name: without_name(scaffold) for name, scaffold in scaffolds.items()}
+    tables["scaffolds"] = {
+        arm.scaffold.name: without_name(arm.scaffold) for arm in study.own if arm.scaffold.name not in SCAFFOLDS
+    }
     if any(arm_table(arm) for arm in study.own):
         tables["arms"] = {name: arm_table(own[name]) if name in own else {} for name in study.arms}
     tables["budget"] = study.budget.limits()
     tables["objectives"] = {one.name: changes(one.training, study.training) for one in study.objectives}
-    return {name: table for name, table in tables.items() if table or name not in ("budget", "objectives")}
+    return {name: table for name, table in tables.items() if table or name not in ("budget", "objectives", "scaffolds")}
 
 
 def differences(before: Profile, after: Profile) -> dict[str, tuple[object, object]]:

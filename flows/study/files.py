@@ -8,21 +8,21 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from math import prod
+from pathlib import Path as FilePath
 from typing import Any
 
 from flows.study.changes import changed
 from flows.study.profile import Benchmark, Profile
-from flows.study.reading import Fault, Path, Tables, flat, nested
+from flows.study.reading import Fault, Path, Tables, collected, flat, nested
 from storage.errors import UserError
-from tasks.domain.ranges import check_distinct, check_name
+from tasks.domain.ranges import check_name
 
-#: Questions of one matrix: more is a slip, and a check that takes for ever.
-MOST_QUESTIONS = 256
 #: Entries of a file beside the fields of its study.
 BESIDE = ("base", "name", "purpose", "questions", "matrix")
 #: A value that a question of a matrix is called by.
 WORD = re.compile(r"[!-~]{1,60}")
+#: Fields that name files and folders.
+PATHS = ("sources", "model", "adapter", "reward", "encoder.name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,15 @@ class StudyFile:
 
 
 def read_study(
-    text: str, where: str, *, bases: Callable[[str], Profile], benchmarks: tuple[Benchmark, ...] = ()
+    text: str,
+    where: str,
+    *,
+    bases: Callable[[str], Profile],
+    benchmarks: tuple[Benchmark, ...] = (),
+    folder: FilePath | None = None,
 ) -> StudyFile:
-    """where: the file's name, for errors. bases: a profile by name. benchmarks: that may be named. Errors: UserError
-    that lists all mistakes, each with its line."""
+    """where: the file's name, for errors. bases: a profile by name. benchmarks: that may be named. folder: from which
+    files that it names are looked for. Errors: UserError that lists all mistakes, each with its line."""
     faults: list[Fault] = []
     try:
         entries = tomllib.loads(text)
@@ -46,26 +51,26 @@ def read_study(
         both = re.search(r"Cannot declare \('(arms|objectives|benchmarks|lessons)', '", str(error))
         hint = f"; a list `{both[1]} = [...]` and tables `[{both[1]}.NAME]` exclude each other" if both else ""
         raise UserError(f"{where}: no TOML: {error}{hint}") from None
+    entries = whole_paths(entries, folder) if folder else entries
     beside = {name: entries.pop(name) for name in BESIDE if name in entries}
-    base = _base(beside, bases, faults)
-    study = None if faults else changed(base, entries, faults, benchmarks=benchmarks)
-    questions = dict(_questions(beside, study, benchmarks, faults)) if study else {}
+    for name in beside:
+        if not isinstance(beside[name], kind := Mapping if name in ("questions", "matrix") else str):
+            faults.append(Fault((name,), f"{beside[name]!r} is no {'table' if kind is Mapping else 'text'}"))
+    base, study, questions = None, None, dict[str, Profile]()
+    if not faults and "base" in beside:
+        with collected(faults, "base"):
+            base = bases(beside["base"])
+    if not faults and (study := changed(base, entries, faults, benchmarks=benchmarks)):
+        questions = dict(_questions(beside, study, benchmarks, faults))
     if study is None or faults:
-        raise UserError(_listed(where, text, faults))
-    study = replace(study, about=beside.get("purpose", ""))
-    return StudyFile(name=beside.get("name", ""), study=study, questions=questions)
-
-
-def _base(beside: Tables, bases: Callable[[str], Profile], faults: list[Fault]) -> Profile | None:
-    for label in ("base", "name", "purpose"):
-        if label in beside and not (isinstance(beside[label], str) and beside[label].strip()):
-            faults.append(Fault((label,), f"{label} is {beside[label]!r}; it must be text"))
-            return None
-    try:
-        return bases(beside["base"]) if "base" in beside else None
-    except UserError as error:
-        faults.append(Fault(("base",), str(error)))
-        return None
+        placed = sorted({(line_of(text, fault.path) or 0, str(fault)) for fault in faults})
+        lines = [f"line {line}: {words}" if line else words for line, words in placed]
+        if len(lines) > 1:
+            raise UserError("\n  ".join([f"{where}: {len(lines)} mistakes", *lines]))
+        raise UserError(f"{where}{', ' if placed[0][0] else ': '}{lines[0]}")
+    return StudyFile(
+        name=beside.get("name", ""), study=replace(study, about=beside.get("purpose", "")), questions=questions
+    )
 
 
 def _questions(
@@ -73,35 +78,30 @@ def _questions(
 ) -> Iterator[tuple[str, Profile]]:
     """Of `[questions.NAME]`, and of `[matrix]` one for each combination of its lists."""
     tables: dict[str, tuple[Path, Any]] = {}
-    for name, table in _table(beside, "questions", faults).items():
+    for name, table in beside.get("questions", {}).items():
+        with collected(faults, "questions", name):
+            check_name(name)
         tables[name] = (("questions", name), table)
-        _try(("questions", name), lambda name=name: check_name(name), faults)
-    lists = {path: one for path, one in flat(_table(beside, "matrix", faults)) if path != "matrix"}
-    for path, values in lists.items():
-        if isinstance(values, list):
-            _try(("matrix", *path.split(".")), lambda values=values: check_distinct(values), faults)
-    if (number := prod(len(one) for one in lists.values() if isinstance(one, list))) > MOST_QUESTIONS or not number:
-        faults.append(Fault(("matrix",), f"its lists make {number} questions; 1 to {MOST_QUESTIONS} are possible"))
-        return
-    tables |= {name: (("matrix",), nested(values)) for name, values in combinations(lists)}
+    with collected(faults, "matrix"):
+        tables |= {name: (("matrix",), nested(values)) for name, values in combinations(beside.get("matrix", {}))}
     for name, (path, table) in tables.items():
-        if not isinstance(table, Mapping) or not {*table} - {"purpose"}:
-            faults.append(Fault(path, "it changes nothing, and a question is its study with something changed"))
+        if not isinstance(table, Mapping):
+            faults.append(Fault(path, f"{table!r} is no table"))
             continue
         within: list[Fault] = []
-        about = table.get("purpose", "")
-        asked = changed(study, {n: v for n, v in table.items() if n != "purpose"}, within, benchmarks=benchmarks)
+        changes = {field: value for field, value in table.items() if field != "purpose"}
+        question = changed(study, changes, within, benchmarks=benchmarks)
         faults += [Fault((*path, *fault.path), fault.sentence) for fault in within]
-        if asked is not None:
-            yield name, replace(asked, about=str(about))
+        if question is not None:
+            yield name, replace(question, about=str(table.get("purpose", "")))
 
 
-def combinations(lists: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     >>> [name for name, _ in combinations({"rollouts.temperature": [0.7, 1.0], "seeds": [[0], [1]]})]
     ['temperature=0.7,seeds=0', 'temperature=0.7,seeds=1', 'temperature=1.0,seeds=0', 'temperature=1.0,seeds=1']
     """
-    axes = {path: values if isinstance(values, list) else [values] for path, values in lists.items()}
+    axes = {path: values if isinstance(values, list) else [values] for path, values in flat(matrix)}
     last = [path.rpartition(".")[2] for path in axes]
     names = [word if last.count(word) == 1 else path for path, word in zip(axes, last, strict=True)]
     for values in product(*(enumerate(values, 1) for values in axes.values())) if axes else ():
@@ -119,19 +119,17 @@ def _word(value: object, nth: int) -> str:
     return word if WORD.fullmatch(word) else f"#{nth}"
 
 
-def _table(beside: Tables, name: str, faults: list[Fault]) -> Tables:
-    table = beside.get(name, {})
-    if isinstance(table, Mapping):
-        return table
-    faults.append(Fault((name,), f"{table!r} is no table, written [{name}]"))
-    return {}
-
-
-def _try(path: Path, check: Callable[[], None], faults: list[Fault]) -> None:
-    try:
-        check()
-    except UserError as error:
-        faults.append(Fault(path, str(error)))
+def whole_paths(value: Any, folder: FilePath, field: str = "") -> Any:
+    """Return the tables of a file, or the value of a field, with files and folders below `folder` written whole. A word
+    without a slash is one of VARBAND_MODELS, or a named set, unless it is a file."""
+    if isinstance(value, Mapping):
+        return {name: whole_paths(one, folder, f"{field}.{name}") for name, one in value.items()}
+    if isinstance(value, list):
+        return [whole_paths(one, folder, field) for one in value]
+    if isinstance(value, str) and field.endswith(tuple(f".{name}" for name in PATHS)):
+        path = folder / value
+        return str(path.absolute()) if path.is_file() or ("/" in value and path.is_dir()) else value
+    return value
 
 
 def line_of(text: str, path: Path) -> int | None:
@@ -184,11 +182,3 @@ def _has(table: Any, path: Path) -> bool:
             return False
         table = table[name]
     return True
-
-
-def _listed(where: str, text: str, faults: list[Fault]) -> str:
-    placed = sorted({(line_of(text, fault.path) or 0, str(fault)) for fault in faults})
-    lines = [f"line {line}: {words}" if line else words for line, words in placed]
-    if len(lines) == 1:
-        return f"{where}, {lines[0]}" if placed[0][0] else f"{where}: {lines[0]}"
-    return "\n  ".join([f"{where}: {len(lines)} mistakes", *lines])

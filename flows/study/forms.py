@@ -11,9 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from flows.study.profiles import PROFILES
-from flows.study.request import Request, named_in, word_of
+from flows.study.request import ENDING, Request, named_in
 from flows.study.resolve import Study
-from flows.study.set_option import settable
+from flows.study.set_option import SHORT, settable, short_settings
 from storage.errors import did_you_mean
 from tasks.domain.arms import ARMS
 from tasks.domain.budget import MOST, Budget
@@ -137,23 +137,18 @@ class StudyForm(BaseModel):
     )
 
     def request(self) -> Request:
-        unnamed = self.file and not named_in(self.file)
+        named = named_in(self.file)
+        word = f"{named or self.name or 'study'}{ENDING}" if self.file else self.profile
+        own = [setting for arm in self.stands_on for setting in arm.settings()]
         return Request(
-            profile=word_of(self.file, self.question, self.name if unnamed else "")
-            if self.file
-            else "/".join(filter(None, (self.profile, self.question))),
+            profile="/".join(filter(None, (word, self.question))),
             text=self.file,
-            name="" if unnamed else self.name,
-            arms=tuple(self.arms),
-            seeds=tuple(self.seeds),
-            limit=self.limit,
-            pools=tuple(self.pools),
+            name=self.name if named or not self.file else "",
             data=self.data,
-            model=self.model,
             encoder=self.encoder,
-            engine=self.engine,
             settings=(
-                *(setting for arm in self.stands_on for setting in arm.settings()),
+                *short_settings({name: value for name, value in self if name in SHORT}),
+                *own,
                 *(f"{s.field}={s.value}" for s in self.settings),
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from tasks.engines.hardware import (
 )
 from tasks.engines.memory import (
     GIB,
-    TrainingPlan,
     check_host_memory,
     check_sampler_memory,
     check_training_memory,
@@ -36,7 +35,7 @@ from tasks.engines.memory import (
     plan_training,
     sampler_bytes,
 )
-from tasks.engines.model_files import loaded_bytes, num_experts, read_config
+from tasks.engines.model_files import read_config
 
 #: Of what a GPU has the driver and the libraries keep some for themselves.
 _USABLE = 0.98
@@ -50,86 +49,63 @@ class Machine:
     gpu: int
     host: int
 
+    @classmethod
+    def here(cls) -> Machine:
+        return cls(num_gpus(), gpu_bytes(), psutil.virtual_memory().available)
 
-def this_machine() -> Machine:
-    return Machine(num_gpus(), gpu_bytes(), psutil.virtual_memory().available)
 
-
-def check_memory(study: Study, machine: Machine) -> None:
-    """Errors: UserError for too few GPUs, and for what does not fit onto one, of any model that is here."""
+def check_memory(study: Study, machine: Machine, asked: Iterable[Sampling] = ()) -> None:
+    """asked: of what is to be sampled here. Errors: UserError for too few GPUs, and for what does not fit onto one, of
+    any model that is here; as check_caches."""
     hardware = study.profile.hardware
-    if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
+    check_caches(hardware, asked)
+    if not _on_gpus(study) or not machine.gpus:
         return
-    if machine.gpus:
-        check_gpus(hardware, machine.gpus)
-    if not machine.gpu:
-        return
-    for base, rank, learners in _models(study):
-        config, width = read_config(base), hardware.bytes_per_value
+    check_gpus(hardware, machine.gpus)
+    for base, rank, learners in _models(study) if machine.gpu else ():
+        config = read_config(base)
         check_sampler_memory(base, hardware, rank, machine.gpu)
         for learner in learners:
-            check_training_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine))
+            check_training_memory(base, learner, execution_on(hardware, config), 2, _left(study, machine))
         if rank and merges_adapters(config, hardware):
-            check_host_memory(base, machine.host, width, *_on_host(hardware, base, learners), _fewer(hardware))
+            copies = hardware.replicas + (hardware.processes if learners else 0)
+            checkpoints = max((checkpoint_bytes(base, learner) for learner in learners), default=0)
+            arms = hardware.arms_at_once
+            check_host_memory(base, machine.host, hardware.bytes_per_value, arms * copies, arms * checkpoints)
 
 
 def check_caches(hardware: Hardware, asked: Iterable[Sampling]) -> None:
-    """asked: of what is to be sampled here. Errors: UserError where the engine that is here, or the GPU, stores keys
-    and values in another way."""
+    """asked: of what is to be sampled here. Errors: UserError for keys and values in a form that this engine or GPU has
+    not."""
     if "fp8" in {sampling.kv_cache for sampling in asked}:
         check_kv_cache("fp8", engine_name(hardware.engine), hardware.device)
         check_fp8(compute_capability())
 
 
-def told(study: Study, machine: Machine, asked: Iterable[Sampling] = ()) -> list[str]:
-    """For the plan: a line a model that is here, and what this machine would refuse. asked: of what is sampled."""
-    hardware, found = study.profile.hardware, list[str]()
+def memory_lines(study: Study, machine: Machine, asked: Iterable[Sampling] = ()) -> list[str]:
+    """For the plan: a line a model that is here, and what this machine would refuse. asked: as above."""
+    lines, free = list[str](), _left(study, machine) if machine.gpu else None
     try:
-        check_caches(hardware, asked)
+        for base, rank, learners in _models(study) if _on_gpus(study) else ():
+            needed = sampler_bytes(base, study.profile.hardware, rank)
+            line = f"memory of {base.name}: sampling {(needed.total - needed.cache) / GIB:.1f} GiB of a GPU"
+            if learners:
+                execution = execution_on(study.profile.hardware, read_config(base))
+                training = max(plan_training(base, learner, execution, 2, free).bytes for learner in learners)
+                disk = max(disk_bytes(base, learner, execution) for learner in learners)
+                line += f", training {training / GIB:.1f} and {disk / GIB:.1f} of the disk"
+            lines.append(line)
+        check_memory(study, machine, asked)
     except UserError as refused:
-        return [f"this machine would refuse it: {refused}"]
-    if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
-        return found
-    try:
-        for base, rank, learners in _models(study):
-            found.append(_told(hardware, base, learners, machine, rank))
-        check_memory(study, machine)
-    except UserError as refused:
-        found.append(f"this machine would refuse it: {refused}")
-    return found
+        lines.append(f"this machine would refuse it: {refused}")
+    return lines
 
 
-def _told(hardware: Hardware, base: Path, learners: Sequence[LearnerConfig], machine: Machine, rank: int) -> str:
-    """Of several trainings what takes most. rank: of the adapters that are served."""
-    config, width = read_config(base), hardware.bytes_per_value
-    needed = sampler_bytes(base, hardware, rank)
-    said = f"memory of {base.name}: sampling {(needed.total - needed.cache) / GIB:.1f} GiB of a GPU beside its cache"
-    if learners:
-        free = _left(hardware, machine) if machine.gpu else None
-        execution = execution_on(hardware, config)
-        plans = [plan_training(base, learner, execution, 2, free) for learner in learners]
-        plan = max(plans, key=lambda plan: (-plan.kept_rows, plan.bytes))
-        said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
-        said += f" and {max(disk_bytes(base, learner, execution) for learner in learners) / GIB:.1f} of the disk"
-    if rank and merges_adapters(config, hardware) and num_experts(config):
-        copies, checkpoints = _on_host(hardware, base, learners)
-        said += f", {(copies * loaded_bytes(base, width) + checkpoints) / GIB:.1f} of host memory"
-    return said
+def _on_gpus(study: Study) -> bool:
+    return study.profile.hardware.device == "cuda" and study.profile.hardware.engine in ("auto", "vllm")
 
 
-def usable(gpu: int) -> int:
-    """Bytes of a GPU of so many."""
-    return int(_USABLE * gpu)
-
-
-def _recomputed(plan: TrainingPlan) -> str:
-    if plan.kept_rows >= plan.largest:
-        return "without recomputation"
-    packs = f" of packs of more than {plan.kept_rows:,} tokens" if plan.kept_rows else ""
-    return f"with recomputation{packs}"
-
-
-def _models(study: Study) -> Iterable[tuple[Path, int, list[LearnerConfig]]]:
+def _models(study: Study) -> Iterator[tuple[Path, int, list[LearnerConfig]]]:
     """(folder, rank of the adapters that are served, what it is trained by; empty where it is evaluated alone) of each
     base that is here."""
     trained: dict[str, list[LearnerConfig]] = {model.sha256: [] for model in study.models.values()}
@@ -140,20 +116,6 @@ def _models(study: Study) -> Iterable[tuple[Path, int, list[LearnerConfig]]]:
             yield study.places[sha256], study.served[sha256], learners
 
 
-def _left(hardware: Hardware, machine: Machine) -> int:
+def _left(study: Study, machine: Machine) -> int:
     """Return the bytes of a GPU that the learner may take."""
-    return usable(machine.gpu) - int((1 - hardware.learner_share) * machine.gpu)
-
-
-def _on_host(hardware: Hardware, base: Path, learners: Sequence[LearnerConfig]) -> tuple[int, int]:
-    """(copies of a mixture's base, bytes of checkpoints) in host memory, by the arms at once."""
-    copies = hardware.replicas + (hardware.processes if learners else 0)
-    checkpoints = max((checkpoint_bytes(base, learner) for learner in learners), default=0)
-    return hardware.arms_at_once * copies, hardware.arms_at_once * checkpoints
-
-
-def _fewer(hardware: Hardware) -> list[str]:
-    """Settings under which there are fewer copies in host memory."""
-    at_once = ["hardware.arms_at_once=1"] if hardware.arms_at_once > 1 else []
-    more = hardware.spread and hardware.replicas + hardware.processes > 2
-    return at_once + (["hardware.spread=false"] if more else [])
+    return int(_USABLE * machine.gpu) - int((1 - study.profile.hardware.learner_share) * machine.gpu)

@@ -6,7 +6,7 @@ do `ppo`, `tis`, `cispo` and `rloo` from the default loss while one update is ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -84,13 +84,22 @@ def objectives_of(study: Profile, base: Profile | None, given: object, faults: l
     known = catalogue(study.training, study.rollouts.max_tokens) | of_base
     if given is None:
         return _made(of_base, study.training, faults)
-    if isinstance(given, Mapping):
-        faults += [fault for name, table in given.items() for fault in _shared(name, table)]
-        tables = merged({name: table for name, table in known.items() if name in given or name in of_base}, given)
-        made = _made(tables, study.training, faults)
-        faults += [fault for one in made for fault in _unread(one, given.get(one.name, {}), study.training)]
-        return made
-    return _made(chosen(given, known, ("objectives",), faults), study.training, faults)
+    if not isinstance(given, Mapping):
+        return _made(chosen(given, known, ("objectives",), faults), study.training, faults)
+    for name, table in given.items():
+        if name == BASELINE:
+            words = f"'{name}' is the name of the study's own objective; give yours another"
+            faults.append(Fault(("objectives", name), words))
+        for setting in SHARED.keys() & (table.keys() if isinstance(table, Mapping) else ()):
+            words = f"all objectives have the same {setting}; set {SHARED[setting]} of the study"
+            faults.append(Fault(("objectives", name, setting), words))
+    tables = merged({name: table for name, table in known.items() if name in given or name in of_base}, given)
+    made = _made(tables, study.training, faults)
+    for one in made:
+        for setting in changes(one.training, study.training).keys() & given.get(one.name, {}).keys():
+            if not read_by(one.training, setting):
+                faults.append(Fault(("objectives", one.name, setting), unread(setting, one.training)))
+    return made
 
 
 def changes(training: LearnerConfig, before: LearnerConfig) -> dict[str, Any]:
@@ -100,23 +109,9 @@ def changes(training: LearnerConfig, before: LearnerConfig) -> dict[str, Any]:
 
 
 def _made(tables: Tables, training: LearnerConfig, faults: list[Fault]) -> tuple[Objective, ...]:
-    path, before = ("objectives",), spelt(training)
+    before = spelt(training)
     made = {
-        name: validated(LearnerConfig, merged(before, table), (*path, name), faults, written=table)
+        name: validated(LearnerConfig, merged(before, table), ("objectives", name), faults)
         for name, table in tables.items()
     }
     return tuple(Objective(name=name, training=one) for name, one in made.items() if one is not None)
-
-
-def _shared(name: str, table: object) -> Iterator[Fault]:
-    if name == BASELINE:
-        yield Fault(("objectives", name), f"'{name}' is the name of the study's own objective; give yours another")
-    for setting in SHARED.keys() & table.keys() if isinstance(table, Mapping) else ():
-        words = f"all objectives have the same {setting}; set {SHARED[setting]} of the study"
-        yield Fault(("objectives", name, setting), words)
-
-
-def _unread(one: Objective, table: Tables, training: LearnerConfig) -> Iterator[Fault]:
-    for setting in changes(one.training, training):
-        if setting in table and not read_by(one.training, setting):
-            yield Fault(("objectives", one.name, setting), unread(setting, one.training))

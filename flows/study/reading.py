@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
@@ -49,14 +49,21 @@ class Fault(NamedTuple):
         return f"{path}: {self.sentence}" if path else self.sentence
 
 
-def validated(kind: type[T], table: object, path: Path, faults: list[Fault], written: object = None) -> T | None:
-    """Return the record of a table; None if something is wrong, which is added to faults. written: the part of the
-    table that the user wrote, if it is not all of it."""
+@contextmanager
+def collected(faults: list[Fault], *path: str) -> Iterator[None]:
+    """Add what is refused within to faults, as a mistake of the field of this path."""
+    try:
+        yield
+    except UserError as error:
+        faults.append(Fault(path, str(error)))
+
+
+def validated(kind: type[T], table: object, path: Path, faults: list[Fault]) -> T | None:
+    """Return the record of a table; None if something is wrong, which is added to faults."""
     try:
         return _adapter(kind).validate_python(table, context=COLLECT)
     except ValidationError as error:
-        for one in error.errors(include_url=False):
-            faults.append(_fault(kind, one, table, path, table if written is None else written))
+        faults += [_fault(kind, one, table, path) for one in error.errors(include_url=False)]
         return None
 
 
@@ -65,42 +72,27 @@ def _adapter(kind: type[T]) -> TypeAdapter[T]:
     return TypeAdapter(kind)
 
 
-def _fault(kind: type, error: ErrorDetails, table: object, path: Path, written: object) -> Fault:
-    within, words = _names(error["loc"], table), sentence(error)
-    if error["type"] == "unexpected_keyword_argument":
-        record = _record_at(kind, error["loc"][:-1])
-        known = [f.name for f in fields(record) if f.name not in HIDDEN]
-        words += _elsewhere(record, within[-1]) or did_you_mean(within[-1], known)
-        words += f" (fields here: {', '.join(known)})"
-    if error["type"] == "mistake":  # of fields that do not go together: told at one that the user wrote
-        for name in within:
-            written = written.get(name) if isinstance(written, Mapping) else None
-        named = [name for name in written if re.search(rf"\b{name}\b", words)] if isinstance(written, Mapping) else []
-        within += tuple(named[:1])
-    return Fault((*path, *within), words)
-
-
-def _names(loc: Sequence[str | int], table: Any) -> Path:
-    """Return the path of an error by names: places among named tables have the table's name, others count from 1. An
-    element of a list of values has the path of the list."""
-    path: list[str] = []
-    for part in loc:
+def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
+    """Places among named tables have the table's name, others count from 1. An element of a list of values has the path
+    of the list."""
+    within, record, words = list(path), kind, sentence(error)
+    for part in error["loc"]:
+        hints = get_type_hints(record)
+        record = (_record(hints[part]) if isinstance(part, str) and part in hints else None) or record
         if isinstance(table, Mapping):
-            part = part if isinstance(part, str) else list(table)[part]
-            table = table.get(part)
-            path.append(part)
-        elif (
-            isinstance(part, int) and isinstance(table, list) and part < len(table) and isinstance(table[part], Mapping)
-        ):
+            name = part if isinstance(part, str) else list(table)[part]
+            table = table.get(name)
+            within.append(name)
+        elif isinstance(part, int) and isinstance(table, list) and isinstance(table[part], Mapping):
             table = table[part]
-            path.append(str(part + 1))
-    return tuple(path)
-
-
-def _record_at(kind: type, loc: Sequence[str | int]) -> Any:
-    for name in loc:
-        kind = _record(get_type_hints(kind)[name]) if isinstance(name, str) else kind
-    return kind
+            within.append(str(part + 1))
+    if error["type"] == "unexpected_keyword_argument":
+        known = [f.name for f in fields(record) if f.name not in HIDDEN]
+        name = ELSEWHERE.get(within[-1], within[-1])
+        found = [name] if name in known else list(_paths(record, name))
+        hint = f"; did you mean {' or '.join(found)}?" if found else did_you_mean(name, known)
+        words += f"{hint} (fields here: {', '.join(known)})"
+    return Fault(tuple(within), words)
 
 
 def _record(hint: Any) -> Any:
@@ -108,15 +100,9 @@ def _record(hint: Any) -> Any:
     return hint if is_dataclass(hint) else next((found for part in get_args(hint) if (found := _record(part))), None)
 
 
-def _elsewhere(kind: type, name: str) -> str:
-    """A hint to the tables below that have the field."""
-    name = ELSEWHERE.get(name, name)
-    found = [name] if name in get_type_hints(kind) else list(_paths(kind, name))
-    return f"; did you mean {' or '.join(found)}?" if found else ""
-
-
-def _paths(kind: type, name: str, within: str = "") -> Iterator[str]:
-    for field, hint in get_type_hints(kind).items():
+def _paths(record: type, name: str, within: str = "") -> Iterator[str]:
+    """The fields of this name in tables below."""
+    for field, hint in get_type_hints(record).items():
         if within and field == name:
             yield within + name
         elif is_dataclass(hint):
@@ -151,16 +137,19 @@ def merged(old: Any, new: Any) -> Any:
 def chosen(names: object, known: Tables, path: Path, faults: list[Fault]) -> dict[str, Any]:
     """Return of the known tables those that a list names."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        where = ".".join(path)
-        faults.append(Fault(path, f"{names!r} is neither a list of names nor tables [{where}.NAME]"))
+        faults.append(Fault(path, f"{names!r} is neither a list of names nor tables [{'.'.join(path)}.NAME]"))
         return {}
-    for name in names:
-        if name not in known:
-            words = f"unknown {path[-1].removesuffix('s')} '{name}'{did_you_mean(name, known)}"
-            faults.append(Fault(path, f"{words} (known: {', '.join(known) or 'none'})"))
-        elif names.count(name) > 1:
-            faults.append(Fault(path, f"{name} stands there more than once"))
+    faults += unknown(path, path[-1].removesuffix("s"), names, known)
+    if again := {name for name in names if names.count(name) > 1}:
+        faults.append(Fault(path, f"{', '.join(sorted(again))} stands there more than once"))
     return {name: known[name] for name in names if name in known}
+
+
+def unknown(path: Path, what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[Fault]:
+    """Yield a mistake for each name that is not known."""
+    for name in (name for name in names if name not in known):
+        words = f"unknown {what} '{name}'{did_you_mean(name, known)}"
+        yield Fault(path, f"{words} (known: {', '.join(known) or 'none'})")
 
 
 def flat(table: Tables, within: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,44 +1,41 @@
-"""From a profile and the user's wishes to exactly what will run: overrides applied, files and models found and named
-by content. Everything that can be wrong with the input is found here, before work starts."""
+"""From a profile to exactly what will run: files and models found and named by content. What can be wrong with the
+input is found here, before work starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from flows.study.changes import differences, value_text, written_out
-from flows.study.hub import called, found_source, unfound
 from flows.study.layout import enough_gpus, served_ranks, side_by_side, spread
 from flows.study.models import (
+    called,
+    check_adapted,
     check_encoder_positions,
-    encoder_folder,
     found_adapters,
     found_bases,
     found_model,
-    found_reward_model,
-    refuse_other_bases,
+    on_hub,
     unnamed,
 )
 from flows.study.profile import Pool, Profile
 from flows.study.profiles import PROFILES
-from flows.study.sizes import refuse_one_name, refuse_undrawable
 from storage.artifacts.store import Store
 from storage.errors import NotHere, UserError
 from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.grading.kinds import faults_of_answer
 from tasks.domain.policies import BaseModel, MadeElsewhere
 from tasks.domain.problems.problems import PoolPolicy
-from tasks.domain.problems.sources import SourceSpec
-from tasks.domain.scaffolds import MATH, Scaffold
+from tasks.domain.problems.sources import SourceSpec, source_spec
+from tasks.domain.scaffolds import MATH
 from tasks.engines.encoding import labelled_sha256
+from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import gpu_bytes, num_gpus
+from tasks.engines.problems.hub import asked_of_hub, fetch_source
 from tasks.grading import active_grader
 from tasks.pool import as_first_checked
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +73,13 @@ class Study:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """In what that its results depend on it differs from the profile that it is based on."""
-        found = differences(self._base, self._anywhere)
-        return tuple(f"{path}: {value_text(a)} → {value_text(b)}" for path, (a, b) in found.items())
+        """In what that its results depend on it differs from the profile that it is based on: manifests say on which
+        hardware it was made."""
+        base = PROFILES.get(self.profile.name, self.profile)
+        anywhere = replace(self.profile, hardware=base.hardware, budget=base.budget)
+        return tuple(
+            f"{path}: {value_text(a)} → {value_text(b)}" for path, (a, b) in differences(base, anywhere).items()
+        )
 
     @property
     def in_numbers(self) -> str:
@@ -98,21 +99,14 @@ class Study:
         return written_out(self.profile, without=("hardware", "budget"))
 
     @property
-    def _base(self) -> Profile:
-        return PROFILES.get(self.profile.name, self.profile)
-
-    @property
-    def _anywhere(self) -> Profile:
-        """On which hardware it was made is said by manifests: a report is the same wherever its study was."""
-        return replace(self.profile, hardware=self._base.hardware, budget=self._base.budget)
-
-    @property
     def prompts(self) -> tuple[str, ...]:
         """Each arm's, with its tags and stop."""
         scaffolds = {name: self.profile.arm(name).scaffold for name in self.profile.arms}
         return tuple(
-            f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}{_kind(s)};"
-            f" stop {', '.join(map(_seen, s.stop)) or 'none'}{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
+            f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}"
+            f"{'' if s.answer_kind == MATH else f', {s.answer_kind}'};"
+            f" stop {', '.join(t if t.isprintable() else repr(t) for t in s.stop) or 'none'}"
+            f"{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
             for name, s in scaffolds.items()
         )
 
@@ -123,37 +117,36 @@ class Study:
 
     @property
     def model_names(self) -> str:
-        """Of one base its name; of several, what each arm stands on."""
-        names = {arm: self._stands_on(arm) for arm in self.profile.arms}
-        told = dict.fromkeys(names.values())
-        return ", ".join(told if len(told) == 1 else (f"{arm} on {name}" for arm, name in names.items()))
-
-    def _stands_on(self, arm: str) -> str:
-        adapter = self.adapters.get(self.profile.arm(arm).head)
-        return self.models[arm].name + (f" with {adapter.name}" if adapter else "")
-
-
-def _seen(stop: str) -> str:
-    return stop if stop.isprintable() else repr(stop)
+        """The name of one base; of several, what each arm stands on."""
+        names = {arm: self.models[arm].name for arm in self.profile.arms}
+        for arm in names:
+            if adapter := self.adapters.get(self.profile.arm(arm).head):
+                names[arm] += f" with {adapter.name}"
+        one = len({*names.values()}) == 1
+        return next(iter(names.values())) if one else ", ".join(f"{arm} on {name}" for arm, name in names.items())
 
 
-def _kind(s: Scaffold) -> str:
-    return "" if s.answer_kind == MATH else f", {s.answer_kind}"
+def found_source(wish: str, data: Path | None, folder: Path, *, fetch: bool = True) -> tuple[SourceSpec, Path]:
+    """As source_spec, and from the hub `NAME@COMMIT` and `OWNER/NAME@COMMIT`. folder: where problems from the hub lie.
+    fetch: those that do not. Errors: UserError; NotHere."""
+    if not on_hub(wish):
+        return source_spec(wish, data)
+    quiet_libraries()
+    return fetch_source(*asked_of_hub(wish), folder, fetch=fetch)
 
 
 def resolve(
     profile: Profile,
     store: Store,
     *,
-    model: Path | None,
-    encoder: Path | None,
-    data: Path | None,
-    pools: Sequence[Path] = (),
+    data: Path | None = None,
+    encoder: str | None = None,
     planning: bool = False,
     prefix: Callable[[tuple[str, ...]], str] = lambda path: "",
 ) -> Study:
     """Find and name every input. store: whose grader is active, and which may have pools that an earlier one checked.
-    prefix: what stands before a sentence about a field.
+    encoder: its folder, id or digest, where that of its name is not meant. prefix: what stands before a sentence about
+    a field.
 
     planning: what does not lie here is named in `absent` and fetched by nobody; what hangs on it is to be made. A
     machine that makes no embeddings does without their encoder.
@@ -163,79 +156,65 @@ def resolve(
     absent: dict[str, str] = {}
     faults: list[str] = []
 
-    def sought(
-        look: Callable[[], T], path: tuple[str, ...] = (), way_out: str = "", *, spared: bool = planning
-    ) -> T | None:
+    @contextmanager
+    def looking(*path: str, way_out: str = "", spared: bool = planning) -> Iterator[None]:
         try:
-            return look()
+            yield
         except UserError as error:
             if spared and isinstance(error, NotHere):
                 absent[error.what] = f"{prefix(path)}{error}"
             else:
                 faults.append(f"{prefix(path)}{error}{way_out}")
-            return None
 
     kinds = profile.answer_kinds
 
     def inputs(
-        wishes: Sequence[str | Path], at: tuple[str, ...], wanted: Pool, *, whole: bool = False, way_out: str = ""
+        wanted: Pool, sources: tuple[str, ...], *path: str, whole: bool = False, way_out: str = ""
     ) -> PoolInputs:
-        specs = []
-        for wish in wishes:
-            look = partial(found_source, wish, data, store.root / "hub", fetch=not planning)
-            found = sought(look, at, way_out)
-            spec, path = found or (unfound(wish), None)
+        specs: list[SourceSpec] = []
+        for wish in sources:
+            # of a source that is elsewhere its name can be known, and not what it holds
+            spec = SourceSpec(Path(wish.partition("@")[0]).name, f"not here: {wish}")
+            with looking(*path, way_out=way_out):
+                spec, place = found_source(wish, data, store.root / "hub", fetch=not planning)
+                places[spec.sha256] = place
+                if spec.name in [one.name for one in specs]:
+                    raise UserError(f"several files are called {spec.name}, and would be one source: rename one")
             specs.append(spec)
-            places.update({spec.sha256: path} if path else {})
         limit = None if whole else wanted.limit
         seed = None if limit is None else wanted.split_seed
         policy = PoolPolicy(on_issue=wanted.on_issue, limit=limit, answer_kinds=kinds, draw_seed=seed)
         return PoolInputs(tuple(specs), as_first_checked(store, tuple(specs), policy))
 
+    models = found_bases(profile, places, looking, fetch=not planning)
+    check_adapted(profile, models, looking)
+    adapters, ranks = found_adapters(profile, models, places, looking, fetch=not planning)
     own = profile.pool
-    wished = pools or own.sources
-    if own.synthetic and own.limit and not wished:
-        faults.append(
-            f"{prefix(('pool', 'limit'))}{profile.called} makes its own problems, {own.synthetic} a source, of which"
-            f" no {own.limit} are drawn; write pool.synthetic=N for another number, or name problems"
-        )
-    models = found_bases(profile, model, places, sought, fetch=not planning)
-    refuse_other_bases(profile, models, sought)
-    adapters, ranks = found_adapters(profile, models, places, sought, fetch=not planning)
-    made_up = own.synthetic and not wished
-    if made_up and (said := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
-        faults.append(
-            f"{prefix(('pool', 'synthetic'))}made-up problems have whole numbers for answers, and {said}; name sources"
-        )
-    said = () if pools else ("pool", "sources")
-    studied = PoolInputs() if made_up else inputs(wished, said, own)
-    sought(lambda: refuse_one_name(wished), said)
-    sought(lambda: refuse_undrawable(profile, studied.sources, places), ("pool", "heldout_per_source"))
-    taught = [lesson for lesson in profile.lessons if set(lesson.arms) & set(profile.arms)]
-    lessons = {x.name: inputs(x.pool.sources, ("lessons", x.name, "pool", "sources"), x.pool) for x in taught}
+    if not own.sources and (misfits := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
+        with looking("pool", "synthetic"):
+            raise UserError(f"made-up problems have whole numbers for answers, and {misfits}; name sources")
+    pools = {"": inputs(own, own.sources, "pool", "sources") if own.sources else PoolInputs()}
+    for lesson in profile.lessons:
+        if set(lesson.arms) & set(profile.arms):
+            path = ("lessons", lesson.name, "pool", "sources")
+            pools[lesson.name] = inputs(lesson.pool, lesson.pool.sources, *path)
     way_out = "; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out"
     benchmarks = {
-        b.name: inputs(b.sources, ("benchmarks", b.name, "sources"), own, whole=True, way_out=way_out)
+        b.name: inputs(own, b.sources, "benchmarks", b.name, "sources", whole=True, way_out=way_out)
         for b in profile.benchmarks
     }
-    encoder_name = profile.encoder.name
-    embeds = profile.embeds and "embeddings" not in profile.hardware.without
+    encoder_name, embeds = profile.encoder.name, profile.embeds and "embeddings" not in profile.hardware.without
     spared = planning or not (embeds or profile.trains_on_vectors)
-    find_encoder = partial(encoder_folder, fetch=not spared)
-    seek_encoder = partial(found_model, encoder_name, encoder, find_encoder, places)
-    encoding = sought(seek_encoder, () if encoder else ("encoder", "name"), spared=spared) or unnamed(encoder_name)
+    encoding, reward = unnamed(encoder_name), None
+    with looking(*(() if encoder else ("encoder", "name")), spared=spared):
+        encoding = found_model(encoder or encoder_name, places, "encoder", fetch=not spared)
     if encoding.sha256 in places:
-        seen = partial(check_encoder_positions, encoder_name, places[encoding.sha256], profile.encoder.max_tokens)
-        sought(seen, ("encoder", "max_tokens"))
-    scorer = profile.search.reward
-    reward = (
-        (
-            sought(partial(found_reward_model, scorer, places, fetch=not planning), ("search", "reward"))
-            or unnamed(scorer)
-        )
-        if scorer
-        else None
-    )
+        with looking("encoder", "max_tokens"):
+            check_encoder_positions(encoder_name, places[encoding.sha256], profile.encoder.max_tokens)
+    if profile.search.reward:
+        reward = unnamed(profile.search.reward)
+        with looking("search", "reward"):
+            reward = found_model(profile.search.reward, places, "reward model", fetch=not planning)
     if faults:
         raise UserError("; ".join(dict.fromkeys([*faults, *absent.values()])))
     served = served_ranks(profile, models, ranks)
@@ -248,7 +227,7 @@ def resolve(
             hardware=spread(hardware, num_gpus(), side_by_side(profile)),
         ),
         models=models,
-        pools={"": studied, **lessons},
+        pools=pools,
         encoder_sha256=encoding.sha256,
         places=places,
         benchmarks=benchmarks,

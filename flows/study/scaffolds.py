@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic.dataclasses import dataclass
 
-from flows.study.reading import Fault, Tables, merged, spelt, validated
-from storage.errors import UserError, did_you_mean
+from flows.study.reading import Fault, Tables, collected, merged, spelt, unknown, validated
+from storage.errors import UserError
 from tasks.domain import plugins
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grading import kinds
@@ -20,18 +20,10 @@ from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 
 PROBLEM = "{problem}"
 TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-OPENED = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)>")
-#: What opens and never closes in markup and in prompts of models as they are published.
-LONE = frozenset(
-    ["s", "br", "hr", "p", "li", "bos", "begin_of_text", "start_of_turn", "end_of_turn", "eos", "end_of_text"]
-)
 #: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
 SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
-#: What TOML's double quotes make of LaTeX: \boxed, \frac, \times, \theta, \text, \tan, \rightarrow, \neq.
-UNESCAPED = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\n(?=eq |abla )|(?<= )\n(?=e )"
-    r"|\t(?=imes|heta|ext\b|anh?(?:[({\\^_]| [a-z]\b(?!-)))|(?<= )\t(?=o\b)"
-)
+#: What TOML's double quotes make of LaTeX (\boxed, \frac, \times, \rightarrow), and no prompt holds.
+UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b|an\b|o\b)")
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
 #: What completions write before their answer ends, where no tag sets it apart.
 PROSE = r"""First, let x (say 12): 2x = 24 - it's "even". Why? So it is -3.5, 1,026,784.9 [0] 50% $2*\sqrt{\pi}$!"""
@@ -59,7 +51,7 @@ def arm_table(arm: Arm) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value != default[name]}
 
 
-def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Tables, faults: list[Fault]) -> tuple[Arm, ...]:
+def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Any, faults: list[Fault]) -> tuple[Arm, ...]:
     """Return the arms that a study defines or changes: those of its base, those of its tables, and one for each own
     scaffold that no arm has, which is called as it and trains its own adapter."""
     before = {arm.scaffold.name: arm.scaffold for arm in base if arm.scaffold.name not in SCAFFOLDS}
@@ -67,79 +59,57 @@ def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Tables, fault
     known = SCAFFOLDS | own
     arms = {arm.name: replace(arm, scaffold=known[arm.scaffold.name]) for arm in base}
     for name, table in tables.items():
-        path = ("arms", name)
-        if name in ARMS and isinstance(table, Mapping) and "scaffold" in table:
+        path, usual = ("arms", name), ARMS.get(name)
+        if usual and isinstance(table, Mapping) and "scaffold" in table:
             faults.append(Fault((*path, "scaffold"), f"'{name}' is a built-in arm; give yours another name"))
             continue
-        old = {"trained_as": spelt(ARMS[name].trained_as)} if name in ARMS else {}
+        old = {"trained_as": spelt(usual.trained_as)} if usual else {}
         old |= arm_table(arms[name]) if name in arms else {}
         asked = validated(ArmTable, merged({**old, "name": name}, table), path, faults)
         if asked is None:
             continue
-        scaffold = ARMS[name].scaffold if name in ARMS else known.get(asked.scaffold or name)
+        scaffold = usual.scaffold if usual else known.get(asked.scaffold or name)
         if scaffold is None:
             if (asked.scaffold or name) not in scaffold_tables:  # else its own mistakes are told
-                words = f"no scaffold '{asked.scaffold or name}'{did_you_mean(asked.scaffold or name, known)}"
-                faults.append(Fault((*path, "scaffold"), f"{words} (known: {', '.join(known)})"))
+                faults += unknown((*path, "scaffold"), "scaffold", [asked.scaffold or name], known)
             continue
         trained_as = name if asked.trained_as == "" else asked.trained_as
-        made = Arm(name=name, scaffold=scaffold, trained_as=trained_as, model=asked.model, adapter=asked.adapter)
-        if made != ARMS.get(name):
-            arms[name] = made
-        else:
-            arms.pop(name, None)
+        arms[name] = Arm(name=name, scaffold=scaffold, trained_as=trained_as, model=asked.model, adapter=asked.adapter)
     used = {arm.scaffold.name for arm in arms.values()}
     alone = {name: Arm(name=name, scaffold=s, trained_as=name) for name, s in own.items() if name not in used}
-    return tuple({**arms, **{name: arm for name, arm in alone.items() if name not in arms}}.values())
+    return tuple(arm for arm in {**alone, **arms}.values() if arm != ARMS.get(arm.name))
 
 
-def _scaffolds(tables: Tables, before: Mapping[str, Scaffold], faults: list[Fault]) -> dict[str, Scaffold]:
-    """By name. `base` is the scaffold whose fields hold where a table is silent; without it the study's own one of that
-    name, if it has one."""
+def _scaffolds(tables: Any, before: Mapping[str, Scaffold], faults: list[Fault]) -> dict[str, Scaffold]:
+    """By name, in their order. `base` is the scaffold whose fields hold where a table is silent: a built-in one, or one
+    above it; without it the study's own one of that name, if it has one."""
     found: dict[str, Scaffold] = {}
-    waiting = {name: dict(table) for name, table in tables.items() if isinstance(table, Mapping)}
-    strange = [Fault(("scaffolds", n), f"{tables[n]!r} is no table, written [scaffolds.{n}]") for n in tables]
-    faults += [fault for fault in strange if fault.path[1] not in waiting]
-
-    def has_its_base(name: str) -> bool:
-        base = str(waiting[name].get("base", ""))
-        return base not in waiting or base == name in before
-
-    while ready := [name for name in waiting if has_its_base(name)]:
-        for name in ready:
-            table, path, known = waiting.pop(name), ("scaffolds", name), {**SCAFFOLDS, **before, **found}
-            base = str(table.pop("base")) if "base" in table else None
-            if name in SCAFFOLDS:
-                faults.append(Fault(path, f"'{name}' is a built-in scaffold; give yours another name"))
-            elif base is not None and base not in known:
-                if base not in tables:  # else its own mistakes are told
-                    words = f"no scaffold '{base}'{did_you_mean(base, known)} (known: {', '.join(known)})"
-                    faults.append(Fault((*path, "base"), words))
-            elif made := _scaffold(name, table, known[base] if base is not None else before.get(name), faults):
-                found[name] = made
-    faults += [
-        Fault(("scaffolds", name, "base"), f"'{name}' is based on itself, or on one that is") for name in waiting
-    ]
+    for name, table in tables.items() if isinstance(tables, Mapping) else ():
+        path, known = ("scaffolds", name), {**SCAFFOLDS, **before, **found}
+        table = dict(table) if isinstance(table, Mapping) else {"": table}
+        base = table.pop("base", None)
+        if name in SCAFFOLDS:
+            faults.append(Fault(path, f"'{name}' is a built-in scaffold; give yours another name"))
+        elif base is not None and str(base) not in known:
+            if base not in tables or [*tables].index(base) >= [*tables].index(name):  # else its own mistakes are told
+                faults += unknown((*path, "base"), "scaffold", [str(base)], known)
+        elif made := _scaffold(name, table, before.get(name) if base is None else known[base], faults):
+            found[name] = made
     return found
 
 
 def _scaffold(name: str, table: dict[str, Any], old: Scaffold | None, faults: list[Fault]) -> Scaffold | None:
-    path = ("scaffolds", name)
-    given, found = merged(spelt(old) if old else {"trace_tag": None}, table), None
-    try:
+    path, wrong, made = ("scaffolds", name), list[Fault](), None
+    given = merged(spelt(old) if old else {"trace_tag": None}, table)
+    with collected(wrong, *path, "code" if given.get("code") else "answer_kind"):  # another package's code or grader
         if given.get("code"):
             given = _with_code(table, given)
-        found = validated(Scaffold, {**given, "name": name}, path, faults, written=table)
-        if found is None:
-            return None
-        found = replace(found, answer_kind=kinds.pinned(found.answer_kind))
-        kinds.check(found.answer_kind)
-        wrong = [Fault((*path, *field.split(".")), words) for field, words in faults_of(found)]
-    except UserError as error:  # of another package's code or grader
-        field = "code" if given.get("code") else "answer_kind"
-        wrong = [Fault((*path, field), str(error))]
+        if found := validated(Scaffold, {**given, "name": name}, path, wrong):
+            made = replace(found, answer_kind=kinds.pinned(found.answer_kind))
+            kinds.check(made.answer_kind)
+            wrong += [Fault((*path, *field.split(".")), words) for field, words in faults_of(made)]
     faults += wrong
-    return None if wrong else found
+    return None if wrong else made
 
 
 def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
@@ -149,13 +119,7 @@ def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
     own = plugins.plugged("varband.scaffolds", code)
     if hasattr(own, "parse") != hasattr(own, "solved"):
         raise UserError(f"{code} has only one of `parse` and `solved`: what is taken apart must be what is written")
-    try:
-        fields_ = getattr(own, "fields", {})
-    except (Exception, SystemExit) as error:  # a property of others' may raise anything
-        raise UserError(f"scaffold {code}: `fields` raises {plugins.told(error)}") from None
-    if not isinstance(fields_, Mapping):
-        raise UserError(f"scaffold {code}: `fields` is {fields_!r:.60}, which is no table")
-    default = {"template": PROBLEM, **fields_}
+    default = {"template": PROBLEM, **getattr(own, "fields", {})}
     if hasattr(own, "prompt") and table.get("template", default["template"]) != default["template"]:
         raise UserError(f"scaffold {code} writes its own prompts and never reads the template; leave it out")
     return {**given, **default, **table, "code": code}
@@ -164,11 +128,8 @@ def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
 def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
     """Each field that makes a prompt impossible to follow or hides its answer, and what is wrong with it."""
     template = s.template
-    if template.count(PROBLEM) != 1:
-        meant = re.search(r"\{ *problem *\}", template, re.I) if PROBLEM not in template else None
-        hint = f"; did you mean {PROBLEM} by {meant[0]}?" if meant else ""
-        times = template.count(PROBLEM)
-        yield "template", f"{PROBLEM} stands there {times} times; the problem goes where it stands, once{hint}"
+    if (times := template.count(PROBLEM)) != 1:
+        yield "template", f"{PROBLEM} stands there {times} times; the problem goes where it stands, once"
     shown = [(f"examples.{n}", getattr(one, f.name)) for n, one in enumerate(s.examples, 1) for f in fields(one)]
     for field, words in (("template", template), *shown):
         if control := UNESCAPED.search(words):
@@ -181,16 +142,10 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
         return
     if s.enable_thinking and not s.chat:
         yield "enable_thinking", "a chat template thinks, and chat is false; set chat = true, or leave it out"
-    if s.trace_opened and s.trace_tag is None:
-        yield "trace_opened", "there is no trace_tag that could be opened"
-    elif s.trace_opened and not s.chat and not s.ends_opened:
-        way_out = f"set chat = true, or let template end in <{s.trace_tag}>"
-        yield "trace_opened", f"a chat template opens the tag, and chat is false; {way_out}"
-    elif s.ends_opened and not s.trace_opened and not s.chat:
-        yield "template", f"it ends in <{s.trace_tag}>, which completions then only close; set trace_opened = true"
-    for opened in ("<answer>", r"\boxed{"):
-        if not s.chat and template.rstrip().endswith(opened):
-            yield "template", f"it ends in {opened}, which no completion would then write or close; leave it out"
+    if s.trace_opened and not (s.trace_tag and (s.chat or s.ends_opened)):
+        yield "trace_opened", "who opens the tag? set trace_tag, and chat = true or let template end in the opening tag"
+    if not s.chat and ((s.ends_opened and not s.trace_opened) or template.rstrip().endswith(("<answer>", r"\boxed{"))):
+        yield "template", "it ends in an opening tag, which completions only close; set trace_opened for a trace_tag"
     if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
         yield "code", f"scaffold {s.code}: `prompt` must write each problem in its own words, the same each time"
     yield from _unclosed(s)
@@ -198,15 +153,10 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 
 def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
-    tags = dict.fromkeys(OPENED.findall(s.template))
-    for tag in (tag for tag in tags if tag not in LONE):
-        closes = s.template.rfind(f"</{tag}>") > s.template.find(f"<{tag}>")
-        if not closes and not (s.trace_opened and tag == s.trace_tag):
-            yield "template", f"<{tag}> is opened and never closed: show </{tag}> too"
-    shown = s.prompt("")
-    for tag in (tag for tag in s.pairs if tag not in tags):
-        native = s.chat and s.enable_thinking and tag == s.trace_tag
-        if f"</{tag}>" not in shown and not native and not s.trace_opened:
+    """Tags of the completions that a prompt does not show whole."""
+    shown, opened = s.prompt(""), s.trace_opened or (s.chat and s.enable_thinking)
+    for tag in (tag for tag in s.pairs if not (opened and tag == s.trace_tag)):
+        if f"</{tag}>" not in shown[shown.find(f"<{tag}>") + 1 :]:
             yield "template", f"it never shows </{tag}>, by which completions are taken apart: none would close it"
     if s.answer_form == "boxed" and "\\boxed" not in shown:
         yield "template", "it never asks for \\boxed{}, in which the answer is looked for (answer_form = boxed)"

@@ -1,21 +1,44 @@
-"""`--set path.to.field=value`: settings as the command line and forms have them."""
+"""`--set path.to.field=value`: settings as the command line and forms have them, and the options that are short for
+one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from flows.study.changes import changed, fields_of
+from flows.study.changes import changed, fields_of, tables_of
 from flows.study.objectives import SHARED
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS
-from flows.study.reading import NONE, Fault, flat, nested, without_name
-from flows.study.scaffolds import ArmTable
+from flows.study.reading import NONE, Fault, flat, nested
 from storage.errors import UserError
-from tasks.domain.arms import ARMS
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.scaffolds import SCAFFOLDS
+
+#: Options of the command line and of forms, and the setting that each is short for.
+SHORT = {
+    "arms": "arms",
+    "seeds": "seeds",
+    "pools": "pool.sources",
+    "limit": "pool.limit",
+    "model": "model",
+    "engine": "hardware.engine",
+    "without": "hardware.without",
+    "anyway": "gate.anyway",
+}
+
+
+def short_settings(options: Mapping[str, object]) -> tuple[str, ...]:
+    """The settings of options that are given.
+
+    >>> short_settings({"arms": ("panel", "thinking"), "limit": 3, "seeds": (), "engine": "auto"})
+    ('arms=panel,thinking', 'pool.limit=3')
+    """
+    given = {SHORT[name]: value for name, value in options.items() if value and value != "auto"}
+    texts = {
+        path: map(str, value) if isinstance(value, list | tuple) else [str(value)] for path, value in given.items()
+    }
+    return tuple(f"{path}={','.join(parts)}" for path, parts in texts.items())
 
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
@@ -85,13 +108,10 @@ def settable(study: Profile) -> Iterator[str]:
     >>> sorted(path for path in settable(DEMO) if path.endswith((".steps", "thinking.model")))
     ['arms.thinking.model', 'training.steps']
     """
-    several = ("lessons", "benchmarks", "objectives", "scaffolds", "arms")
-    own = [arm.scaffold for arm in study.own if arm.scaffold.name not in SCAFFOLDS]
+    several = ("arms", "lessons", "benchmarks", "objectives")
     learner = [f.name for f in fields(LearnerConfig) if f.name not in SHARED]
-    tables = {"objectives": {one.name: dict.fromkeys(learner) for one in study.objectives}}
-    tables["scaffolds"] = {scaffold.name: without_name(scaffold) for scaffold in own}
-    arm = [f.name for f in fields(ArmTable) if f.name != "name"]
-    tables["arms"] = {n: dict.fromkeys(one for one in arm if one != "scaffold" or n not in ARMS) for n in study.arms}
-    yield from several[:3]
-    yield "arms"
-    yield from (path for path, _ in flat({**fields_of(study), **tables}) if path not in several)
+    objectives = {one.name: dict.fromkeys(learner) for one in study.objectives}
+    arms = {name: dict.fromkeys(("trained_as", "model", "adapter")) for name in study.arms}
+    tables = {**tables_of(study), **fields_of(study), "objectives": objectives, "arms": arms}
+    yield from several
+    yield from (path for path, _ in flat(tables) if path not in several)

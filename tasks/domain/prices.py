@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TokenPrice:
-    """US dollars per million tokens of one arm's policy; arm `*` is every arm that has no price of its own."""
+    """US dollars per million tokens."""
 
-    arm: str = "*"
     prompt: float = 0.0
     completion: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePrice:
-    """US dollars per hour of one device whose name contains `device`."""
-
-    device: str
-    usd_per_hour: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """What things cost, per policy and per hardware.
 
-    hours_of_sampling: whether sampling takes hours of a device here; false where another host samples.
-    device: what a profile is expected to run on, for estimates. Rates: tokens/s of an arm's GPUs with one sampling
-    engine and one process of the learner, used until this store has measured its own.
+    tokens: of each arm's policy; `*` is every arm that has no price of its own. devices: US dollars an hour of a device
+    whose name contains the key. hours_of_sampling: whether sampling takes hours of a device here; false where another
+    host samples. device: what a profile is expected to run on, for estimates. Rates: tokens/s of an arm's GPUs with one
+    sampling engine and one process of the learner, used until this store has measured its own.
     """
 
-    tokens: tuple[TokenPrice, ...] = ()
-    devices_by_name: tuple[DevicePrice, ...] = ()
+    tokens: Mapping[str, TokenPrice] = field(default_factory=dict)
+    devices: Mapping[str, float] = field(default_factory=dict)
     device: str = "cpu"
     sampled_per_second: float = 2_000.0
     trained_per_second: float = 2_000.0
@@ -40,15 +33,14 @@ class Prices:
 
     def of_tokens(self, arm: str | None, prompt_tokens: float, completion_tokens: float) -> float:
         """
-        >>> Prices(tokens=(TokenPrice(prompt=1.0, completion=4.0),)).of_tokens("panel", 1e6, 5e5)
+        >>> Prices(tokens={"*": TokenPrice(1.0, 4.0)}).of_tokens("panel", 1e6, 5e5)
         3.0
         """
-        by_arm = {price.arm: price for price in self.tokens}
-        price = by_arm.get(arm or "*", by_arm.get("*", TokenPrice()))
+        price = self.tokens.get(arm or "*") or self.tokens.get("*", TokenPrice())
         return (price.prompt * prompt_tokens + price.completion * completion_tokens) / 1e6
 
     def of_hours(self, device: str, hours: float) -> float:
-        return next((p.usd_per_hour * hours for p in self.devices_by_name if p.device.lower() in device.lower()), 0.0)
+        return next((usd * hours for name, usd in self.devices.items() if name.lower() in device.lower()), 0.0)
 
 
 def plainly(value: float, digits: int = 4) -> str:

@@ -97,7 +97,7 @@ def test_an_adapter_is_asked_by_its_ref(demo_store: Path, tmp_path: Path) -> Non
         (("--arm", "pannel"), "unknown arm 'pannel' .known: panel, "),
         (("--adapter", "training-0000"), "no artifact, run or study 'training-0000'"),
         (("--step", "2"), "--step says which adapter"),
-        (("--model", "no-such-model"), "base model no-such-model is not under"),
+        (("--model", "no-such-model"), "base model no-such-model is not there"),
     ],
 )
 def test_a_mistake_is_told_before_a_model_is_loaded(tmp_path: Path, words: tuple[str, ...], said: str) -> None:

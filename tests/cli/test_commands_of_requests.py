@@ -12,32 +12,22 @@ from cli.run import run as command_of_run
 from flows.study.request import Request
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        Request(profile="demo"),
-        Request(
-            profile="demo",
-            settings=("training.learning_rate=1e-3", "seeds=()", "passk.ks=(1, 2)"),
-            arms=("panel", "monologue"),
-            seeds=(0, 3),
-            limit=5,
-            pools=("/data/a b.jsonl", "/data/c.jsonl"),
-            data="/data",
-            model="sha256:" + "a" * 64,
-            encoder="/models/e",
-            engine="transformers",
-            plain=True,
-        ),
-    ],
-)
-def test_a_request_and_its_command_are_the_same(request_: Request) -> None:
-    name, verb, *words = shlex.split(request_.command())
-    assert (name, verb) == ("varband", "run")
-    given = command_of_run.make_context("run", words).params
-    for other in ("root", "budget", "as_json"):
-        del given[other]
-    assert request_of(**given) == request_
+def asked(*words: str) -> Request:
+    with command_of_run.make_context("run", [*words]) as context:
+        return request_of(**{k: v for k, v in context.params.items() if k not in ("root", "budget", "as_json")})
+
+
+def test_a_request_and_its_command_are_the_same() -> None:
+    settings = ("training.learning_rate=1e-3", "passk.ks=(1, 2)", "arms=panel,monologue", "seeds=0,3", "pool.limit=5")
+    settings += ("pool.sources=/data/a b.jsonl,/data/c.jsonl", f"model=sha256:{'a' * 64}", "hardware.engine=vllm")
+    whole = Request(profile="demo", settings=settings, data="/data", encoder="/models/e", plain=True, name="mine")
+    for request in (Request(profile="demo"), whole):
+        name, verb, *words = shlex.split(request.command())
+        assert (name, verb) == ("varband", "run") and asked(*words) == request
+    short = ["--arms", "panel,monologue", "--seeds", "0,3", "--limit", "5", "--pool", "/data/a b.jsonl", "--pool"]
+    short += ["/data/c.jsonl", "--model", f"sha256:{'a' * 64}", "--engine", "vllm"]
+    assert {*asked("demo", *short).settings} == {*settings[2:]}
+    assert asked("demo", "--seeds", "", "--anyway").settings == ("seeds=[]", "gate.anyway=True")
 
 
 def test_a_file_of_problems_is_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,13 +36,6 @@ def test_a_file_of_problems_is_found_from_another_folder(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     sets = ("pool.sources=p.jsonl,amc", "arms.panel.model=./mine", "model=mine", "encoder.name=x/none", "name=p.jsonl")
-    asked = ["demo", "--pool", "p.jsonl", "--pool", "amc", *(word for one in sets for word in ("--set", one))]
-    with command_of_run.make_context("run", asked) as context:
-        words = {k: v for k, v in context.params.items() if k not in ("root", "budget", "as_json")}
-    found = request_of(**words)
-    assert found.pools == (str(tmp_path / "p.jsonl"), "amc")
-    assert found.settings == (
-        f"pool.sources={tmp_path / 'p.jsonl'},amc",
-        f"arms.panel.model={tmp_path / 'mine'}",
-        *sets[2:],
-    )
+    found = asked("demo", *(word for one in sets for word in ("--set", one)), "--pool", "p.jsonl", "--pool", "amc")
+    there = f"pool.sources={tmp_path / 'p.jsonl'},amc"
+    assert found.settings == (there, f"arms.panel.model={tmp_path / 'mine'}", *sets[2:], there)

@@ -22,10 +22,11 @@ def write(folder: Path, file: str, numbers: range) -> None:
 HELD = "pool.heldout_per_source=3"
 
 
-@pytest.mark.parametrize("how", [{"settings": (HELD, "pool.sources=amc")}, {"settings": (HELD,), "pools": ("amc",)}])
-def test_a_named_set_is_read_in_place_of_the_problems_that_a_profile_makes(tmp_path: Path, how: dict) -> None:
+def test_a_named_set_is_read_in_place_of_the_problems_that_a_profile_makes(tmp_path: Path) -> None:
     write(tmp_path, "amc.jsonl", range(30))
-    study = Request(profile="demo", data=str(tmp_path), limit=9, **how).study(Store(tmp_path / "store"))
+    study = Request(profile="demo", data=str(tmp_path), settings=("pool.limit=9", "pool.sources=amc", HELD)).study(
+        Store(tmp_path / "store")
+    )
     [spec] = study.pools[""].sources
     assert spec.name == "amc" and study.pools[""].policy.limit == 9
 

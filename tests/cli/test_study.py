@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.request import beside
 from tests import warm
 
 REPO = Path(__file__).resolve().parents[2]
@@ -98,8 +97,8 @@ def test_a_check_says_what_a_run_would_ask_for(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('base = "demo"\nmodel = "dmo"\n[encoder]\nname = "./nowhere"\n')
     done = varband(tmp_path, "study", "check", "mine.toml")
     assert done.returncode == 0 and "mine: in order" in done.stdout
-    assert "  mine.toml, line 2: model: base model dmo is not under" in done.stdout and "mean 'demo'?" in done.stdout
-    assert "  mine.toml, line 4: encoder.name: encoder ./nowhere is not under" in done.stdout
+    assert "  mine.toml, line 2: model: base model dmo is not there" in done.stdout and "mean 'demo'?" in done.stdout
+    assert "  mine.toml, line 4: encoder.name: encoder ./nowhere is not there" in done.stdout
     assert varband(tmp_path, "run", "mine.toml").stderr.startswith("varband: mine.toml, line 2: model: base model dmo")
 
 
@@ -107,14 +106,3 @@ def test_a_study_that_would_hide_everybody_s_deployment_is_refused_before_the_se
     (tmp_path / "experiment.toml").write_text('base = "demo"\n')
     done = varband(tmp_path, "server", "deploy", "experiment.toml")
     assert done.returncode == 2 and "'experiment' is a built-in deployment" in done.stderr
-
-
-def test_what_lies_beside_a_file_is_said_to_whom_deploys_it(tmp_path: Path) -> None:
-    """Workers have the text alone, and did not find it."""
-    text = 'base = "demo"\n[pool]\nsources = ["own.jsonl", "gsm8k_test"]\n'
-    (tmp_path / "mine.toml").write_text(text)
-    assert beside(str(tmp_path / "mine.toml"), text) == []
-    (tmp_path / "own.jsonl").write_text("")
-    (said,) = beside(str(tmp_path / "mine.toml"), text)
-    assert said.startswith("mine.toml, line 3: pool.sources: it lies beside the file here")
-    assert beside("demo", "") == []

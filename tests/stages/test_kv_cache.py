@@ -10,7 +10,7 @@ import pytest
 
 from flows.running.plan import Planned, plan, to_sample
 from flows.study.checks import faults_of
-from flows.study.memory import check_caches, this_machine, told
+from flows.study.memory import Machine, check_caches, memory_lines
 from flows.study.profiles import DEMO, PAPER
 from flows.study.request import Request
 from storage.artifacts.kinds import Searches
@@ -108,13 +108,13 @@ def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path:
     """On a CPU, which the demo's settings allow. What is there already needs no engine: it is no fault of the study."""
     settings, store = ("screening.sampling.kv_cache=fp8", "arms=panel"), Store(tmp_path)
     store.prepare()
-    study = Request(profile="demo", settings=settings, engine=engine).study(store, planning=True)
+    study = Request(profile="demo", settings=(*settings, f"hardware.engine={engine}")).study(store, planning=True)
     asked, refused = [*to_sample(plan(study, store))], "kv_cache=fp8 is how vLLM"
-    [said] = told(study, this_machine(), asked)
+    [said] = memory_lines(study, Machine.here(), asked)
     assert said.startswith(f"this machine would refuse it: {refused}")
     with pytest.raises(UserError, match=refused):
         check_caches(study.profile.hardware, asked)
-    assert told(study, this_machine(), to_sample(replace(p, reused=True) for p in plan(study, store))) == []
+    assert memory_lines(study, Machine.here(), to_sample(replace(p, reused=True) for p in plan(study, store))) == []
 
 
 def test_searches_are_looked_at_too() -> None:

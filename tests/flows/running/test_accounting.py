@@ -16,7 +16,7 @@ from storage.records.runs import Run, all_runs, now, read_run, runs_table, write
 from storage.records.spending import Journal, charges, spending_by_arm
 from tasks.domain.budget import Budget
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
-from tasks.domain.prices import DevicePrice, Prices, TokenPrice
+from tasks.domain.prices import Prices, TokenPrice
 from tasks.engines.hardware import EngineName, Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
@@ -128,10 +128,7 @@ def test_a_reused_artifact_costs_nothing_even_with_no_budget_left(tmp_path: Path
 
 def test_money_is_tokens_by_arm_and_hours_by_device(tmp_path: Path) -> None:
     """48 rollouts × (10 prompt at 1 $/M + 20 completion at 4 $/M) = 0.00432 $; time at 3600 $/h is 1 $ a second."""
-    prices = Prices(
-        tokens=(TokenPrice(arm="panel", prompt=1.0, completion=4.0),),
-        devices_by_name=(DevicePrice(device="cpu", usd_per_hour=3600),),
-    )
+    prices = Prices(tokens={"panel": TokenPrice(1.0, 4.0)}, devices={"cpu": 3600})
     _, meter = attempt(tmp_path, None, CountingGenerator(), prices=prices)
     seconds = meter.spent.gpu_hours * 3600
     assert seconds > 0

@@ -42,7 +42,7 @@ def demo_on(tmp_path: Path, *settings: str) -> Study:
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, long]))
     wishes = (f"pool.sources={tmp_path / 'p.jsonl'}", "pool.synthetic=0", "pool.heldout_per_source=4", *settings)
     profile = overridden(profile_named("demo"), wishes)
-    return resolve(profile, Store(tmp_path / "store"), model=None, encoder=None, data=None)
+    return resolve(profile, Store(tmp_path / "store"))
 
 
 def test_the_plan_says_the_longest_prompt_and_the_run_refuses_it(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ PROBLEMS = {"make_synthetic_pool", "split_pool", "calibrate_partitions"}
 
 def steps(root: Path, model: Path | None = None) -> list[Step]:
     """What a run into this folder would take, one after the other."""
-    study = resolve(PROFILE, Store(root), model=model, encoder=None, data=None)
+    study = resolve(replace(PROFILE, model=str(model)) if model else PROFILE, Store(root))
     return [planned.step for planned in plan(study, Store(root))]
 
 

@@ -76,7 +76,7 @@ def test_every_open_question_is_priced(name: str, tmp_path: Path) -> None:
 
 def test_a_stage_costs_its_rollouts_times_their_length(tmp_path: Path) -> None:
     """80 problems × 8 rollouts = 640, each of PROMPT and COMPLETION tokens, until lengths are measured."""
-    prices = Prices(tokens=(TokenPrice(prompt=1.0, completion=10.0),), sampled_per_second=1000)
+    prices = Prices(tokens={"*": TokenPrice(1.0, 10.0)}, sampled_per_second=1000)
     screen = dict(priced(PLAIN, tmp_path, prices))["screen panel"]
     assert (screen.rollouts, screen.rollouts_reused) == (640, 0)
     assert screen.tokens == pytest.approx(640 * (PROMPT + COMPLETION))
@@ -198,7 +198,7 @@ def test_a_plan_holds_out_as_many_problems_as_the_run(tmp_path: Path) -> None:
     sources = ",".join(str(tmp_path / f"aime{year}x.jsonl") for year in (24, 25))
     wishes = (f"pool.sources={sources}", "pool.synthetic=0", "pool.heldout_per_source=5", "benchmarks=[]")
     store = Store(tmp_path / "store")
-    study = resolve(overridden(profile_named("demo"), wishes), store, model=None, encoder=None, data=None)
+    study = resolve(overridden(profile_named("demo"), wishes), store)
 
     def held() -> int:
         planned = plan(study, store)

@@ -121,7 +121,7 @@ def pieces_of(root: Path, study: Study) -> list[tuple[Piece, UserError | None]]:
 )
 def test_a_process_that_fails_is_told_of_and_the_next_piece_begins(tmp_path: Path, models: bool, said: str) -> None:
     """A study that was handed over without its models cannot be run, today and tomorrow."""
-    study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
+    study = resolve(profile_named("demo"), Store(tmp_path))
     ended = pieces_of(tmp_path, study if models else replace(study, models={}))
     assert [piece.title for piece, _ in ended] == ["screen panel", "screen thinking"]
     assert all(said in str(error) for _, error in ended)
@@ -131,7 +131,7 @@ def test_one_that_waits_for_a_piece_is_stopped_without_a_traceback(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A gate pauses the run while the faster arm's process waits."""
-    study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
+    study = resolve(profile_named("demo"), Store(tmp_path))
     with suppress(Parked), Processes(study, tmp_path, Charging(run="run"), [()], unheard) as workers:
         workers.begin(Piece(Ref("rollouts", "0" * 16), "screen panel", arm="panel"))
         list(workers.ended())

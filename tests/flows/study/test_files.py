@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from flows.study.changes import differences, tables_of
 from flows.study.files import line_of, read_study
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, DEMO, PROFILES
-from flows.study.request import Request, profile_named, profile_of
+from flows.study.request import Request, profile_named, profile_of, text_of
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 
@@ -129,55 +131,61 @@ def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
     assert mine.training == replace(DEMO.training, kl_weight=0.1)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("steps = 3", "line 2: steps: no field 'steps'"),
-        ("training = 3", "line 2: training: training is 3; it must be a table of fields"),
-        ("[training]\n\nstep = 3", "line 4: training.step: no field 'step'; did you mean 'steps'?"),
-        ("[training]\nsteps = '3'", "line 3: training.steps: steps is '3'; it must be a valid integer"),
-        ("[training]\nsteps = 2.5", "line 3: .* valid integer"),
-        ("[training]\nlearning_rate = nan", "line 3: .* learning_rate is nan"),
-        ("[training]\nloss = 'grop'", "line 2: training: learner: unknown loss 'grop'"),
-        ("arms = 'panel'", "line 2: arms: arms is 'panel'; it must be a list"),
-        ("arms = ['pannel']", "line 2: arms: unknown arm 'pannel'; did you mean 'panel'?"),
-        ("arms = ['panel', 'panel']", "line 2: arms: panel stands there more than once"),
-        ("[arms.a]\nscaffold='panel'\n[arms.a]\n", "no TOML: Cannot declare"),
-        ("arms = ['panel']\n[arms.a]\nscaffold='panel'\n", "exclude each other"),
-        ("[arms.panel]\nscaffold='thinking'", "'panel' is a built-in arm"),
-        ("[arms.a]\nscaffold='panle'", "line 3: arms.a.scaffold: no scaffold 'panle'; did you mean 'panel'?"),
-        ("[arms.a]\nscaffold='panel'\ntrained_as='pnel'", "line 4: .* unknown arm 'pnel'; did you mean 'panel'?"),
-        ("train_on = 'foo'", "line 2: train_on: train_on is 'foo'; it must be 'variance', 'joint' or 'all'"),
-        ("base_ = 1", "line 2: base_: no field 'base_'"),
-        ("benchmarks = ['amie']", "unknown benchmark 'amie'; did you mean 'aime'?"),
-        ("objectives = ['GRP']", "unknown objective 'GRP'; did you mean 'GRPO'?"),
-        (
-            "[lessons.x]\narms=['panel']\npool={}\nrollouts={max_tokens=3}",
-            "line 2: lessons.x.training: training is missing",
-        ),
-        ("name = 'a b'", "'a b' is no name"),
-        ("name = 'paper'", "a built-in profile's name"),
-        (
-            "[questions.q]\ntraining.stps = 1",
-            "line 3: questions.q.training.stps: no field 'stps'; did you mean 'steps'",
-        ),
-        ("[matrix]\nscreening.group_size = [0]", "line 3: matrix.screening.group_size: group_size is 0"),
-        ("x = ", "no TOML: Invalid value"),
-        (OWN, "line 3: scaffolds.own.template: template is missing"),
-        (OWN + "template = 'answer in <answer>...</answer>'", "line 5: .*template: {problem} stands there 0 times"),
-        (OWN + f"template = '{TEMPLATE} {{gold}}'", "line 5: .*{gold} would show the model what it is to find"),
-        (OWN + f"template = '<plan> {TEMPLATE}'", "line 5: .*<plan> is opened and never closed"),
-        (OWN + f"trace_tag = 'think'\ntemplate = '{TEMPLATE}'", "line 6: .*it never shows </think>"),
-        (OWN + f"stop = ['<answer>']\ntemplate = '{TEMPLATE}'", "line 5: .*'<answer>' ends a completion before its"),
-        (OWN + f"trace_tag = '<think>'\ntemplate = '{TEMPLATE}'", "line 5: .*'<think>' is no name of a tag"),
-        (OWN + f"answer_form = 'box'\ntemplate = '{TEMPLATE}'", "no TOML"),
-        (f"[scaffolds.panel]\nanswer_form='tag'\ntemplate = '{TEMPLATE}'", "'panel' is a built-in scaffold"),
-        (
-            OWN + f"template = '{TEMPLATE}'\n[[scaffolds.own.examples]]\nproblem='1+1?'\ntrace=''\nanswer=''",
-            "example 1 is not in the scaffold's own form",
-        ),
-    ],
-)
+#: Text after `base = "demo"`, and a part of the sentence that refuses it.
+WRONG = [
+    ("steps = 3", "line 2: steps: no field 'steps'; did you mean training.steps"),
+    ("lr = 1e-3", "line 2: lr: no field 'lr'; did you mean training.learning_rate?"),
+    ("[training]\nsteps = 'x'", "line 3: training.steps: steps is 'x'; it must be a valid integer"),
+    ("[training]\nlearning_rate = inf", "learning_rate is inf; it must be a finite number"),
+    ("[training]\nloss = 'grop'", "line 2: training: learner: unknown loss 'grop'"),
+    ("[training]\nadvantage = 'centered'", "unknown advantage 'centered'; did you mean 'centred'?"),
+    ("[training]\ntarget_modules = ['q_proj', 'q_proj']", "line 3: .*q_proj stands there more than once"),
+    ("[training]\nseed = 5", "line 3: training.seed: .* set seeds"),
+    ("arms = 'panel'", "line 2: arms: arms is 'panel'; it must be a list"),
+    ("arms = ['pannel']", "line 2: arms: unknown arm 'pannel'; did you mean 'panel'?"),
+    ("arms = ['panel', 'panel']", "line 2: arms: panel stands there more than once"),
+    ("seeds = [-1]", "line 2: .*it must be greater than or equal to 0"),
+    ("arms = ['panel']\n[arms.a]\nscaffold='panel'\n", "exclude each other"),
+    ("[arms.panel]\nscaffold='thinking'", "line 3: arms.panel.scaffold: 'panel' is a built-in arm"),
+    ("[arms.a]\nscaffold='panle'", "line 3: arms.a.scaffold: unknown scaffold 'panle'; did you mean 'panel'?"),
+    ("[arms.a]\nscaffold='panel'\ntrained_as='pnel'", "line 4: .* unknown arm 'pnel'; did you mean 'panel'?"),
+    ("[arms.panel]\n[arms.'../x']\nscaffold = 'panel'", "line 3: .*'../x' is no name"),
+    ("train_on = 'foo'", "line 2: train_on: train_on is 'foo'; it must be 'variance', 'joint' or 'all'"),
+    ("model = ''", "line 2: model: it is empty"),
+    ("measures = ['widhts']", "line 2: measures: unknown measure 'widhts'; did you mean 'widths'"),
+    ("benchmarks = ['amie']", "unknown benchmark 'amie'; did you mean 'aime'?"),
+    ("benchmarks = ['aime', 'aime']", "line 2: benchmarks: aime stands there more than once"),
+    ("[benchmarks.'../x y']\nsources = ['amc']\ngroup_size = 2", "line 2: .*'../x y' is no name"),
+    ("objectives = ['GRP']", "unknown objective 'GRP'; did you mean 'GRPO'?"),
+    (
+        "[lessons.x]\narms=['panel']\npool={}\nrollouts={max_tokens=3}",
+        "line 2: lessons.x.training: training is missing",
+    ),
+    ("[budget]\nusd = 0", "line 3: budget.usd: usd is 0"),
+    ("[pool]\nsynthetic = 4\nheldout_per_source = 4", "line 4: .*all 4 problems of a source would be held out"),
+    ("[pool]\nheldout_per_source = 0", "line 3: .*nothing would be held out"),
+    ("[pool]\nsources = ['aime24', 'amc', 'aime24']", "line 3: .*aime24 stands there more than once"),
+    ("[pool]\nlimit = 3", "line 3: pool.limit: .*pool.synthetic=N"),
+    ("name = 'a b'", "line 2: name: 'a b' is no name"),
+    ("name = 'paper'", "line 2: name: 'paper' is a built-in profile's name"),
+    ("name = 's-763d061a'", "line 2: .*could be taken for an artifact or a run"),
+    ("[questions.q]\ntraining.stps = 1", "line 3: questions.q.training.stps: no field 'stps'; did you mean 'steps'"),
+    ("[questions.'a b']\ntraining.steps = 3", "line 2: questions.a b: 'a b' is no name"),
+    ("[questions.seeds]\ntraining.steps = 3", "line 2: questions.seeds: 'seeds' is a question of every study"),
+    ("[matrix]\nscreening.group_size = [0]", "line 3: matrix.screening.group_size: group_size is 0"),
+    ('[questions.a]\nseeds = [0]\n"seeds.x" = 1', "line 4: "),
+    ("x = ", "no TOML: Invalid value"),
+    (f"x = {'[' * 2000}{']' * 2000}", "maximum recursion depth"),
+    (
+        "[lessons.easy]\narms = ['panel']\npool = { synthetic = 8, heldout_per_source = 2 }\nrollouts = { max_tokens = 8 }\n"
+        "[lessons.easy.training]\nsteps = 1\ngroups_per_step = 1\ngroup_size = 2\nlearning_rate = 1e-3\nlora_rank = 3\n"
+        "lora_alpha = 8",
+        "the adapter of lesson easy, which has lora_rank=3 and not",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG)
 def test_a_fault_is_one_sentence_with_its_line(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as error:
         asked(f'base = "demo"\n{text}')
@@ -200,16 +208,43 @@ def test_a_line_is_found_behind_texts_of_several_lines() -> None:
     assert line_of(text, ("pool",)) is None
 
 
-def test_examples_stand_before_the_problem_in_the_scaffolds_own_form() -> None:
-    shown = "[[scaffolds.own.examples]]\nproblem='1+1?'\ntrace='one and one'\nanswer='2'\n"
-    scaffold = asked(f'base = "demo"\n{OWN}template = "{TEMPLATE}"\n{shown}').arm("own").scaffold
-    assert scaffold.prompt("2+2?") == (
-        "1+1? <answer>...</answer>one and one <answer>2</answer>\n\n2+2? <answer>...</answer>"
-    )
+def test_what_cannot_be_read_is_told_alone() -> None:
+    """Completions are as long as the demo's, which the file wanted other room for."""
+    text = 'base = "demo"\n[hardware]\nmax_model_len = "16k"\n[final.sampling]\nmax_tokens = 5000\n'
+    with pytest.raises(UserError, match=r"^mine.toml, line 3: hardware\.max_model_len: [^\n]*$"):
+        asked(text)
 
 
-def test_paths_are_those_beside_the_file(tmp_path: Path) -> None:
+def test_a_file_that_is_not_in_utf_8_or_based_on_another_is_told(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.toml").write_bytes('base = "demo"\npurpose = "naïve"\n'.encode("latin-1"))
+    with pytest.raises(UserError, match=r"mine\.toml cannot be read: 'utf-8'"):
+        text_of(str(path))
+    path.write_text('base = "demo"\n', encoding="utf-8-sig")
+    assert profile_of(str(path), text_of(str(path))).called == "mine"
+    with pytest.raises(UserError, match=r"^mine\.toml, line 1: base: .*is a file NAME.toml, and no base of another"):
+        asked('base = "other.toml"')
+
+
+def test_paths_are_those_beside_the_file_and_two_of_one_name_are_no_one_source(tmp_path: Path) -> None:
+    """A split would hold out as much of both together as of one."""
     (tmp_path / "mine.jsonl").write_text("")
-    text = 'base = "demo"\npool.sources = ["mine.jsonl", "aime24"]'
+    text = 'base = "demo"\npool.sources = ["mine.jsonl", "aime24"]\nmodel = "./b"\nencoder.name = "a"\n'
+    for folder, word in (("a", "hens"), ("b", "goats")):
+        (tmp_path / folder).mkdir()
+        rows = ({"problem": f"{n} {word} and {n * n} more?", "gold": "3"} for n in range(9))
+        (tmp_path / folder / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     study = profile_of(str(tmp_path / "a.toml"), text)
     assert study.pool.sources == (str(tmp_path / "mine.jsonl"), "aime24")
+    assert (study.model, study.encoder.name) == (str(tmp_path / "b"), "a")
+    same = 'base = "demo"\n[pool]\nsources = ["a/p.jsonl", "b/p.jsonl"]\nheldout_per_source = 2\n'
+    with pytest.raises(UserError, match=r"^mine\.toml, line 3: pool\.sources: several files are called p, and would"):
+        Request(profile=str(tmp_path / "mine.toml"), text=same).study(Store(tmp_path / "root"), planning=True)
+
+
+def test_a_question_changes_a_prompt_of_its_study_where_it_says_so() -> None:
+    """What the question is silent about is as in the study's own scaffold; so is `--set`."""
+    text = MINE + "[questions.whole.scaffolds.scratch]\nanswer_kind = 'integer'\n"
+    before, after = (asked(text, question).arm("scratch").scaffold for question in ("", "whole"))
+    assert after == replace(before, answer_kind="integer")
+    changed = overridden(asked(text), ["scaffolds.scratch.answer_kind=integer"])
+    assert changed.arm("scratch").scaffold == after

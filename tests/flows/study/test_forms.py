@@ -50,11 +50,6 @@ def test_a_server_that_only_reads_the_forms_schema_refuses_a_method_that_nobody_
     assert taken("majority:width=8") and not taken("majorty")
 
 
-def test_an_arm_that_is_started_by_itself_is_judged_by_who_is_active(tmp_path: Path) -> None:
-    now = replace(study_of(DEMO, tmp_path), grader=ActiveGrader(overrides=SINCE))
-    assert PinnedForm().pinned(now) == now
-
-
 def test_a_question_without_a_file_is_the_profiles(tmp_path: Path) -> None:
     """It was left out, and the profile itself was run."""
     assert StudyForm(profile="demo", question="objectives").request() == StudyForm(profile="demo/objectives").request()

@@ -1,4 +1,4 @@
-"""A study's own budget: what its runs may spend, and no part of what anything is called."""
+"""What a study says beside its sampling and training: a budget, no part of any name; measures; other packages' code."""
 
 from __future__ import annotations
 
@@ -34,15 +34,6 @@ def test_a_file_says_it_and_nothing_is_called_otherwise(tmp_path: Path) -> None:
     own = profile_of("mine.toml", HELD)
     assert own.budget == Budget(tokens=20_000, usd=20)
     assert profile_of("mine.toml", f'base = "demo"\n{written_out(own)}').budget == own.budget
-
-
-@pytest.mark.parametrize(
-    ("line", "said"), [("usd = 0", "usd is 0"), ("dollars = 3", "dollars"), ('usd = "much"', "usd is 'much'")]
-)
-def test_what_is_no_limit_is_refused_with_its_line(line: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as refused:
-        profile_of("mine.toml", f'base = "demo"\n[budget]\n{line}\n')
-    assert "mine.toml, line 3" in str(refused.value)
 
 
 @pytest.mark.slow
@@ -92,3 +83,39 @@ def test_a_limit_is_the_same_in_a_file_a_form_and_on_the_command_line(limit: str
 
 def test_a_form_s_empty_limits_are_the_study_s() -> None:
     assert BudgetForm(usd=5).over(Budget(usd=20, tokens=100)).budget() == Budget(usd=5, tokens=100)
+
+
+SMALL = (
+    'base = "demo"\narms = ["panel"]\nseeds = []\nmeasures = ["tokens", "g_pass"]\n[pool]\nsynthetic = 6\n'
+    "heldout_per_source = 2\n[screening]\ngroup_size = 2\n[final]\ngroup_size = 2\n[passk]\nks = [1, 2]\n"
+)
+#: What has more inputs where diversity is measured too.
+AFTER = ("render report", "measure answers", "compare diversity", "audit designs")
+
+
+def test_measures_that_are_chosen_are_planned_and_nothing_else_is_called_otherwise(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    chosen, every = (
+        {p.step.title: p.step.ref for p in plan(Request(profile="a.toml", text=text).study(store), store)}
+        for text in (SMALL, SMALL.replace('measures = ["tokens", "g_pass"]\n', ""))
+    )
+    assert {"measure widths", "measure votes"} <= every.keys() - chosen.keys() and "measure tokens" in chosen
+    assert all(every[title] == ref for title, ref in chosen.items() if title in every and title not in AFTER)
+
+
+@pytest.mark.slow
+def test_the_report_is_of_those_and_what_is_paid_for_is_measured_whatever_is_chosen(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(SMALL)
+    root = tmp_path / "root"
+    command = [warm.VARBAND, "run", "a.toml", "--set", "search.methods=majority", "--plain", "--root", str(root)]
+    done = warm.run(command, cwd=tmp_path, env=warm.SHELL)
+    assert done.returncode == 0, done.stderr
+    kinds = {ref.kind for ref in Store(root).refs()}
+    assert {"search_curves", "tokens"} <= kinds and not kinds & {"widths", "votes", "solved_by"}
+
+
+def test_a_measure_that_the_study_cannot_make_is_said_by_its_plan(tmp_path: Path) -> None:
+    store, text = Store(tmp_path), SMALL.replace('"g_pass"', '"asymptotes", "over_seeds"')
+    said = "measure asymptotes is chosen and not made: not asked in this run (profile field asymptote)"
+    told = [*Forecast.of(Request(profile="a.toml", text=text).study(store), store, Budget()).sentences()]
+    assert f"{said}; measure over_seeds is chosen and not made: nothing was trained" in told

@@ -1,0 +1,193 @@
+"""Settings as `--set` has them: what each field takes, what is short for one, and what nothing reads."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from flows.running.plan import plan
+from flows.study.changes import tables_of
+from flows.study.profile import Profile
+from flows.study.profiles import DEMO, PROFILES, QWEN_1_5B
+from flows.study.reading import flat
+from flows.study.request import Request, profile_of
+from flows.study.resolve import resolve
+from flows.study.set_option import overridden, settable
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.losses import LOSSES, read_by
+
+LEARNER = LearnerConfig(steps=3, groups_per_step=2, group_size=4, learning_rate=1e-3, lora_rank=4, lora_alpha=4)
+ROOM = Path(__file__).parents[3] / "tasks" / "domain" / "grpo"
+NAMES = sorted(settable(DEMO))
+TEXTS = ("-1", "0", "2.5", "1e999", "nan", "true", "none", "", "foo", "9" * 30, "1,1", "(0,0)", "a=b")
+OWN = """
+base = "qwen-1.5b"
+arms = ["panel", "mine"]
+[scaffolds.mine]
+base = "panel"
+[objectives.long]
+learning_rate = 1e-4
+[lessons.gsm8k.training]
+steps = 3
+"""
+
+
+def refused(call: Callable[[], object]) -> str:
+    """What was said against it; empty where it was taken."""
+    try:
+        call()
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "training.learning_rate=1e999",
+        "training.betas=0.9",
+        "rollouts.top_p=7",
+        "rollouts.max_tokens=0",
+        "passk.ks=1,1",
+        "seeds=0,0",
+        "arms=panel,panel",
+        "lessons=foo",
+        "pool.limit=3",
+        "pool.heldout_per_source=0",
+        "pool.synthetic=1000000000",
+        "training.target_modules=foo",
+        "encoder.windows=foo",
+        "evaluation.sampling.max_tokens=512",
+        "rollouts.seed=99999999999999999999999",
+        "training.eps=1e-300",
+        "training.kl_weight=9e39",
+        "screening.group_size=1",
+        "screening.sampling.temperature=0",
+        "screening.sampling.temperature=1e-400",
+        "encoder.max_tokens=513",
+        "training.advantage_k=2",
+        "training.clip_low=0.1",
+    ],
+)
+def test_what_was_silent_or_late_is_refused_before_anything_is_made(setting: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=setting.partition("=")[0].rpartition(".")[2]) as raised:
+        Request(profile="demo", settings=(setting,)).study(Store(tmp_path))
+    assert "\n" not in str(raised.value) and not [*tmp_path.iterdir()]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example("arms", "\r0\n0")
+@given(st.sampled_from(NAMES), st.sampled_from(TEXTS) | st.text(max_size=12))
+def test_a_typed_value_is_taken_or_refused_in_a_sentence(name: str, text: str) -> None:
+    assert "\n" not in refused(lambda: overridden(DEMO, [f"{name}={text}"]))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(NAMES), st.sampled_from([-1, 0, 2.5, 10**30, True, "foo", [], [1, "a"], ["a", "a"]]))
+def test_a_written_value_is_taken_or_refused_with_its_line(name: str, value: Any) -> None:
+    said = refused(lambda: profile_of("mine.toml", f'base = "demo"\n{name} = {json.dumps(value)}\n'))
+    assert not said or (said.startswith("mine.toml") and "line 2" in said)
+
+
+def numbers(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every number that a study may hold, by its place in the schema."""
+    if isinstance(schema, dict):
+        if schema.get("type") in ("integer", "number"):
+            yield path, schema
+        for name, part in schema.items():
+            yield from numbers(part, f"{path}.{name}")
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from numbers(part, path)
+
+
+def test_every_number_of_a_study_declares_its_range() -> None:
+    found = list(numbers(TypeAdapter(Profile).json_schema()))
+    assert len(found) > 60
+    assert not [path for path, schema in found if not {"minimum", "exclusiveMinimum"} & {*schema}]
+
+
+@pytest.mark.parametrize("word", ["paper", "own.toml"])
+def test_what_a_shell_completes_is_what_set_takes(word: str) -> None:
+    """Given what no field may be, the value is refused and never the field; and no field that a study writes of itself
+    is left out."""
+    study = profile_of(word, OWN) if word == "own.toml" else PROFILES[word]
+    paths = list(settable(study))
+    assert len(paths) == len(set(paths)) > 120
+    for path in paths:
+        said = refused(lambda path=path: overridden(study, [f"{path}=\x00"]))
+        assert not re.search(r"no field|no table|fields of its own|tables \[|all objectives have", said), said
+    tables = {path for path, _ in flat(tables_of(study)) if not path.endswith(".base")}
+    assert {path for path in tables if not path.startswith("arms")} <= {*paths}
+
+
+def test_a_setting_is_taken_where_one_of_the_compared_objectives_reads_it() -> None:
+    changed = overridden(PROFILES["demo/objectives"], ["training.bonus=0.3"])
+    assert {one.training.bonus for one in changed.objectives} == {0.3}
+    assert overridden(DEMO, ["training.advantage=pkpo", "training.advantage_k=2"]).training.advantage_k == 2
+    names = {field.name for field in fields(LearnerConfig)}
+    assert {name for one in (*LOSSES.values(), *ADVANTAGES.values()) for name in one.reads} <= names
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_reads_what_its_functions_read(loss: str) -> None:
+    """By their source: every `config.x` of the functions that a loss is made of."""
+    body = ast.parse((ROOM / "losses.py").read_text()).body
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    one, found, todo = LOSSES[loss], set[str](), [LOSSES[loss].term.__name__]
+    todo += [one.weigh.__name__] if one.weigh else []
+    while todo:
+        for node in ast.walk(functions[todo.pop()]):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "config":
+                found.add(node.attr)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
+                todo.append(node.func.id)
+    assert found | ({"max_tokens"} if one.reduction == "constant" else set()) == {*one.reads}
+    assert all(read_by(replace(LEARNER, loss=loss), name) for name in one.reads)
+
+
+def test_a_large_study_is_planned_in_its_time(tmp_path: Path) -> None:
+    """As many evaluations as are taken at all."""
+    asked = ("training.steps=9990", "training.eval_every=10", "arms=panel", "evaluation.group_size=1")
+    store = Store(tmp_path)
+    assert len(plan(Request(profile="demo", settings=asked).study(store), store)) > 999
+
+
+@pytest.mark.parametrize(
+    "asked", [("screening.group_size=1", "train_on=all"), ("screening.sampling.temperature=0", "seeds=()")]
+)
+def test_a_screening_that_shows_no_gradient_is_taken_where_none_is_wanted(asked: tuple[str, ...]) -> None:
+    assert overridden(DEMO, asked)
+
+
+def test_what_is_missing_is_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VARBAND_MODELS", str(tmp_path / "none"))
+    with pytest.raises(UserError) as error:
+        resolve(QWEN_1_5B, Store(tmp_path), data=tmp_path)
+    for what in (QWEN_1_5B.model, QWEN_1_5B.encoder.name, "hmmt_feb_2024.jsonl", "gsm8k_train.jsonl", "math500.jsonl"):
+        assert what in str(error.value)
+
+
+def test_requests_of_earlier_versions_are_read() -> None:
+    """Whose options that are short for settings stood by themselves."""
+    kept = {"profile": "demo", "settings": ["training.steps=3"], "arms": ["panel"], "seeds": [0, 1], "pools": ["amc"]}
+    kept |= {"limit": 5, "data": "/data", "model": "/m", "encoder": None, "engine": "auto", "plain": True, "text": ""}
+    settings = ("training.steps=3", "arms=panel", "seeds=0,1", "pool.sources=amc", "pool.limit=5", "model=/m")
+    read = Request.from_json(kept)
+    assert read == Request(profile="demo", settings=settings, data="/data", plain=True)
+    assert Request.from_json(read.as_json()) == read
+    with pytest.raises(UserError, match=r"another version \(colour\)"):
+        Request.from_json(kept | {"colour": "red"})
