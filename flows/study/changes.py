@@ -49,7 +49,7 @@ def changed(
         if name in given and not isinstance(given[name], Mapping):
             given[name], before[name] = chosen(given[name], {**known, **old}, (name,), faults), {}
         elif name in given:
-            before[name] = {n: known[n] for n in given[name] if n in known} | old
+            before[name] = old | {n: known[n] for n in given[name] if n in known and n not in old}
     study = validated(Profile, {**merged(before, given), "own": own}, (), faults)
     if study is None or faults:
         return None

@@ -83,7 +83,7 @@ def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
             name = part if isinstance(part, str) else list(table)[part]
             table = table.get(name)
             within.append(name)
-        elif isinstance(part, int) and isinstance(table, list) and isinstance(table[part], Mapping):
+        elif isinstance(part, int) and isinstance(table, list) and isinstance((table[part:] or [None])[0], Mapping):
             table = table[part]
             within.append(str(part + 1))
     if error["type"] == "unexpected_keyword_argument":

@@ -23,7 +23,7 @@ TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 #: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
 SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
 #: What TOML's double quotes make of LaTeX (\boxed, \frac, \times, \rightarrow), and no prompt holds.
-UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b|an\b|o\b)")
+UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b)")
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
 #: What completions write before their answer ends, where no tag sets it apart.
 PROSE = r"""First, let x (say 12): 2x = 24 - it's "even". Why? So it is -3.5, 1,026,784.9 [0] 50% $2*\sqrt{\pi}$!"""

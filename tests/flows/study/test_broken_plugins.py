@@ -40,7 +40,7 @@ class Own:
 
 sound = Own()
 prompt_raises, prompt_is_number = Own(prompt=fails), Own(prompt=len)
-prompt_is_fixed, = Own(prompt=lambda problem: "<answer>7</answer>"), Own(prompt="say")
+prompt_is_fixed = Own(prompt=lambda problem: "<answer>7</answer>")
 prompt_counts = Own(prompt=lambda problem: f"{next(COUNT)} {problem} <answer>7</answer>")
 parse_raises = Own(parse=fails, solved=lambda answer, trace: answer)
 parse_is_three = Own(parse=lambda text: (text, text, text), solved=lambda answer, trace: answer)
