@@ -45,9 +45,7 @@ def test_what_is_here_keeps_its_name_and_a_run_still_asks_for_the_rest(
     whole = {p.step.title: p.step.ref for p in plan(Request(profile="demo").study(store), store)}
     lacking = {p.step.title: p.step.ref for p in plan(request.study(store, planning=True), store)}
     assert lacking["screen panel"] == whole["screen panel"] and lacking["screen thinking"] != whole["screen thinking"]
-    with pytest.raises(
-        UserError, match=r"^--set arms.thinking.model: base model elsewhere is not there"
-    ):
+    with pytest.raises(UserError, match=r"^--set arms.thinking.model: base model elsewhere is not there"):
         request.study(store)
 
 

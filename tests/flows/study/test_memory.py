@@ -40,7 +40,9 @@ def test_the_published_design_fits_onto_two_gpus_an_arm(tmp_path: Path) -> None:
     assert found.profile.hardware.sampler_apart
     check_memory(found, H200)
     [line] = memory_lines(found, H200)
-    assert line.startswith(f"memory of {tmp_path.name}: sampling 60.6 GiB of a GPU, training 123.5") and line.endswith("144.6 of the disk")
+    assert line.startswith(f"memory of {tmp_path.name}: sampling 60.6 GiB of a GPU, training 123.5") and line.endswith(
+        "144.6 of the disk"
+    )
 
 
 @pytest.mark.parametrize(
