@@ -92,7 +92,7 @@ def _stream(
     from tasks.domain.arms import ARMS
     from tasks.domain.grading.grading import ActiveGrader
     from tasks.engines.hardware import Hardware
-    from tasks.engines.learning.own_forward import positions
+    from tasks.engines.model_checks import positions
     from tasks.engines.protocols import Decoding
 
     base, folder, served, rank = found
@@ -148,7 +148,7 @@ def _search(
     from tasks.domain.search.method import CERTAINTY
     from tasks.domain.search.registry import method_named
     from tasks.engines.hardware import Hardware
-    from tasks.engines.learning.own_forward import positions
+    from tasks.engines.model_checks import positions
     from tasks.grading import active_grader
     from tasks.metering import metered
     from tasks.searches import search_question

@@ -13,7 +13,7 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import Hardware
 from tasks.engines.memory import check_sampler_memory
-from tasks.engines.sampling.vllm import check_parallel
+from tasks.engines.model_checks import check_parallel
 
 
 def trainings(profile: Profile, head: str) -> list[LearnerConfig]:

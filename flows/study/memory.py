@@ -15,10 +15,8 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.engines.hardware import (
     Hardware,
-    check_fp8,
     check_gpus,
     check_kv_cache,
-    compute_capability,
     engine_name,
     gpu_bytes,
     merges_adapters,
@@ -79,7 +77,6 @@ def check_caches(hardware: Hardware, asked: Iterable[Sampling]) -> None:
     not."""
     if "fp8" in {sampling.kv_cache for sampling in asked}:
         check_kv_cache("fp8", engine_name(hardware.engine), hardware.device)
-        check_fp8(compute_capability())
 
 
 def memory_lines(study: Study, machine: Machine, asked: Iterable[Sampling] = ()) -> list[str]:

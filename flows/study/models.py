@@ -17,7 +17,7 @@ from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
 from tasks.engines.adapter_files import AdapterFiles, adapter_files
 from tasks.engines.environment import quiet_libraries
-from tasks.engines.learning.own_forward import check_positions, check_trainable
+from tasks.engines.model_checks import check_positions, check_trainable
 from tasks.engines.model_files import ADAPTER_FILES, model_digest, read_config, stored_weights
 from tasks.engines.rewarding import check_reward_model
 
@@ -172,7 +172,7 @@ def _adapter(profile: Profile, arm: str, name: str, base: Path | None, fetch: bo
     if base is not None:
         found.check_base(base)
     if profile.heads([arm]) and learner.steps and profile.seeds:
-        found.check_recipe(learner.lora_rank, learner.lora_alpha, learner.target_modules, learner.expert_rank)
+        found.check_recipe(learner)
     return found
 
 

@@ -11,12 +11,13 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.model_files import (
     ADAPTER_FILES,
@@ -50,9 +51,9 @@ PLAIN: Mapping[str, tuple[object, ...]] = {
     "layer_replication": (None, []),
     "alpha_pattern": (None, {}),
     "use_rslora": (None, False),
+    # with other ways to initialise it the adapter fits a changed base alone
+    "init_lora_weights": (None, True, False, "gaussian", "eva", "orthogonal"),
 }
-#: Ways to initialise LoRA that leave the base model as it is; with the others the adapter fits a changed base alone.
-KEEPS_BASE = (None, True, False, "gaussian", "eva", "orthogonal")
 _EXPERT = re.compile(r"\.experts\.\d+\.")
 _NAMED_EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(\w+)")
 Shapes = Mapping[str, tuple[int, ...]]
@@ -67,12 +68,12 @@ class AdapterFiles:
     rank: int
     expert_rank: int | None
     alpha: float
-    shapes: Mapping[str, Sequence[int]]
+    shapes: Shapes
 
     @property
-    def targets(self) -> frozenset[str]:
+    def targets(self) -> tuple[str, ...]:
         """The linear layers that it changes."""
-        return frozenset(name.rpartition(".")[2] for name in _layers(self.shapes))
+        return tuple(sorted({name.rpartition(".")[2] for name in _layers(self.shapes)}))
 
     @property
     def digest(self) -> str:
@@ -91,46 +92,43 @@ class AdapterFiles:
                 " name that model's folder, or start without the adapter"
             )
         stored = stored_weights(base)
-        there = {name.rpartition(".")[0] for name in stored}
+        there = {name.rpartition(".")[0]: weight for name, weight in stored.items()}
         with_experts = {name.partition(".experts.")[0] for name in there if ".experts" in name}
         # transformers adds this to the names of a model that was saved without its head
         headless = "" if any(name.startswith("model.") for name in there) else "model."
         for name in _layers(self.shapes):
-            own = next((one for one in (name, name.removeprefix(headless)) if one in there), "")
-            if not own and not (_EXPERT.search(name) and name.partition(".experts.")[0] in with_experts):
+            weight = there.get(name) or there.get(name.removeprefix(headless))
+            if not weight and not (_EXPERT.search(name) and name.partition(".experts.")[0] in with_experts):
                 raise UserError(
                     f"adapter {self.folder} changes {name}, and {base} has no such layer: name the base model that the"
                     " adapter was trained on, or rename the matrices as that model's file names its layers"
                 )
-            weight = stored.get(f"{own}.weight")
             width = self.shapes[f"{name}.lora_B.weight"][0], self.shapes[f"{name}.lora_A.weight"][1]
-            if weight is not None and weight.dtype in FLOATS and weight.shape != width:
+            if weight and weight.dtype in FLOATS and weight.shape != width:
+                theirs, ours = (" x ".join(map(str, shape)) for shape in (width, weight.shape))
                 raise UserError(
-                    f"adapter {self.folder}: {name} is {_by(width)}, and {_by(weight.shape)} in {base}: name the base"
-                    " model that it was trained on"
+                    f"adapter {self.folder}: {name} is {theirs}, and {ours} in {base}: name the base model that it was"
+                    " trained on"
                 )
 
     @property
     def largest_rank(self) -> int:
         return max(self.rank, self.expert_rank or 0)
 
-    def check_recipe(self, rank: int, alpha: int, targets: Sequence[str], expert_rank: int | None) -> None:
-        """expert_rank: null: as rank. Errors: UserError for an adapter that a training of this recipe could not go on
-        with."""
-        differ = []
-        if self.rank != rank:
-            differ.append(f"rank {self.rank} and not training.lora_rank={rank}")
-        if self.expert_rank not in (None, expert_rank or rank):
-            differ.append(f"experts' rank {self.expert_rank} and not training.expert_rank={expert_rank or rank}")
-        if self.alpha != alpha:
-            differ.append(f"alpha {self.alpha:g} and not training.lora_alpha={alpha}")
-        if self.targets != {*targets}:
-            theirs, ours = ",".join(sorted(self.targets)), ",".join(targets)
-            differ.append(f"targets {theirs} and not training.target_modules={ours}")
+    def check_recipe(self, learner: LearnerConfig) -> None:
+        """Errors: UserError for an adapter that a training of this recipe could not go on with."""
+        experts = None if self.expert_rank is None else learner.expert_rank or learner.lora_rank
+        named = {
+            "lora_rank": (self.rank, learner.lora_rank),
+            "expert_rank": (self.expert_rank, experts),
+            "lora_alpha": (f"{self.alpha:g}", str(learner.lora_alpha)),
+            "target_modules": (",".join(self.targets), ",".join(sorted(learner.target_modules))),
+        }
+        differ = [f"{name} {found} and not {wanted}" for name, (found, wanted) in named.items() if found != wanted]
         if differ:
             raise UserError(
-                f'adapter {self.folder} has {", ".join(differ)}: change the recipe, or write trained_as = "none" to'
-                " evaluate it as it is"
+                f"adapter {self.folder} has {'; '.join(differ)}, as this training wants: change the recipe, or write"
+                ' trained_as = "none" to evaluate it as it is'
             )
 
 
@@ -140,45 +138,38 @@ def adapter_files(folder: Path) -> AdapterFiles:
     kind, rank = config.get("peft_type"), config.get("r")
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
         raise UserError(f"adapter {folder}: it is {kind or 'of no kind'}, of rank {rank}; only LoRA is served")
-    if (way := config.get("init_lora_weights")) not in KEEPS_BASE:
-        raise UserError(
-            f"adapter {folder}: init_lora_weights is {way!r}, which changed the base model too; convert it to plain"
-            " LoRA first (peft: save_pretrained with path_initial_model_for_weight_conversion)"
-        )
     for name, plain in PLAIN.items():
         if config.get(name) not in plain:
-            raise UserError(f"adapter {folder}: {name} is {config[name]!r}, which is not served; merge it into a model")
+            raise UserError(
+                f"adapter {folder}: {name} is {config[name]!r}, which is not served; merge it into a model, or convert"
+                " it to plain LoRA (peft: save_pretrained with path_initial_model_for_weight_conversion)"
+            )
     shapes = _shapes(folder / WEIGHTS)
-    alpha = float(config.get("lora_alpha") or rank)
-    return AdapterFiles(folder, *_two_ranks(folder, config, shapes), alpha, shapes)
-
-
-def _layers(shapes: Mapping[str, Sequence[int]]) -> list[str]:
-    return [name.removesuffix(".lora_A.weight") for name in shapes if name.endswith(".lora_A.weight")]
-
-
-def ranks(shapes: Mapping[str, Sequence[int]]) -> tuple[dict[str, int], dict[str, int]]:
-    """(of linear layers, of experts), each by its name.
-
-    >>> ranks({"mlp.experts.3.up_proj.lora_A.weight": (4, 9), "attn.q_proj.lora_A.weight": (8, 9)})
-    ({'attn.q_proj': 8}, {'mlp.experts.3.up_proj': 4})
-    """
-    rows = {name.rpartition(".lora_A.")[0]: shape[0] for name, shape in shapes.items() if ".lora_A." in name}
-    experts = {name: rank for name, rank in rows.items() if _EXPERT.search(name)}
-    return {name: rank for name, rank in rows.items() if name not in experts}, experts
-
-
-def _two_ranks(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> tuple[int, int | None]:
-    """Of linear layers, and of experts where there are any. Errors: UserError if either has several."""
     linear, experts = ({*found.values()} for found in ranks(shapes))
     if not config.get("rank_pattern"):
-        return config["r"], config["r"] if experts else None
+        linear, experts = {rank}, {rank} if experts else set()
     if len(linear) != 1 or len(experts) > 1:
         raise UserError(
             f"adapter {folder}: rank_pattern is {config['rank_pattern']!r}, and only one rank of linear layers and one"
             " of experts are served; merge it into a model"
         )
-    return linear.pop(), experts.pop() if experts else None
+    alpha = float(config.get("lora_alpha") or rank)
+    return AdapterFiles(folder, linear.pop(), experts.pop() if experts else None, alpha, shapes)
+
+
+def _layers(shapes: Iterable[str]) -> list[str]:
+    return [name.removesuffix(".lora_A.weight") for name in shapes if name.endswith(".lora_A.weight")]
+
+
+def ranks(shapes: Shapes) -> tuple[dict[str, int], dict[str, int]]:
+    """(of linear layers, of experts), each by its name.
+
+    >>> ranks({"mlp.experts.3.up_proj.lora_A.weight": (4, 9), "attn.q_proj.lora_A.weight": (8, 9)})
+    ({'attn.q_proj': 8}, {'mlp.experts.3.up_proj': 4})
+    """
+    rows = {name: shapes[f"{name}.lora_A.weight"][0] for name in _layers(shapes)}
+    experts = {name: rank for name, rank in rows.items() if _EXPERT.search(name)}
+    return {name: rank for name, rank in rows.items() if name not in experts}, experts
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
@@ -192,27 +183,23 @@ def adapter_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+def _shapes(path: Path) -> Shapes:
     """Shapes of an adapter's matrices, by PEFT's names without their prefix.
 
     Errors: UserError for a file with anything but pairs of matrices of linear layers of the decoder.
     """
     found = {name: weight.shape for name, weight in weights_of(path).items()}
-    if alien := next((name for name in found if not name.startswith(PREFIX)), None):
-        raise UserError(f"{path}: {alien} does not begin with {PREFIX}, so engines would leave it out; rename it")
-    shapes = {name.removeprefix(PREFIX): shape for name, shape in found.items()}
-    layers = _layers(shapes)
-    pairs = {f"{name}.lora_{matrix}.weight" for name in layers for matrix in "AB"}
-    others = sorted(pairs ^ shapes.keys()) or [name for name in layers if name.rpartition(".")[2] == "lm_head"]
-    if others:
-        raise UserError(f"{path}: {others[0]} is not one of a layer's two LoRA matrices; merge it into a model")
+    shapes = {name.removeprefix(PREFIX): shape for name, shape in found.items() if name.startswith(PREFIX)}
+    layers = [name for name in _layers(shapes) if name.rpartition(".")[2] != "lm_head"]
+    pairs = {f"{PREFIX}{name}.lora_{matrix}.weight" for name in layers for matrix in "AB"}
+    if others := sorted(pairs ^ found.keys()):
+        raise UserError(
+            f"{path}: {others[0]} is not one of a layer's two LoRA matrices, named {PREFIX}*.lora_A.weight and lora_B:"
+            " engines would leave it out; rename it, or merge the adapter into a model"
+        )
     if not layers:
         raise UserError(f"{path} holds no LoRA matrices; name a folder in PEFT format")
     return shapes
-
-
-def _by(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +274,13 @@ def write_served(folder: Path, flat: Tensor, stacks: Shapes, alpha: float) -> No
 
 
 def write_peft(
-    folder: Path, base: Path, flat: Tensor, dtype: torch.dtype, shapes: Shapes, alpha: int, targets: Sequence[str]
+    folder: Path, base: Path, flat: Tensor, dtype: torch.dtype, shapes: Shapes, learner: LearnerConfig
 ) -> None:
     """flat: of `shapes`, named as PEFT does without its prefix, on any device; written in `dtype`."""
     _write(folder / WEIGHTS, flat.to(dtype), {PREFIX + name: shape for name, shape in shapes.items()}, {"format": "pt"})
     of_base = {"name": base.name, "weights_identity": weights_identity(base)}
     (folder / OF_BASE).write_text(json.dumps(of_base, indent=2) + "\n")
-    (folder / ADAPTER).write_text(json.dumps(_config(base, shapes, alpha, targets), indent=2, sort_keys=True) + "\n")
+    (folder / ADAPTER).write_text(json.dumps(_config(base, shapes, learner), indent=2, sort_keys=True) + "\n")
 
 
 def _write(file: Path, flat: Tensor, shapes: Shapes, metadata: dict[str, str]) -> None:
@@ -304,7 +291,7 @@ def _write(file: Path, flat: Tensor, shapes: Shapes, metadata: dict[str, str]) -
     save_file({n: p.view(shape) for (n, shape), p in zip(shapes.items(), parts, strict=True)}, file, metadata)
 
 
-def _config(base: Path, shapes: Shapes, alpha: int, targets: Sequence[str]) -> dict[str, object]:
+def _config(base: Path, shapes: Shapes, learner: LearnerConfig) -> dict[str, object]:
     """Where experts have a rank of their own it is `r`, and the other layers are the exceptions from it: peft makes two
     matrices of one expert out of `r`, and does not look whether a pattern says otherwise."""
     linear, experts = ranks(shapes)
@@ -316,45 +303,33 @@ def _config(base: Path, shapes: Shapes, alpha: int, targets: Sequence[str]) -> d
         "inference_mode": True,
         "base_model_name_or_path": base.name,
         "r": rank,
-        "lora_alpha": alpha,
-        "target_modules": sorted(targets),
+        "lora_alpha": learner.lora_alpha,
+        "target_modules": sorted(learner.target_modules),
     }
     return config | ({"rank_pattern": of_linear} if {*of_linear.values()} - {rank} else {})
 
 
-def read_peft(folder: Path, base: Path, shapes: Shapes, alpha: int, *, whole: bool = True) -> dict[str, Tensor]:
+def read_peft(
+    folder: Path, base: Path, shapes: Shapes, learner: LearnerConfig, *, whole: bool = True
+) -> dict[str, Tensor]:
     """Return the matrices by name. whole: false takes an adapter of some layers only, whose others are zero.
 
-    Errors: UserError if they are not those of this base, of these shapes and alpha.
+    Errors: UserError if they are not those of this base, recipe and shapes.
     """
     import torch
     from safetensors.torch import load_file
 
     adapter = adapter_files(folder)
     adapter.check_base(base)
-    found = {name: tuple(shape) for name, shape in adapter.shapes.items()}
-    theirs, ours = _ranks_told(found), _ranks_told(shapes)
-    if theirs != ours or adapter.alpha != alpha:
-        raise UserError(
-            f"{folder}: adapter of {theirs}, alpha {adapter.alpha:g}; this training wants {ours}, alpha {alpha}: make"
-            " them agree or start without it"
-        )
+    adapter.check_recipe(learner)
     tensors = {name.removeprefix(PREFIX): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
     if not whole:
-        absent = {name: tuple(shape) for name, shape in shapes.items() if name not in found}
-        found |= absent
-        tensors |= {name: torch.zeros(*shape) for name, shape in absent.items()}
-    if found != {name: tuple(shape) for name, shape in shapes.items()}:
+        tensors = {name: torch.zeros(*shape) for name, shape in shapes.items()} | tensors
+    if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != dict(shapes):
         raise UserError(
-            f"{folder}: an adapter of other layers than the base model's ({len(found)} matrices found, {len(shapes)}"
-            " others expected); it was trained on another base or with other target_modules"
+            f"{folder}: an adapter of other layers than the base model's ({len(tensors)} matrices found, {len(shapes)}"
+            " others expected); it was trained on another base"
         )
     if not all(tensor.isfinite().all() for tensor in tensors.values()):
         raise UserError(f"{folder}: an adapter whose weights are not all finite; start from an earlier one")
     return tensors
-
-
-def _ranks_told(shapes: Shapes) -> str:
-    linear, experts = (", ".join(map(str, sorted({*of.values()}))) for of in ranks(shapes))
-    others = experts if linear and experts != linear else ""
-    return f"rank {linear or experts}" + (f" ({others} of experts)" if others else "")

@@ -20,7 +20,7 @@ import orjson
 
 from storage.errors import UserError
 from tasks.domain.statistics.windows import Window
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.model_files import model_files
 
 #: Padded tokens of one forward pass: what stays in a CPU's cache, what fills a GPU with little padding.
@@ -36,6 +36,7 @@ class SentenceEncoder:
     def __init__(self, folder: Path, *, name: str, max_tokens: int) -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         quiet_libraries()
+        settle_threads()
         model_files(folder)
         from sentence_transformers import SentenceTransformer
 

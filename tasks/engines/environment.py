@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -55,8 +54,8 @@ def quiet_libraries(threads: int | None = None) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     for name, value in SILENT.items():
         os.environ.setdefault(name, value)
-    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_own_folder(cache_home() / "torch"))
+    # torch unpickles what lies there, and its own choice is a name under /tmp, which any account may make first
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home() / "torch"))
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     # peft's own pattern for a mixture's experts, which it then looks for among modules
@@ -66,19 +65,6 @@ def quiet_libraries(threads: int | None = None) -> None:
         warnings.filterwarnings("ignore")
         warnings.filterwarnings("default", category=Notice)
         logging.getLogger().setLevel(logging.ERROR)
-
-
-def _own_folder(folder: Path) -> Path:
-    """Return a folder that no other account can write to: torch unpickles what lies in it, and its own choice is a
-    name under /tmp. A new one where this folder cannot be made, or belongs to somebody else."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(0o700)
-            return folder
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="varband-torch-"))
 
 
 def keep_compiled(gpu: str) -> Path:

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from importlib import metadata
 from importlib.util import find_spec
 from itertools import takewhile
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import psutil
 from pydantic import Field
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 
 EngineName = Literal["auto", "vllm", "transformers", "openai"]
 ENGINES: tuple[str, ...] = get_args(EngineName)
-#: Compute capability of the first GPUs with fp8.
-FP8 = (8, 9)
 BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -180,15 +180,6 @@ def check_gpus(hardware: Hardware, here: int) -> None:
         )
 
 
-def check_fp8(capability: tuple[int, int] | None) -> None:
-    """capability: of the least able GPU; null: not known. Errors: UserError for one without arithmetic in fp8."""
-    if capability is not None and capability < FP8:
-        raise UserError(
-            f"kv_cache=fp8: a GPU of compute capability {capability[0]}.{capability[1]} does not compute in fp8; set"
-            " kv_cache=full"
-        )
-
-
 def check_kv_cache(kv_cache: KVCache, engine: str, device: str) -> None:
     """Errors: UserError for an engine that stores keys and values in another way than is asked for."""
     if kv_cache == "fp8" and (engine not in ("auto", "vllm") or device != "cuda"):
@@ -200,7 +191,7 @@ def check_kv_cache(kv_cache: KVCache, engine: str, device: str) -> None:
 
 def release_memory() -> None:
     """Return the GPU memory that this process holds and does not use to the driver. What is left is exempt from the
-    garbage collector until the next call.
+    garbage collector until the next call, also in a process whose engine has the GPU in a process of its own.
 
     PyTorch keeps freed memory for itself (20 to 35 GB after a training of a 1.5B model). Call this before another
     process, or an engine of this one, needs memory: tensors in reference cycles are freed first. Call it too when an
@@ -209,7 +200,7 @@ def release_memory() -> None:
     if "torch" in sys.modules:
         import torch
 
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_available():
             gc.unfreeze()
             gc.collect()
             gc.freeze()
@@ -270,7 +261,7 @@ def engine_now(wanted: str) -> str:
     return name
 
 
-_VARIABLE, _ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _NAME = re.compile(r"\d+$|GPU-|MIG-")
 
 
@@ -304,6 +295,18 @@ def children_see(gpus: Sequence[str]) -> Iterator[None]:
             os.environ[_VARIABLE] = was
 
 
+def child(module: str, *words: object, log: IO[bytes] | None = None) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a module of this project in a process of its own, which reads from the pipe that its last word names. log:
+    of what it prints; None: to this one's errors."""
+    ours, theirs = Pipe()
+    with theirs:
+        command = [sys.executable, "-m", module, *map(str, words), str(theirs.fileno())]
+        root = Path(__file__).resolve().parents[2]
+        return subprocess.Popen(
+            command, cwd=root, stdout=log or sys.stderr, stderr=log, pass_fds=[theirs.fileno()]
+        ), ours
+
+
 def num_gpus() -> int:
     """That this process sees, by the driver's device files: no library is loaded for it."""
     named = _named()
@@ -311,44 +314,16 @@ def num_gpus() -> int:
 
 
 def gpu_bytes() -> int:
-    """Memory of the smallest GPU that this process sees, as the driver's own tool says; 0 without one, where it does
-    not say, and of a part of a GPU, which has less than the tool says."""
-    if not num_gpus():
+    """Memory of one GPU, as the driver's own tool says; 0 where it does not say, where the machine has GPUs of several
+    sizes, and where this process sees a part of one."""
+    if not num_gpus() or any(name.startswith("MIG-") for name in _named() or ()):
         return 0
-    seen = _seen(_asked("mig.mode.current"))
-    if not all(memory.isdigit() and parts != "Enabled" for *_, memory, parts in seen):
-        return 0
-    return min((int(row[2]) << 20 for row in seen), default=0)
-
-
-def compute_capability() -> tuple[int, int] | None:
-    """Of the least able GPU that this process sees, as the driver's own tool says; null where it does not say."""
-    found = [one[-1].partition(".") for one in _seen(_asked("compute_cap"))]
-    if not all(major.isdigit() and minor.isdigit() for major, _, minor in found):
-        return None
-    return min(((int(major), int(minor)) for major, _, minor in found), default=None)
-
-
-def _asked(field: str) -> list[list[str]]:
-    """(index, uuid, memory in MiB, this) of each GPU; none where the driver's tool does not answer."""
-    ask = ["nvidia-smi", f"--query-gpu=index,uuid,memory.total,{field}", "--format=csv,noheader,nounits"]
+    ask = ["nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits"]
     try:
-        said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
-    return [row for row in rows if len(row) == 4]
-
-
-def _seen(rows: list[list[str]]) -> list[list[str]]:
-    """Return the rows (index, uuid, memory, another) of the GPUs that this process sees. The driver numbers GPUs by
-    speed unless CUDA_DEVICE_ORDER says otherwise; with GPUs of several sizes no row is returned then."""
-    named = _named()
-    if named is None:
-        return rows
-    if any(name.isdigit() for name in named) and os.environ.get(_ORDER) != "PCI_BUS_ID":
-        return rows if len({memory for *_, memory, _ in rows}) == 1 else []
-    return [row for row in rows if any(row[0] == name or row[1].startswith(name) for name in named)]
+        lines = {*subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()}
+        return int(lines.pop().partition(",")[0]) << 20 if len(lines) == 1 and "Enabled" not in str(lines) else 0
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return 0
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4

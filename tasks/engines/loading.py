@@ -14,6 +14,11 @@ from typing import Any
 from storage.errors import UserError
 from tasks.engines.model_files import INDEX, read_config, stored_weights, weight_files
 
+_OWN_CODE = (
+    "it needs code of its own (auto_map in its configs), which is never run; use a model of a type that transformers"
+    " knows"
+)
+
 
 def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) -> Any:
     """kind: one of transformers' Auto classes. device: a GPU that weights are loaded onto one by one, or `meta`, where
@@ -47,10 +52,9 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
     if lacking := sorted(about["missing_keys"]):
         raise UserError(f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
     if others := sorted(about["mismatched_keys"]):
-        name, found, wanted = others[0]
         raise UserError(
-            f"model folder {folder}: {len(others)} weights have other shapes than config.json says, first {name}:"
-            f" {tuple(found)} and not {tuple(wanted)}"
+            f"model folder {folder}: {len(others)} weights have other shapes than config.json says, first"
+            f" {others[0][0]}"
         )
     return model
 
@@ -72,14 +76,7 @@ def _own_code_refused(folder: Path) -> Iterator[None]:
     except ValueError as error:
         if "trust_remote_code" not in str(error):
             raise
-        raise _own_code(folder) from None
-
-
-def _own_code(folder: Path) -> UserError:
-    return UserError(
-        f"model folder {folder}: it needs code of its own (auto_map in its configs), which is never run; use a model of"
-        " a type that transformers knows"
-    )
+        raise UserError(f"model folder {folder}: {_OWN_CODE}") from None
 
 
 def refuse_holes(folder: Path) -> None:
@@ -96,9 +93,10 @@ def refuse_holes(folder: Path) -> None:
     if strays:
         raise UserError(f"model folder {folder}: vLLM would load {strays[0].name} beside the weights: move it away")
     config = read_config(folder)
-    if "auto_map" in config and config.get("model_type") not in CONFIG_MAPPING:
-        raise _own_code(folder)
-    if config.get("model_type") in CONFIG_MAPPING and not config.get("quantization_config"):
+    known = config.get("model_type") in CONFIG_MAPPING
+    if "auto_map" in config and not known:
+        raise UserError(f"model folder {folder}: {_OWN_CODE}")
+    if known and not config.get("quantization_config"):
         loaded(AutoModelForCausalLM, folder, torch.bfloat16, "meta")
 
 

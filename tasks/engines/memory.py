@@ -61,16 +61,36 @@ def size(config: dict[str, Any], name: str, *others: str) -> int:
     return found
 
 
-def inner_size(config: dict[str, Any]) -> int:
-    """Return the width of an MLP, or of one expert of a mixture."""
-    return size(config, *(["moe_intermediate_size"] if num_experts(config) else []), "intermediate_size")
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a decoder. inner: width of an MLP, or of one expert. head: of one attention head. experts: 0 if dense."""
 
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    head: int
+    kv_heads: int
+    experts: int
 
-def head_sizes(config: dict[str, Any]) -> tuple[int, int, int]:
-    """Return (heads, width of one, heads of keys and values)."""
-    heads = size(config, "num_attention_heads")
-    head = config.get("head_dim") or size(config, "hidden_size") // heads
-    return heads, head, config.get("num_key_value_heads") or heads
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> Shape:
+        """Errors: as size."""
+        heads, hidden = size(config, "num_attention_heads"), size(config, "hidden_size")
+        experts = num_experts(config)
+        inner = size(config, *(["moe_intermediate_size"] if experts else []), "intermediate_size")
+        head, kv_heads = config.get("head_dim") or hidden // heads, config.get("num_key_value_heads") or heads
+        return cls(size(config, "num_hidden_layers"), hidden, inner, heads, head, kv_heads, experts)
+
+    @property
+    def attention(self) -> int:
+        """Weights of its attention."""
+        return self.layers * 2 * self.hidden * self.head * (self.heads + self.kv_heads)
+
+    @property
+    def mlp(self) -> int:
+        """Weights of its MLPs; of a mixture of one expert each."""
+        return self.layers * 3 * self.hidden * self.inner
 
 
 def lora_parameters(
@@ -78,24 +98,11 @@ def lora_parameters(
 ) -> int:
     """Return the LoRA parameters of the targeted layers; each expert of a mixture has its own, of expert_rank if
     given."""
-    hidden, inter, experts = size(config, "hidden_size"), inner_size(config), num_experts(config)
-    heads, head, kv_heads = head_sizes(config)
-    q, kv = heads * head, kv_heads * head
-    sides = {"q_proj": hidden + q, "k_proj": hidden + kv, "v_proj": hidden + kv, "o_proj": q + hidden}
-    attention = sum(sides.get(t, 0) for t in targets)
-    mlp = (hidden + inter) * max(1, experts) * len({*targets} & {*EXPERT_PROJECTIONS})
-    return (rank * attention + (expert_rank or rank) * mlp) * size(config, "num_hidden_layers")
-
-
-def _attention_parameters(config: dict[str, Any]) -> int:
-    heads, head, kv_heads = head_sizes(config)
-    return size(config, "num_hidden_layers") * 2 * size(config, "hidden_size") * head * (heads + kv_heads)
-
-
-def _linear_parameters(config: dict[str, Any]) -> int:
-    """Return the weights of a dense decoder's linear layers: what adapters are merged into."""
-    mlp = 3 * size(config, "hidden_size") * inner_size(config)
-    return _attention_parameters(config) + size(config, "num_hidden_layers") * mlp
+    one = Shape.of(config)
+    q, kv = one.heads * one.head + one.hidden, one.kv_heads * one.head + one.hidden
+    sides = {"q_proj": q, "k_proj": kv, "v_proj": kv, "o_proj": q}
+    mlp = (one.hidden + one.inner) * max(1, one.experts) * len({*targets} & {*EXPERT_PROJECTIONS})
+    return (rank * sum(sides.get(t, 0) for t in targets) + (expert_rank or rank) * mlp) * one.layers
 
 
 def slot_rank(lora_rank: int) -> int:
@@ -113,9 +120,9 @@ class SamplerBytes:
     one rollout of `max_model_len` tokens, without which vLLM does not start."""
 
     weights: float
-    merging: int = 0
-    slots: int = 0
-    cache: int = 0
+    merging: int
+    slots: int
+    cache: int
 
     @property
     def total(self) -> float:
@@ -125,16 +132,13 @@ class SamplerBytes:
 def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerBytes:
     """lora_rank: of the adapters that are served; 0: none."""
     config, width, parts = read_config(base), hardware.bytes_per_value, hardware.tensor_parallel
-    _, head, kv_heads = head_sizes(config)
-    layers = size(config, "num_hidden_layers")
-    cache = hardware.max_model_len * layers * 2 * max(1, kv_heads // parts) * head * width
-    weights = loaded_bytes(base, width) / parts + _WORKING
-    if not lora_rank:
-        return SamplerBytes(weights, cache=cache)
-    if not merges_adapters(config, hardware):
-        return SamplerBytes(weights, 0, lora_parameters(config, slot_rank(lora_rank)) * width, cache)
-    experts = 6 * num_experts(config) * inner_size(config) * size(config, "hidden_size")
-    return SamplerBytes(weights, (experts or _linear_parameters(config)) * width, 0, cache)
+    one, merging, slots = Shape.of(config), 0, 0
+    if lora_rank and merges_adapters(config, hardware):
+        merging = width * (6 * one.experts * one.inner * one.hidden if one.experts else one.attention + one.mlp)
+    elif lora_rank:
+        slots = lora_parameters(config, slot_rank(lora_rank)) * width
+    cache = hardware.max_model_len * one.layers * 2 * max(1, one.kv_heads // parts) * one.head * width
+    return SamplerBytes(loaded_bytes(base, width) / parts + _WORKING, merging, slots, cache)
 
 
 def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: int) -> int:
@@ -144,16 +148,12 @@ def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: 
     """
     needed, share = sampler_bytes(base, hardware, lora_rank), hardware.memory_fraction * total
     if needed.total > share:
-        parts = [("to merge adapters", needed.merging), ("for adapters beside the weights", needed.slots)]
-        beside = "".join(f", {taken / GIB:.1f} of it {what}" for what, taken in parts if taken)
-        less = ["set hardware.adapters=unmerged"] if needed.merging else []
-        less += ["a smaller lora_rank"] if needed.slots else []
+        adapters, less = needed.merging + needed.slots, "adapters=unmerged" if needed.merging else "max_model_len"
         raise UserError(
-            f"{base.name}: sampling needs about {needed.total / GIB:.1f} GiB of each GPU{beside},"
-            f" {needed.cache / GIB:.1f} of it the cache of one rollout, and"
-            f" hardware.memory_fraction={hardware.memory_fraction:g} of {total / GIB:.1f} GiB gives it"
-            f" {share / GIB:.1f}; raise it or hardware.tensor_parallel,"
-            f" {', '.join([*less, 'a smaller hardware.max_model_len'])}, or take a larger GPU"
+            f"{base.name}: sampling needs about {needed.total / GIB:.1f} GiB of each GPU ({adapters / GIB:.1f} for"
+            f" adapters, {needed.cache / GIB:.1f} for the cache of one rollout), and {share / GIB:.1f} are"
+            f" hardware.memory_fraction={hardware.memory_fraction:g} of it; raise that or hardware.tensor_parallel,"
+            f" change hardware.{less}, or take a larger GPU"
         )
     return int(share - needed.merging)
 
@@ -175,16 +175,14 @@ def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_v
     Of a mixture, instead of the MLP, for each expert of a token 2 inner ones with LoRA, 3 and a hidden one without it;
     and while one layer is computed 4 of both. Recomputing: one layer's worth and a hidden state per layer.
     """
-    hidden, inner = size(config, "hidden_size"), inner_size(config)
-    heads, head, kv_heads = head_sizes(config)
-    mlp, passing = 2 * inner, 0
-    if num_experts(config):
+    one = Shape.of(config)
+    mlp, passing = 2 * one.inner, 0
+    if one.experts:
         each = size(config, "num_experts_per_tok")
-        mlp = each * (2 * inner if {*targets} & {*EXPERT_PROJECTIONS} else 3 * inner + hidden)
-        passing = each * 4 * (inner + hidden) * bytes_per_value
-    layer = (6 * hidden + (2 * heads + 4 * kv_heads) * head + mlp) * bytes_per_value
-    layers = size(config, "num_hidden_layers")
-    return passing + (layer + layers * hidden * bytes_per_value if recompute else layer * layers)
+        mlp = each * (2 * one.inner if {*targets} & {*EXPERT_PROJECTIONS} else 3 * one.inner + one.hidden)
+        passing = each * 4 * (one.inner + one.hidden) * bytes_per_value
+    layer = (6 * one.hidden + (2 * one.heads + 4 * one.kv_heads) * one.head + mlp) * bytes_per_value
+    return passing + (layer + one.layers * one.hidden * bytes_per_value if recompute else layer * one.layers)
 
 
 def plan_training(
@@ -198,8 +196,8 @@ def plan_training(
     if learner.kl_weight:
         fixed += lora * 2 * bytes_per_value  # the weights that KL is measured to, and those of now while it is
     if execution.merged:  # weights are held twice, but a mixture's experts, whose base lies in host memory
-        held = _attention_parameters(config) if num_experts(config) else _linear_parameters(config)
-        fixed += held * bytes_per_value
+        one = Shape.of(config)
+        fixed += (one.attention + (0 if one.experts else one.mlp)) * bytes_per_value
     fixed += execution.logprob_chunk * size(config, "vocab_size") * (8 + bytes_per_value)
     kept, recomputed = (activation_bytes(config, targets, bytes_per_value, recompute=r) for r in (False, True))
     largest, fitting = execution.token_budget, UNBOUNDED
@@ -230,19 +228,16 @@ def less_of(largest: int, execution: Execution) -> str:
     return "token_budget" if largest == execution.token_budget else "token_budget, max_model_len"
 
 
-def check_host_memory(
-    base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0, fewer: Sequence[str] = ()
-) -> None:
+def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0) -> None:
     """copies: of the base of a mixture that adapters are merged into, one for each sampling engine, and for each
-    process of the learner. checkpoints: bytes of those that may be written at once. fewer: settings that need fewer.
-    Errors: UserError if they do not fit into host memory."""
+    process of the learner. checkpoints: bytes of those that may be written at once. Errors: UserError if they do not
+    fit into host memory."""
     weights = loaded_bytes(base, bytes_per_value)
     if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
         raise UserError(
-            f"{base.name}: adapters of a mixture are merged from {copies} {'copies' if copies > 1 else 'copy'} in host"
-            f" memory of {weights / GIB:.1f} GiB each, beside {checkpoints / GIB:.1f} of checkpoints on their way to"
-            f" the disk, and {available / GIB:.1f} GiB are free; set"
-            f" {', '.join([*fewer, 'hardware.adapters=unmerged'])}, or take a machine with more memory"
+            f"{base.name}: adapters of a mixture are merged from copies in host memory ({copies} of"
+            f" {weights / GIB:.1f} GiB, beside {checkpoints / GIB:.1f} of checkpoints on their way to the disk), and"
+            f" {available / GIB:.1f} GiB are free; set hardware.adapters=unmerged, or take a machine with more memory"
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware
 from tasks.engines.loading import loaded, tokenizer_of
 from tasks.engines.model_files import TODAY, read_config
@@ -45,6 +45,7 @@ class RewardModel:
     def __init__(self, folder: Path, hardware: Hardware) -> None:
         check_reward_model(folder)
         quiet_libraries()
+        settle_threads()
         import torch
         from transformers import AutoModelForSequenceClassification
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import UserError
 from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.policies import KVCache
-from tasks.engines.environment import quiet_libraries, settle_threads
+from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu
 from tasks.engines.loading import import_before_threads
 from tasks.engines.protocols import Embedder, Generator
@@ -50,10 +51,9 @@ class Toolbox:
         quiet_libraries(self.hardware.threads)
 
     def place(self, digest: str, what: str) -> Path:
-        try:
-            return self.places[digest]
-        except KeyError:
-            raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; say where it lies") from None
+        if digest not in self.places:
+            raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; say where it lies")
+        return self.places[digest]
 
     def generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> Generator:
         """The sampling engine; waits for the one that was begun."""
@@ -69,11 +69,7 @@ class Toolbox:
 
     def _close_samplers(self) -> None:
         """Two would share one device's memory."""
-        for key, begun in list(self._begun.items()):
-            if begun.exception() is None:  # else it is said where that one is wanted
-                self._open[key] = begun.result()
-            # after it was waited for: a stop that comes meanwhile leaves it to `close`
-            del self._begun[key]
+        self._take_begun()
         self.first = None
         for key in [key for key in self._open if key[0] == "generator"]:
             _close(self._open.pop(key))
@@ -87,10 +83,10 @@ class Toolbox:
         leaves this one its time. A model that is elsewhere is missed by whoever samples: the ledger may have it all."""
         # the learner's processes would see the sampler's GPUs if they were started meanwhile
         apart = self.hardware.sampler_apart and self.hardware.processes > 1
-        if apart or model_sha256 not in self.places:
+        if apart or self.hardware.engine_process == "inside" or model_sha256 not in self.places:
             return
         key = self._sampler_key(model_sha256, kv_cache)
-        if self.hardware.engine_process == "inside" or key[1] != "vllm" or key in self._open or key in self._begun:
+        if key[1] != "vllm" or key in self._open or key in self._begun:
             return
         import_before_threads(self.places[model_sha256])
         thread = ThreadPoolExecutor(1)
@@ -111,23 +107,19 @@ class Toolbox:
         _, engine, place = self._sampler_key(model_sha256)
         check_kv_cache(kv_cache, engine, self.hardware.device)
         folder, lora_rank = Path(place), self.ranks.get(model_sha256, lora_rank)
-        if self.hardware.device == "cuda" and engine != "openai":
-            require_gpu()
-        if engine != "openai":
-            settle_threads()
-            release_memory()
-        if engine == "vllm" and self.hardware.replicas > 1:
-            from tasks.engines.sampling.replicas import ReplicatedGenerator
-
-            return ReplicatedGenerator(folder, self.hardware, lora_rank, kv_cache)
-        if engine == "vllm":
-            from tasks.engines.sampling.vllm import VllmGenerator
-
-            return VllmGenerator(folder, self.hardware, lora_rank, kv_cache)
         if engine == "openai":
             from tasks.engines.sampling.openai import OpenAIGenerator
 
             return OpenAIGenerator(folder, self.hardware)
+        if self.hardware.device == "cuda":
+            require_gpu()
+        release_memory()
+        if engine == "vllm":
+            from tasks.engines.sampling.replicas import ReplicatedGenerator
+            from tasks.engines.sampling.vllm import VllmGenerator
+
+            start = ReplicatedGenerator if self.hardware.replicas > 1 else VllmGenerator
+            return start(folder, self.hardware, lora_rank, kv_cache)
         from tasks.engines.sampling.transformers import TransformersGenerator
 
         return TransformersGenerator(folder, self.hardware)
@@ -143,24 +135,18 @@ class Toolbox:
         return None if self.hardware.engine == "openai" else self.hardware.batch_size
 
     def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> Embedder:
-        def make() -> Embedder:
-            from tasks.engines.encoding import SentenceEncoder
+        from tasks.engines.encoding import SentenceEncoder
 
-            settle_threads()
-            return SentenceEncoder(self.place(weights_sha256, f"the encoder {name}"), name=name, max_tokens=max_tokens)
-
+        folder = self.place(weights_sha256, f"the encoder {name}")
+        make = partial(SentenceEncoder, folder, name=name, max_tokens=max_tokens)
         return self._once(("embedder", name, weights_sha256), make)
 
     def reader(self, model_sha256: str) -> TransformersGenerator:
         """The model by transformers, to read what was sampled: other engines tell the log-prob of its tokens alone."""
+        from tasks.engines.sampling.transformers import TransformersGenerator
 
-        def make() -> TransformersGenerator:
-            from tasks.engines.sampling.transformers import TransformersGenerator
-
-            settle_threads()
-            return TransformersGenerator(self.place(model_sha256, "the base model"), self.hardware)
-
-        return self._once(("reader", model_sha256), make)
+        folder = self.place(model_sha256, "the base model")
+        return self._once(("reader", model_sha256), partial(TransformersGenerator, folder, self.hardware))
 
     def scorer(self, model_sha256: str, adapter: Path | None) -> Score:
         """Load a learner that is only to score. Errors: UserError where that cannot be."""
@@ -169,21 +155,15 @@ class Toolbox:
         return scoring_policy(self.place(model_sha256, "the base model"), adapter, self.hardware).score
 
     def reward_model(self, sha256: str) -> RewardModel:
-        def make() -> RewardModel:
-            from tasks.engines.rewarding import RewardModel
+        from tasks.engines.rewarding import RewardModel
 
-            settle_threads()
-            return RewardModel(self.place(sha256, "the reward model"), self.hardware)
-
-        return self._once(("reward_model", sha256), make)
+        folder = self.place(sha256, "the reward model")
+        return self._once(("reward_model", sha256), partial(RewardModel, folder, self.hardware))
 
     def graders(self) -> Graders:
-        def make() -> Graders:
-            from tasks.engines.grading.graders import Graders
+        from tasks.engines.grading.graders import Graders
 
-            return Graders()
-
-        return self._once(("graders",), make)
+        return self._once(("graders",), Graders)
 
     def _once(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
         if key not in self._open:
@@ -193,12 +173,16 @@ class Toolbox:
 
     def close(self) -> None:
         """An engine that is starting is waited for: stopped on its way it would leave processes behind."""
-        for key, begun in self._begun.items():
-            if begun.exception() is None:
-                self._open[key] = begun.result()
-        self._begun.clear()
+        self._take_begun()
         while self._open:
             _close(self._open.popitem()[1])
+
+    def _take_begun(self) -> None:
+        """Wait for the engines that are starting. The error of one is raised where that one is wanted."""
+        for key, begun in list(self._begun.items()):
+            if begun.exception() is None:
+                self._open[key] = begun.result()
+            del self._begun[key]  # after it was waited for: a stop that comes meanwhile leaves it to `close`
 
 
 def _close(engine: object) -> None:

@@ -11,24 +11,20 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
+from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, LearnerConfig
 from tasks.domain.grpo.packing import Pack
 from tasks.engines.hardware import Execution, Hardware, free_bytes
-from tasks.engines.learning.experts import expert_module, expert_shapes
 from tasks.engines.memory import (
     GIB,
     UNBOUNDED,
     activation_bytes,
-    check_host_memory,
     check_sampler_memory,
     check_training_memory,
-    checkpoint_bytes,
     disk_bytes,
     lora_parameters,
-    plan_training,
     sampler_bytes,
 )
-from tasks.engines.model_files import loaded_bytes, read_config
+from tasks.engines.model_files import read_config
 from tests.hollow import hollow_weights
 from tests.random_mixture import CONFIG
 
@@ -60,29 +56,11 @@ def test_the_estimate_counts_what_the_learner_allocates(tmp_path: Path) -> None:
     from tests.tiny_model import write_tiny_mixture
 
     base = write_tiny_mixture(tmp_path / "moe")
-    for targets in ("attention", "experts", "narrow experts"):
+    for targets in ("attention", "narrow experts"):
         config = moe_config(targets)
         policy = Policy(base, config, Execution(device="cpu"))
         expected = lora_parameters(read_config(base), config.lora_rank, config.target_modules, config.expert_rank)
         assert policy.lora.master.numel() == expected
-
-
-def test_a_checkpoint_on_its_way_holds_what_the_plan_counts(tmp_path: Path) -> None:
-    """Weights and two moments in float32; a critic has as many."""
-    from tasks.engines.learning.policy import Policy
-    from tasks.engines.learning.update import Updater
-    from tests.engines.sampling.test_serving import moe_config
-    from tests.tiny_model import write_tiny_mixture
-
-    base, config = write_tiny_mixture(tmp_path / "moe"), moe_config("experts")
-    updater = Updater(Policy(base, config, Execution(device="cpu")), config, 64)
-    updater.weights.grad = updater.weights.new_zeros(updater.weights.shape)
-    updater.optimiser.step()
-    held = sum(tensor.nbytes for tensor in updater.tensors().values())
-    # and how many steps Adam has taken
-    assert 0 <= held - checkpoint_bytes(base, config) <= 8
-    both = replace(config, advantage="multi_agent")
-    assert checkpoint_bytes(base, both) == 2 * checkpoint_bytes(base, config)
 
 
 def test_the_disk_that_a_training_takes_by_hand(tiny_base: Path) -> None:
@@ -90,16 +68,6 @@ def test_the_disk_that_a_training_takes_by_hand(tiny_base: Path) -> None:
     config = replace(LEARNER, steps=4, eval_every=2)
     lora = lora_parameters(read_config(tiny_base), 2, config.target_modules)
     assert disk_bytes(tiny_base, config, Execution()) == (3 * 12 + 6 * 4) * lora
-
-
-def test_a_mixture_s_copies_and_checkpoints_fit_into_host_memory_or_are_refused(tmp_path: Path) -> None:
-    from tests.tiny_model import write_tiny_mixture
-
-    base = write_tiny_mixture(tmp_path / "moe")
-    weights = loaded_bytes(base, 4)
-    check_host_memory(base, 10 * weights, 4, copies=2, checkpoints=6 * weights)
-    with pytest.raises(UserError, match=r"2 copies in host memory of .* each, beside .* of checkpoints"):
-        check_host_memory(base, 10 * weights, 4, copies=2, checkpoints=8 * weights)
 
 
 def test_activations_by_hand() -> None:
@@ -111,47 +79,12 @@ def test_activations_by_hand() -> None:
     assert activation_bytes(MIXTURE, ALL_LINEAR, 2, recompute=True) == 2 * (104 + 112 + 3 * 8)
 
 
-@pytest.mark.parametrize("targets", [ALL_LINEAR, ATTENTION])
-def test_experts_keep_what_is_counted_trained_and_frozen(targets: tuple[str, ...]) -> None:
-    """Of a real layer: frozen experts run transformers' own function, which keeps more than that with LoRA does."""
-    import torch
-    from transformers import Qwen3MoeConfig
-    from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeExperts
-
-    sizes: dict[str, Any] = {"num_experts": 8, "num_experts_per_tok": 4, "hidden_size": 64, "moe_intermediate_size": 24}
-    config = Qwen3MoeConfig(**sizes)
-    config._experts_implementation = "grouped_mm"  # what a loaded model has
-    experts: Any = Qwen3MoeExperts(config).requires_grad_(False)
-    pairs = {
-        name: tuple(torch.zeros(8, *shape, requires_grad=True) for shape in expert_shapes(experts, name, 8))
-        for name in EXPERT_PROJECTIONS
-        if name in targets
-    }
-    layer = expert_module(experts, pairs, 1.0) if pairs else experts  # type: ignore[arg-type]
-    tokens, seen = 256, dict[int, torch.Tensor]()
-    rows, weights = torch.randn(tokens, 64, requires_grad=True), torch.rand(tokens, 4, requires_grad=True)
-    at = torch.stack([torch.randperm(8)[:4] for _ in range(tokens)])
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        seen[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        layer(rows, at, weights)
-    known = {t.untyped_storage().data_ptr() for t in (rows, *experts.parameters(), *layer.parameters())}
-    kept = sum(t.untyped_storage().nbytes() for place, t in seen.items() if place not in known) / tokens
-    two, one = (activation_bytes(DENSE | sizes | {"num_hidden_layers": n}, targets, 4, recompute=False) for n in (2, 1))
-    around = 4 * (6 * 64 + (2 * 2 + 4) * 4)
-    # rows of rank 8 beside each projection, routes and their weights
-    assert 0 <= kept - (two - one - around) <= 4 * 4 * (3 * 8 + 8)
-
-
 #: (layers, rows of a pack) of Qwen3-30B-A3B's shape, LoRA r32 everywhere: GiB at the peak of benchmarks/learner_profile;
 #: the last of benchmarks/grpo_speed, where a rollout was longer than packs are to be.
 MEASURED = {(48, 8192): 116.6, (12, 8192): 31.7, (12, 16384): 38.4, (48, 12288 + 260): 131.4}
 
 
-@pytest.mark.parametrize(("layers", "rows"), list(MEASURED))
+@pytest.mark.parametrize(("layers", "rows"), [(48, 8192), (12, 16384)])
 def test_a_mixture_on_a_gpu_takes_what_is_planned(tmp_path: Path, layers: int, rows: int) -> None:
     """Within a tenth of what an H200 measured; layers are recomputed from nine tenths of what is free on."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"num_hidden_layers": layers}))
@@ -187,13 +120,6 @@ def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_
         check_training_memory(tmp_path, LEARNER, packs, 2, free=little)
 
 
-def test_what_the_system_keeps_of_files_and_would_give_back_counts_as_free() -> None:
-    """A machine that has read many files has few empty pages: a training was refused beside 20 GB of them."""
-    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
-    available = next(int(kb) for name, kb, *_ in lines if name == "MemAvailable:") * 1024
-    assert free_bytes(torch.device("cpu")) > 0.9 * available
-
-
 def test_memory_that_only_pytorch_holds_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an 80 GB card after a training, in GiB: the driver had 3.5 free and PyTorch held 39 that nothing used. What a
     sampler that is still starting will take is not free."""
@@ -202,7 +128,7 @@ def test_memory_that_only_pytorch_holds_is_free(monkeypatch: pytest.MonkeyPatch)
     def empty_cache() -> None:
         driver.update(free=sum(driver.values()), unused=0.0)
 
-    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.empty_cache", empty_cache)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (int(driver["free"] * GIB), 80 * GIB))
     assert free_bytes(torch.device("cuda"), 0.58) / GIB == pytest.approx(42.7)
@@ -213,64 +139,12 @@ def test_memory_that_only_pytorch_holds_is_free(monkeypatch: pytest.MonkeyPatch)
     assert free_bytes(torch.device("cuda"), apart.learner_share) / GIB == pytest.approx(79.0)
 
 
-def test_a_rollout_longer_than_packs_are_to_be_is_planned_for(tmp_path: Path) -> None:
-    """Kept it takes 400 rows, recomputed the packs of 100 beside it are what takes most; where nothing is known of the
-    device, packs are as long as they are to be."""
-    fixed, kept, recomputed = small(tmp_path)
-    packs = Execution(token_budget=100, longest=400, logprob_chunk=1)
-    assert 400 * recomputed > 100 * kept
-    roomy, tight = (int((fixed + rows * kept) / 0.9) + 1 for rows in (400, 100))
-    found = plan_training(tmp_path, LEARNER, packs, 2, roomy)
-    assert (found.bytes, found.kept_rows, found.largest) == (fixed + 400 * kept, 400, 400)
-    found = plan_training(tmp_path, LEARNER, packs, 2, tight)
-    assert (found.bytes, found.kept_rows, found.largest) == (fixed + 400 * recomputed, 100, 400)
-    assert plan_training(tmp_path, LEARNER, packs, 2, None).bytes == fixed + 100 * kept
-    with pytest.raises(UserError, match=r"with packs of 400 tokens .* lower token_budget, max_model_len or"):
-        check_training_memory(tmp_path, LEARNER, replace(packs, checkpointing="off"), 2, free=roomy - 400 * kept)
-
-
 def small(folder: Path) -> tuple[int, int, int]:
     """(bytes that are taken at any length, by a row, by a row whose layers are recomputed) of a model in `folder`."""
     (folder / "config.json").write_text(json.dumps(DENSE))
     hollow_weights(folder / "model.safetensors", 500)
     kept, recomputed = (activation_bytes(DENSE, ALL_LINEAR, 2, recompute=r) for r in (False, True))
     return 1000 + lora_parameters(DENSE, 2) * 20 + 10 * 10, kept, recomputed
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"model_type": "gpt2", "n_embd": 8}, "type 'gpt2' says no hidden_size"),
-        ({"model_type": "qwen3_vl", "text_config": DENSE}, "type 'qwen3_vl' says no hidden_size"),
-        (DENSE | {"hidden_size": "8"}, "says hidden_size '8'"),
-        (DENSE | {"num_hidden_layers": 0}, "says num_hidden_layers 0"),
-        (
-            {name: value for name, value in MIXTURE.items() if name != "num_experts_per_tok"},
-            "says no num_experts_per_tok",
-        ),
-    ],
-)
-def test_a_shape_that_cannot_be_counted_is_said(tmp_path: Path, config: dict[str, Any], said: str) -> None:
-    """It was a traceback of `plan`."""
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    hollow_weights(tmp_path / "model.safetensors", 500)
-    with pytest.raises(UserError, match=said):
-        plan_training(tmp_path, LEARNER, Execution(token_budget=8), 2, None)
-
-
-def test_an_expert_is_as_wide_as_either_name_says() -> None:
-    """Mixtral's and gpt-oss's are `num_local_experts` of `intermediate_size`."""
-    theirs = {name: value for name, value in MIXTURE.items() if name not in ("num_experts", "moe_intermediate_size")}
-    theirs |= {"num_local_experts": 4, "intermediate_size": 6}
-    assert lora_parameters(theirs, 2) == lora_parameters(MIXTURE, 2)
-
-
-def test_a_config_that_is_no_table_is_said(tmp_path: Path) -> None:
-    hollow_weights(tmp_path / "model.safetensors", 500)
-    for text in ("[1, 2]", "null"):
-        (tmp_path / "config.json").write_text(text)
-        with pytest.raises(UserError, match=r"config\.json is no table"):
-            read_config(tmp_path)
 
 
 def test_what_a_sampler_takes_by_hand(tmp_path: Path) -> None:
@@ -285,9 +159,7 @@ def test_what_a_sampler_takes_by_hand(tmp_path: Path) -> None:
     assert (needed.merging, needed.slots, needed.cache) == (2 * 1_310_195_712, 0, 2 * 28 * 2 * 256 * 1000)
     assert sampler_bytes(tmp_path, replace(hardware, tensor_parallel=2), 0).weights == 3 * GIB
     assert check_sampler_memory(tmp_path, hardware, 32, 16 * GIB) == 8 * GIB - needed.merging
-    with pytest.raises(
-        UserError, match=r"needs about 7\.\d GiB of each GPU, 2\.4 of it to merge adapters.*adapters=unmerged"
-    ):
+    with pytest.raises(UserError, match=r"needs about 7\.\d GiB of each GPU \(2\.4 for adapters.*adapters=unmerged"):
         check_sampler_memory(tmp_path, hardware, 32, 13 * GIB)
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     unmerged = replace(hardware, adapters="unmerged")

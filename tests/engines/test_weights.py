@@ -19,10 +19,9 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.loading import refuse_holes
-from tasks.engines.model_files import loaded_bytes, read_config, stored_weights
+from tasks.engines.model_files import loaded_bytes, stored_weights
 from tasks.engines.sampling.transformers import TransformersGenerator
-from tasks.engines.sampling.vllm import VllmGenerator
-from tests.random_mixture import CONFIG, named_shapes, write_mixture
+from tests.random_mixture import CONFIG, write_mixture
 
 INDEX = "model.safetensors.index.json"
 SHARD = "model-00006-of-00016.safetensors"
@@ -74,14 +73,6 @@ def cut_in_its_header(folder: Path) -> None:
     (folder / SHARD).write_bytes((folder / SHARD).read_bytes()[:50])
 
 
-def emptied(folder: Path) -> None:
-    (folder / SHARD).write_bytes(b"")
-
-
-def longer(folder: Path) -> None:
-    (folder / SHARD).write_bytes((folder / SHARD).read_bytes() + bytes(64))
-
-
 def without(*parts: str) -> Callable[[Path], None]:
     """Without every weight whose name has one of these parts, in files and index."""
 
@@ -98,18 +89,11 @@ def without(*parts: str) -> Callable[[Path], None]:
     return spoil
 
 
-@pytest.mark.parametrize("spoil", [cut, cut_in_its_header, emptied, longer])
+@pytest.mark.parametrize("spoil", [cut, cut_in_its_header])
 def test_files_that_are_not_whole_are_refused_by_their_headers(folder: Path, spoil: Callable[[Path], None]) -> None:
     """As a download leaves them that broke off."""
     spoil(folder)
-    with pytest.raises(UserError, match=f"{SHARD} is cut short, or no safetensors file"):
-        base_model("mixture", folder)
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.float8_e4m3fn])
-def test_numbers_that_would_be_taken_for_weights_are_refused(folder: Path, dtype: torch.dtype) -> None:
-    changed(folder / SHARD, lambda tensors: tensors.update({expert(tensors): tensors[expert(tensors)].to(dtype)}))
-    with pytest.raises(UserError, match=r"experts.* is stored as .*, no float"):
+    with pytest.raises(UserError, match=f"{SHARD}: it is cut short, or no safetensors file"):
         base_model("mixture", folder)
 
 
@@ -123,11 +107,7 @@ def narrow(folder: Path) -> None:
         (without("layers.2.mlp.experts.3.up_proj"), "its experts are not as many, or not as large"),
         (narrow, "its experts are not as many, or not as large"),
         (without("layers.2.mlp.experts.15."), r"2 weights have other shapes .* first model\.layers\.2\.mlp\.experts"),
-        (without(".experts.15."), "8 weights have other shapes than config.json says"),
-        (without("layers.2.mlp.experts."), r"2 weights .* first model\.layers\.2\.mlp\.experts\.down_proj"),
         (without("layers.2.mlp.gate.weight"), r"1 weights are in no file of it, first model\.layers\.2\.mlp\.gate"),
-        (without("q_proj.weight"), r"4 weights .* first model\.layers\.0\.self_attn\.q_proj\.weight"),
-        (without("model.norm.weight"), r"1 weights .* first model\.norm\.weight"),
     ],
 )
 def test_no_engine_is_given_a_model_with_a_hole(folder: Path, spoil: Callable[[Path], None], said: str) -> None:
@@ -139,14 +119,6 @@ def test_no_engine_is_given_a_model_with_a_hole(folder: Path, spoil: Callable[[P
             start(folder)
 
 
-def test_what_transformers_cannot_judge_is_left_to_vllm(tmp_path: Path) -> None:
-    for name, changes in (("unknown", {"model_type": "unheard_of"}), ("quant", {"quantization_config": {"a": 1}})):
-        other = Path(shutil.copytree(DEMO, tmp_path / name))
-        config = json.loads((other / "config.json").read_text())
-        (other / "config.json").write_text(json.dumps(config | changes))
-        refuse_holes(other)
-
-
 def test_what_vllm_alone_would_load_is_refused(tmp_path: Path) -> None:
     """Without an index it loads every .safetensors of the folder; transformers, and so the learner, loads one."""
     model = Path(shutil.copytree(DEMO, tmp_path / "demo"))
@@ -154,14 +126,6 @@ def test_what_vllm_alone_would_load_is_refused(tmp_path: Path) -> None:
     shutil.copy(model / "model.safetensors", model / "other.safetensors")
     with pytest.raises(UserError, match=r"vLLM would load other\.safetensors beside the weights"):
         refuse_holes(model)
-
-
-def test_vllm_is_given_no_model_with_a_hole(tmp_path: Path) -> None:
-    """It keeps queries, keys and values as one matrix, and left a third of it as memory was."""
-    holed = Path(shutil.copytree(DEMO, tmp_path / "holed"))
-    changed(holed / "model.safetensors", lambda tensors: tensors.pop("model.layers.1.self_attn.q_proj.weight"))
-    with pytest.raises(UserError, match=r"1 weights are in no file of it, first model\.layers\.1\.self_attn\.q_proj"):
-        VllmGenerator(holed, Hardware(device="cpu"), 0)
 
 
 def test_what_is_loaded_counts_in_the_type_that_it_is_loaded_in(folder: Path) -> None:
@@ -179,13 +143,6 @@ def test_what_is_loaded_counts_in_the_type_that_it_is_loaded_in(folder: Path) ->
     assert loaded_bytes(folder, 4) == 4 * values - 3 * 24 * 32
 
 
-def test_names_and_shapes_are_those_of_the_published_checkpoint() -> None:
-    """18,867 tensors; the hub's index of Qwen3-30B-A3B says 61,064,245,248 bytes."""
-    shapes = dict(named_shapes(CONFIG))
-    assert len(shapes) == 18_867
-    assert 2 * sum(rows * (columns or 1) for rows, columns in shapes.values()) == 61_064_245_248
-
-
 def test_every_expert_is_where_its_name_says(mixture: Path) -> None:
     index = json.loads((mixture / "model.safetensors.index.json").read_text())
     files = sorted(set(index["weight_map"].values()))
@@ -200,11 +157,3 @@ def test_every_expert_is_where_its_name_says(mixture: Path) -> None:
             assert torch.equal(experts.gate_up_proj[e], gate_up.float()), named
             assert torch.equal(experts.down_proj[e], stored[f"{named}.down_proj.weight"].float()), named
     assert torch.equal(policy.head, stored["lm_head.weight"].float())
-
-
-def test_a_shard_that_is_missing_is_named_before_anything_is_read(mixture: Path, tmp_path: Path) -> None:
-    for file in mixture.iterdir():
-        if file.name != "model-00007-of-00016.safetensors":
-            (tmp_path / file.name).symlink_to(file)
-    with pytest.raises(UserError, match=r"1 of 16 shards are missing, first model-00007-of-00016\.safetensors"):
-        read_config(tmp_path)

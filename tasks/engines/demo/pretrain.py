@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,18 +59,6 @@ class PretrainConfig:
     positions: int = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pretrained:
-    """What making the checkpoint took. loss: smoothed over the last hundred steps or so, nats a completion token."""
-
-    steps: int
-    threads: int
-    parameters: int
-    loss: float
-    seconds: float
-    torch: str
-
-
 def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM | Qwen3MoeForCausalLM:
     from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
 
@@ -102,14 +89,13 @@ def pretrain(
     out: Path,
     threads: int = 2,
     progress: Callable[[int, float], None] = lambda step, loss: None,
-) -> Pretrained:
-    """Writes a model folder that transformers and vLLM load.
+) -> float:
+    """Write a model folder that transformers and vLLM load. Return the smoothed loss, in nats a completion token.
 
     Deterministic on the CPU for a given seed, number of threads and build of torch.
     """
     import torch
 
-    began = time.perf_counter()
     keep_freed_memory()
     torch.set_num_threads(threads)
     tokenizer = make_tokenizer(config.vocabulary, config.seed)
@@ -128,14 +114,7 @@ def pretrain(
         smooth = loss.item() if step == 0 else 0.99 * smooth + 0.01 * loss.item()
         progress(step + 1, smooth)
     _save(model, tokenizer, out)
-    return Pretrained(
-        steps=config.steps,
-        threads=threads,
-        parameters=sum(p.numel() for p in model.parameters()),
-        loss=smooth,
-        seconds=time.perf_counter() - began,
-        torch=torch.__version__,
-    )
+    return smooth
 
 
 def _schedule(step: int, config: PretrainConfig) -> float:

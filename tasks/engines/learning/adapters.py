@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.model_card import model_card
@@ -21,10 +22,6 @@ from tasks.domain.policies import AS_CRITIC, ServedAdapter
 from tasks.engines.adapter_files import SERVED
 from tasks.engines.learning.policy import Policy
 from tasks.engines.model_files import licence_of
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 
 def evaluated(config: LearnerConfig, policy_step: int) -> bool:
@@ -61,11 +58,11 @@ class Adapters:
             kept = evaluated(self.config, step)
             dtype = policy.lora.master.dtype if kept else policy.dtype
             if not self.stacked:
-                self._export(folder, dtype)
+                policy.lora.export(folder, policy.base, dtype)
             else:
-                self._hand_over(folder)
+                policy.lora.hand_over(folder)
                 if kept:
-                    self._writing = self._aside.submit(self._export, folder, dtype)
+                    self._writing = self._aside.submit(policy.lora.export, folder, policy.base, dtype)
             for old, of_it in self._served():
                 if not self._next(old, step):
                     if evaluated(self.config, old):
@@ -132,27 +129,11 @@ class Adapters:
         self.written()
         base = self.policy.base
         kept = {step: folder for step, folder in self._served() if step and evaluated(self.config, step)}
-        if self.writes:
-            licence = licence_of(base)
-            for step, folder in kept.items():
-                self._drop_served(folder)
-                card = model_card(
-                    base=base.name, licence=licence, config=self.config, problems=problems, steps=steps[:step]
-                )
-                (folder / "README.md").write_text(card)
+        about: dict[str, Any] = {"licence": licence_of(base), "config": self.config, "problems": problems}
+        for step, folder in kept.items() if self.writes else ():
+            self._drop_served(folder)
+            (folder / "README.md").write_text(model_card(base=base.name, steps=steps[:step], **about))
         return kept[self.config.steps], list(kept.values())
-
-    def _export(self, folder: Path, dtype: torch.dtype) -> None:
-        lora, base = self.policy.lora, self.policy.base
-        lora.export(folder, base, dtype)
-        if lora.second is not None:
-            lora.export(folder / AS_CRITIC, base, dtype, second=True)
-
-    def _hand_over(self, folder: Path) -> None:
-        lora = self.policy.lora
-        lora.hand_over(folder)
-        if lora.second is not None:
-            lora.hand_over(folder / AS_CRITIC, second=True)
 
     def _drop_served(self, folder: Path) -> None:
         """From here on the folder's adapter is the one in PEFT's format."""

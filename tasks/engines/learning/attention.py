@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
 
 from storage.errors import UserError
 from tasks.domain.grpo.packing import Pack
 from tasks.engines.hardware import on_device
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 #: The name under which models find this attention.
 ATTENTION_NAME = "varband_packed"
@@ -65,8 +65,6 @@ def layout(pack: Pack, device: torch.device) -> Layout:
 
 
 def _buckets(pack: Pack, lengths_q: np.ndarray, lengths_k: np.ndarray) -> tuple[tuple[Bucket, ...], Tensor]:
-    import torch
-
     buckets, order, flat = [], np.empty(len(pack.tokens_T), dtype=np.int64), 0
     by_length = np.lexsort((lengths_k, lengths_q))
     for start in range(0, len(by_length), _BUCKET):
@@ -114,9 +112,7 @@ def packed_attention(
 
 
 def _variable_length(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
-    from torch.nn.attention.varlen import varlen_attn
-
-    k, v = (_gather().apply(x, at.key_rows) for x in (k, v))
+    k, v = (GatherRows.apply(x, at.key_rows) for x in (k, v))
     options: dict[str, Any] = {} if math.isclose(scaling, q.shape[-1] ** -0.5) else {"scale": scaling}
     # query heads that share a key head: kernels always took them, torch asks for the word since 2.12
     if "enable_gqa" in signature(varlen_attn).parameters:
@@ -127,9 +123,6 @@ def _variable_length(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout
 
 
 def _padded(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
-    import torch
-    from torch.nn.functional import scaled_dot_product_attention
-
     outs = []
     for bucket in at.buckets:
         q_b = q[bucket.query_rows].transpose(1, 2)
@@ -146,31 +139,22 @@ def _to_all_heads(x: Tensor, heads: int, dim: int = 1) -> Tensor:
     return repeated.flatten(dim, dim + 1)
 
 
-@cache
-def _gather() -> Any:
-    import torch
+class GatherRows(torch.autograd.Function):
+    """Rows by index. A prompt's rows are read by a whole group: their gradients are summed in float32."""
 
-    class GatherRows(torch.autograd.Function):
-        """Rows by index. A prompt's rows are read by a whole group: their gradients are summed in float32."""
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        ctx.shape = x.shape
+        return x.index_select(0, rows)
 
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
-            ctx.save_for_backward(rows)
-            ctx.shape = x.shape
-            return x.index_select(0, rows)
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Any:
-            (rows,) = ctx.saved_tensors
-            total = torch.zeros(ctx.shape, dtype=torch.float32, device=grads[0].device)
-            return total.index_add_(0, rows, grads[0].float()).to(grads[0].dtype), None
-
-    return GatherRows
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (rows,) = ctx.saved_tensors
+        total = torch.zeros(ctx.shape, dtype=torch.float32, device=grads[0].device)
+        return total.index_add_(0, rows, grads[0].float()).to(grads[0].dtype), None
 
 
 def register() -> None:
     """Make the attention known to transformers, which builds no mask for one that has no function for masks."""
-    import torch
-    from transformers import AttentionInterface
-
     AttentionInterface.register(ATTENTION_NAME, torch.compiler.disable(packed_attention))

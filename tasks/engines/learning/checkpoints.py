@@ -11,10 +11,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
@@ -23,9 +26,6 @@ from tasks.domain.grpo.credit import ObjectiveState
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem
 from tasks.engines.model_files import weights_identity
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,6 @@ class State:
 def save(root: Path, state: State, keep: int) -> Path:
     """Write beside, flush, rename; then drop all but the `keep` newest. Errors: UserError, and the older ones stay, if
     a tensor is not finite."""
-    from safetensors.torch import save_file
-
     if spoilt := sorted(name for name, tensor in state.tensors.items() if not tensor.isfinite().all()):
         raise UserError(
             f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
@@ -70,18 +68,15 @@ def save(root: Path, state: State, keep: int) -> Path:
     return folder
 
 
-def latest(root: Path, recipe: str, former: str = "") -> State | None:
-    """Return the newest checkpoint, or None. former: the recipe by `former_identity`. Errors: UserError if it belongs
-    to another recipe."""
-    from safetensors.torch import load_file
-
+def latest(root: Path, recipe: str) -> State | None:
+    """Return the newest checkpoint, or None. Errors: UserError if it belongs to another recipe."""
     for leftover in root.glob(".step-*"):
         shutil.rmtree(leftover)
     folders = _kept(root)
     if not folders:
         return None
     position = json.loads((folders[-1] / "state.json").read_text())
-    if position["recipe"] not in (recipe, former):
+    if position["recipe"] != recipe:
         raise UserError(
             f"{folders[-1]}: a checkpoint of another recipe (other base model, problems or learner settings);"
             " give this training a folder of its own or remove that one"
@@ -98,15 +93,10 @@ def _kept(root: Path) -> list[Path]:
 
 
 def recipe_hash(
-    base: Path,
-    problems: Sequence[PromptProblem],
-    config: LearnerConfig,
-    init: Path | None,
-    temperature: float,
-    identity: Callable[[Path], str] = weights_identity,
+    base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None, temperature: float
 ) -> str:
-    """Return a digest of everything that the trained numbers depend on. identity: of the base's weights."""
+    """Return a digest of everything that the trained numbers depend on."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    parts = [identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
+    parts = [weights_identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

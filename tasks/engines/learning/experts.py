@@ -15,22 +15,23 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import grouped_mm
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
 from tasks.engines.adapter_files import Products
 from tasks.engines.learning.merging import fetched, host_copies, merge_into
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
-
 #: The projections that are one weight of a layer, in its order.
 GATE_UP = ("gate_proj", "up_proj")
+#: Names of silu as a module.
+SILU = ("SiLU", "SiLUActivation")
 #: (A: E x r x columns, B: E x rows x r) of a projection.
-Pair = tuple["Tensor", "Tensor"]
+Pair = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,6 @@ class Routes:
 
 
 def routes(experts_TK: Tensor, experts: int) -> Routes:
-    import torch
-
     expert_R, order_R = experts_TK.flatten().sort(stable=True)
     back = torch.empty_like(order_R)
     back[order_R] = torch.arange(len(order_R), device=order_R.device)
@@ -64,36 +63,26 @@ def routes(experts_TK: Tensor, experts: int) -> Routes:
 
 def grouped(x_RI: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
     """x · Wᵀ, each row with its expert's weight."""
-    from torch.nn.functional import grouped_mm
-
     return grouped_mm(x_RI, weights_EOI.transpose(-2, -1), offs=ends_E)
 
 
 def through(x_RO: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
     """x · W, as `grouped` backwards."""
-    from torch.nn.functional import grouped_mm
-
     return grouped_mm(x_RO, weights_EOI, offs=ends_E)
 
 
 def outer(left_RM: Tensor, right_RN: Tensor, ends_E: Tensor) -> Tensor:
     """leftᵀ · right over the rows of each expert: E x M x N."""
-    from torch.nn.functional import grouped_mm
-
     return grouped_mm(left_RM.T, right_RN, offs=ends_E)
 
 
 def _gated(gate_up: Tensor) -> Tensor:
-    import torch
-
     gate, up = gate_up.chunk(2, dim=-1)
     return torch.nn.functional.silu(gate) * up
 
 
 def _gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(inner, gradient of gate and up, that of the row's weight); grad: of inner, without the weight."""
-    import torch
-
     wide = torch.promote_types(gate_up.dtype, torch.float32)
     gate, up = (half.to(wide) for half in gate_up.chunk(2, dim=-1))
     sigmoid = torch.sigmoid(gate)
@@ -107,8 +96,6 @@ def _gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple
 def _summed(rows_RD: Tensor, back_TK: Tensor, weights_TK: Tensor | None) -> Tensor:
     """Back in the order of tokens, then a sum of fixed order: an index_add would not repeat its bits on a GPU. Written
     out over K: compiled as a reduction over so few it takes seven times what its bytes do."""
-    import torch
-
     wide = torch.promote_types(rows_RD.dtype, torch.float32)
     total = None
     for k in range(back_TK.shape[1]):
@@ -122,8 +109,6 @@ def _summed(rows_RD: Tensor, back_TK: Tensor, weights_TK: Tensor | None) -> Tens
 @cache
 def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
     """(gated product, its backward pass, sum over a token's experts)."""
-    import torch
-
     if not gpu:
         return _gated, _gated_backward, _summed
     from tasks.engines.kernels import gated_backward
@@ -131,86 +116,77 @@ def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
     return torch.compile(_gated, dynamic=True), gated_backward, torch.compile(_summed, dynamic=True)
 
 
-@cache
-def routed() -> Any:
-    import torch
+class Routed(torch.autograd.Function):
+    """y_TD of x_TD. names: of the projections that have LoRA; their A and B follow one by one. merged: whether the
+    weights hold LoRA already; otherwise it is multiplied beside them."""
 
-    class Routed(torch.autograd.Function):
-        """y_TD of x_TD. names: of the projections that have LoRA; their A and B follow one by one. merged: whether the
-        weights hold LoRA already; otherwise it is multiplied beside them."""
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weights_TK: Tensor,
+        at: Routes,
+        weights: Frozen,
+        names: tuple[str, ...],
+        merged: bool,
+        *matrices: Tensor,
+    ) -> Tensor:
+        gated, _, summed = kernels(gpu=x.is_cuda)
+        pairs, ends = pairs_of(names, matrices), at.ends_E
 
-        @staticmethod
-        def forward(
-            ctx: Any,
-            x: Tensor,
-            weights_TK: Tensor,
-            at: Routes,
-            weights: Frozen,
-            names: tuple[str, ...],
-            merged: bool,
-            *matrices: Tensor,
-        ) -> Tensor:
-            gated, _, summed = kernels(gpu=x.is_cuda)
-            pairs, ends = pairs_of(names, matrices), at.ends_E
+        def add(out: Tensor, rows: Tensor, name: str) -> None:
+            if name in pairs and not merged:
+                a, b = pairs[name]
+                out.add_(grouped(grouped(rows, a, ends), b, ends), alpha=weights.scale)
 
-            def add(out: Tensor, rows: Tensor, name: str) -> None:
-                if name in pairs and not merged:
-                    a, b = pairs[name]
-                    out.add_(grouped(grouped(rows, a, ends), b, ends), alpha=weights.scale)
+        rows = x[at.token_R]
+        gate_up = grouped(rows, weights.gate_up, ends)
+        for name, half in zip(GATE_UP, gate_up.chunk(2, dim=-1), strict=True):
+            add(half, rows, name)
+        inner = gated(gate_up)
+        out = grouped(inner, weights.down, ends)
+        add(out, inner, "down_proj")
+        ctx.save_for_backward(x, weights_TK, gate_up, *matrices)
+        ctx.at, ctx.weights, ctx.names, ctx.merged = at, weights, names, merged
+        return summed(out, at.back_TK, weights_TK)
 
-            rows = x[at.token_R]
-            gate_up = grouped(rows, weights.gate_up, ends)
-            for name, half in zip(GATE_UP, gate_up.chunk(2, dim=-1), strict=True):
-                add(half, rows, name)
-            inner = gated(gate_up)
-            out = grouped(inner, weights.down, ends)
-            add(out, inner, "down_proj")
-            ctx.save_for_backward(x, weights_TK, gate_up, *matrices)
-            ctx.at, ctx.weights, ctx.names, ctx.merged = at, weights, names, merged
-            return summed(out, at.back_TK, weights_TK)
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Any:
-            at, weights, names, merged = ctx.at, ctx.weights, ctx.names, ctx.merged
-            x, weights_TK, gate_up, *matrices = ctx.saved_tensors
-            pairs, ends, scale = pairs_of(names, matrices), at.ends_E, weights.scale
-            _, gated_backward, summed = kernels(gpu=x.is_cuda)
-            weight_R = weights_TK.flatten()[at.order_R]
-            found: dict[str, Pair] = {}
-            grad_out = grads[0][at.token_R]
-            grad_inner, back = through(grad_out, weights.down, ends), None
-            if "down_proj" in pairs:
-                back = through(grad_out, pairs["down_proj"][1], ends)
-                if not merged:
-                    grad_inner.add_(through(back, pairs["down_proj"][0], ends), alpha=scale)
-            inner, grad_gate_up, grad_weight = gated_backward(grad_inner, gate_up, weight_R)
-            if back is not None:
-                by_weight = (weight_R * scale)[:, None].to(x.dtype)
-                low = grouped(inner, pairs["down_proj"][0], ends)
-                found["down_proj"] = (
-                    outer(back.mul_(by_weight), inner, ends),
-                    outer(grad_out, low.mul_(by_weight), ends),
-                )
-            grad_rows = through(grad_gate_up, weights.gate_up, ends)
-            halves = dict(zip(GATE_UP, grad_gate_up.chunk(2, dim=-1), strict=True))
-            halves = {name: half for name, half in halves.items() if name in pairs}
-            if halves:
-                rows, rank = x[at.token_R], pairs[next(iter(halves))][0].shape[1]
-                a_both = torch.cat([pairs[name][0] for name in halves], dim=1)
-                low_RHr = grouped(rows, a_both, ends).mul_(scale)
-                backs = [through(half, pairs[name][1], ends) for name, half in halves.items()]
-                back_RHr = torch.cat(backs, dim=-1).mul_(scale)
-                if not merged:
-                    grad_rows.add_(through(back_RHr, a_both, ends))
-                grads_a = outer(back_RHr, rows, ends)
-                each = zip(halves.items(), grads_a.split(rank, dim=1), low_RHr.split(rank, dim=-1), strict=True)
-                for (name, half), grad_a, low in each:
-                    found[name] = (grad_a, outer(half, low, ends))
-            grad_x = summed(grad_rows, at.back_TK, None)
-            grad_weights = grad_weight[at.back_TK].to(weights_TK.dtype)
-            return grad_x, grad_weights, *[None] * 4, *(m for name in names for m in found[name])
-
-    return Routed
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        at, weights, names, merged = ctx.at, ctx.weights, ctx.names, ctx.merged
+        x, weights_TK, gate_up, *matrices = ctx.saved_tensors
+        pairs, ends, scale = pairs_of(names, matrices), at.ends_E, weights.scale
+        _, gated_backward, summed = kernels(gpu=x.is_cuda)
+        weight_R = weights_TK.flatten()[at.order_R]
+        found: dict[str, Pair] = {}
+        grad_out = grads[0][at.token_R]
+        grad_inner, back = through(grad_out, weights.down, ends), None
+        if "down_proj" in pairs:
+            back = through(grad_out, pairs["down_proj"][1], ends)
+            if not merged:
+                grad_inner.add_(through(back, pairs["down_proj"][0], ends), alpha=scale)
+        inner, grad_gate_up, grad_weight = gated_backward(grad_inner, gate_up, weight_R)
+        if back is not None:
+            by_weight = (weight_R * scale)[:, None].to(x.dtype)
+            low = grouped(inner, pairs["down_proj"][0], ends)
+            found["down_proj"] = (outer(back.mul_(by_weight), inner, ends), outer(grad_out, low.mul_(by_weight), ends))
+        grad_rows = through(grad_gate_up, weights.gate_up, ends)
+        halves = dict(zip(GATE_UP, grad_gate_up.chunk(2, dim=-1), strict=True))
+        halves = {name: half for name, half in halves.items() if name in pairs}
+        if halves:
+            rows, rank = x[at.token_R], pairs[next(iter(halves))][0].shape[1]
+            a_both = torch.cat([pairs[name][0] for name in halves], dim=1)
+            low_RHr = grouped(rows, a_both, ends).mul_(scale)
+            backs = [through(half, pairs[name][1], ends) for name, half in halves.items()]
+            back_RHr = torch.cat(backs, dim=-1).mul_(scale)
+            if not merged:
+                grad_rows.add_(through(back_RHr, a_both, ends))
+            grads_a = outer(back_RHr, rows, ends)
+            each = zip(halves.items(), grads_a.split(rank, dim=1), low_RHr.split(rank, dim=-1), strict=True)
+            for (name, half), grad_a, low in each:
+                found[name] = (grad_a, outer(half, low, ends))
+        grad_x = summed(grad_rows, at.back_TK, None)
+        grad_weights = grad_weight[at.back_TK].to(weights_TK.dtype)
+        return grad_x, grad_weights, *[None] * 4, *(m for name in names for m in found[name])
 
 
 def pairs_of(names: tuple[str, ...], matrices: Any) -> Mapping[str, Pair]:
@@ -240,65 +216,43 @@ def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[T
     )
 
 
-def check_rank(rank: int, expert_rank: int | None, num_experts: int, bytes_per_value: int) -> None:
-    """num_experts: with LoRA. Errors: UserError for a rank of experts where there are none, and for one whose rows are
-    no multiple of 16 bytes, which grouped products cannot read."""
-    name, of_experts = ("lora_rank", rank) if expert_rank is None else ("expert_rank", expert_rank)
-    if not num_experts and expert_rank is not None:
-        raise UserError(f"learner: expert_rank is {expert_rank} and the base model has no experts; leave it out")
-    if num_experts and of_experts * bytes_per_value % 16:
-        raise UserError(
-            f"learner: {name} is {of_experts}; LoRA of experts needs a multiple of {16 // bytes_per_value} here, or"
-            " train the attention alone (target_modules=q_proj,k_proj,v_proj,o_proj)"
-        )
-
-
-def expert_module(
-    layer: Any, matrices: Mapping[str, tuple[Tensor, Tensor]], alpha: float, *, merge: bool = False
-) -> Any:
-    """The layer with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank; views that are trained. merge:
-    the weights that it had are overwritten by those that hold LoRA, by `overwrite`.
+class LoraExperts(nn.Module):
+    """A layer of experts with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank; views that are trained.
+    merge: the weights that it had are overwritten by those that hold LoRA, by `overwrite`.
 
     Errors: UserError for an activation that is not silu.
     """
-    from torch import nn
 
-    if type(layer.act_fn).__name__ not in ("SiLU", "SiLUActivation"):
-        raise UserError(
-            f"learner: experts whose activation is {type(layer.act_fn).__name__} are not trained, SiLU alone"
-        )
-    names = tuple(matrices)
+    def __init__(self, layer: Any, matrices: Mapping[str, Pair], alpha: float, *, merge: bool = False) -> None:
+        super().__init__()
+        if (kind := type(layer.act_fn).__name__) not in SILU:
+            raise UserError(f"learner: experts whose activation is {kind} are not trained, SiLU alone")
+        self.gate_up_proj, self.down_proj = layer.gate_up_proj, layer.down_proj
+        self.names, self.alpha, self.merge = tuple(matrices), alpha, merge
+        self.a = nn.ParameterDict({name: nn.Parameter(a) for name, (a, _) in matrices.items()})
+        self.b = nn.ParameterDict({name: nn.Parameter(b) for name, (_, b) in matrices.items()})
 
-    class LoraExperts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gate_up_proj, self.down_proj = layer.gate_up_proj, layer.down_proj
-            self.a = nn.ParameterDict({name: nn.Parameter(a) for name, (a, _) in matrices.items()})
-            self.b = nn.ParameterDict({name: nn.Parameter(b) for name, (_, b) in matrices.items()})
+    def forward(self, hidden_TD: Tensor, experts_TK: Tensor, weights_TK: Tensor) -> Any:
+        base = Frozen(self.gate_up_proj, self.down_proj, self.alpha / self.a[self.names[0]].shape[1])
+        lora = [matrix for name in self.names for matrix in (self.a[name], self.b[name])]
+        at = routes(experts_TK, len(self.down_proj))
+        return Routed.apply(hidden_TD, weights_TK, at, base, self.names, self.merge, *lora)
 
-        def forward(self, hidden_TD: Tensor, experts_TK: Tensor, weights_TK: Tensor) -> Tensor:
-            base = Frozen(self.gate_up_proj, self.down_proj, alpha / self.a[names[0]].shape[1])
-            lora = [matrix for name in names for matrix in (self.a[name], self.b[name])]
-            at = routes(experts_TK, len(self.down_proj))
-            return routed().apply(hidden_TD, weights_TK, at, base, names, merge, *lora)
-
-        def overwrite(self, weight: str, base: Tensor) -> None:
-            """`gate_up_proj` or `down_proj` by what the adapter makes of its base, as a merging sampler serves it."""
-            held = {name: (self.a[name].data, self.b[name].data) for name in self.a}
-            products, into = Products(held, alpha), getattr(self, weight).data
-            parts = GATE_UP if weight == "gate_up_proj" else ("down_proj",)
-            halves = (tensor.chunk(len(parts), dim=1) for tensor in (into, base))
-            for part, out, block in zip(parts, *halves, strict=True):
-                merge_into(out, block, products, part)
-
-    return LoraExperts()
+    def overwrite(self, weight: str, base: Tensor) -> None:
+        """`gate_up_proj` or `down_proj` by what the adapter makes of its base, as a merging sampler serves it."""
+        held = {name: (self.a[name].data, self.b[name].data) for name in self.names}
+        products, into = Products(held, self.alpha), getattr(self, weight).data
+        parts = GATE_UP if weight == "gate_up_proj" else ("down_proj",)
+        halves = (tensor.chunk(len(parts), dim=1) for tensor in (into, base))
+        for part, out, block in zip(parts, *halves, strict=True):
+            merge_into(out, block, products, part)
 
 
 WEIGHTS = ("gate_up_proj", "down_proj")
 
 
 class MergedExperts:
-    """modules: `expert_module`s by their names, on one device; none where nothing is merged."""
+    """modules: LoraExperts by their names, on one device; none where nothing is merged."""
 
     def __init__(self, modules: Mapping[str, Any], device: torch.device) -> None:
         self._places = {f"{name}.{weight}": (module, weight) for name, module in modules.items() for weight in WEIGHTS}

@@ -13,31 +13,32 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from storage.errors import UserError
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.policies import AS_CRITIC
 from tasks.engines.adapter_files import read_peft, write_peft, write_served
 from tasks.engines.learning.experts import (
     EXPERT_PROJECTIONS,
+    SILU,
+    LoraExperts,
     MergedExperts,
-    check_rank,
     expert_layers,
-    expert_module,
     expert_shapes,
     stacked_views,
 )
 from tasks.engines.learning.merging import merged
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
+from tasks.engines.model_checks import check_rank
 
 
 def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
@@ -47,76 +48,64 @@ def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
     layer.b.grad.addmm_(grad.T, x @ layer.a.T, alpha=layer.scale)
 
 
-@cache
-def _linear() -> Any:
-    import torch
+class LoraLinear(torch.autograd.Function):
+    """x Wᵀ + b + scale · (x Aᵀ) Bᵀ. W of a merged layer holds scale · B · A already; gradients of A and B are as if
+    that were not rounded."""
 
-    class LoraLinear(torch.autograd.Function):
-        """x Wᵀ + b + scale · (x Aᵀ) Bᵀ. W of a merged layer holds scale · B · A already; gradients of A and B are as if
-        that were not rounded."""
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: Any, a: Tensor, b: Tensor) -> Tensor:
+        out = torch.nn.functional.linear(x, layer.weight, layer.bias)
+        if not layer.merged:
+            out.addmm_(x @ a.T, b.T, alpha=layer.scale)
+        ctx.save_for_backward(x, layer.weight, a, b)
+        ctx.layer = layer
+        return out
 
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, layer: Any, a: Tensor, b: Tensor) -> Tensor:
-            out = torch.nn.functional.linear(x, layer.weight, layer.bias)
-            if not layer.merged:
-                out.addmm_(x @ a.T, b.T, alpha=layer.scale)
-            ctx.save_for_backward(x, layer.weight, a, b)
-            ctx.layer = layer
-            return out
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Any:
-            (x, weight, a, b), layer, grad = ctx.saved_tensors, ctx.layer, grads[0]
-            grad_x = grad @ weight if ctx.needs_input_grad[0] else None
-            # launches of small kernels bound a step on a GPU; on a CPU another order of sums would change last bits
-            if layer.merged and x.is_cuda:
-                add_gradients(layer, x, grad)
-                return grad_x, None, None, None
-            back = (grad @ b) * layer.scale
-            if grad_x is not None and not layer.merged:
-                grad_x.addmm_(back, a)
-            inner = x @ a.T
-            grad_b = (grad.T @ inner) * layer.scale
-            return grad_x, None, back.T @ x, grad_b
-
-    return LoraLinear
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x, weight, a, b), layer, grad = ctx.saved_tensors, ctx.layer, grads[0]
+        grad_x = grad @ weight if ctx.needs_input_grad[0] else None
+        # launches of small kernels bound a step on a GPU; on a CPU another order of sums would change last bits
+        if layer.merged and x.is_cuda:
+            add_gradients(layer, x, grad)
+            return grad_x, None, None, None
+        back = (grad @ b) * layer.scale
+        if grad_x is not None and not layer.merged:
+            grad_x.addmm_(back, a)
+        inner = x @ a.T
+        grad_b = (grad.T @ inner) * layer.scale
+        return grad_x, None, back.T @ x, grad_b
 
 
-@cache
-def _merged_mlp() -> Any:
-    import torch
+class MergedMlp(torch.autograd.Function):
+    """down(silu(gate(x)) · up(x)) of three merged layers. Between gate and down nothing is kept: the backward pass
+    makes the product again from its factors, in the kernel that makes their gradients."""
 
-    class MergedMlp(torch.autograd.Function):
-        """down(silu(gate(x)) · up(x)) of three merged layers. Between gate and down nothing is kept: the backward pass
-        makes the product again from its factors, in the kernel that makes their gradients."""
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layers: tuple[Any, Any, Any], kernels: Any, *_lora: Tensor) -> Tensor:
+        gate, up = (torch.nn.functional.linear(x, layer.weight, layer.bias) for layer in layers[:2])
+        ctx.save_for_backward(x, gate, up)
+        ctx.layers, ctx.kernels = layers, kernels
+        return torch.nn.functional.linear(kernels.forward(gate, up), layers[2].weight, layers[2].bias)
 
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, layers: tuple[Any, Any, Any], kernels: Any, *_lora: Tensor) -> Tensor:
-            gate, up = (torch.nn.functional.linear(x, layer.weight, layer.bias) for layer in layers[:2])
-            ctx.save_for_backward(x, gate, up)
-            ctx.layers, ctx.kernels = layers, kernels
-            return torch.nn.functional.linear(kernels.forward(gate, up), layers[2].weight, layers[2].bias)
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Any:
-            (x, gate, up), layers = ctx.saved_tensors, ctx.layers
-            inner, grad_gate, grad_up = ctx.kernels.backward(grads[0] @ layers[2].weight, gate, up)
-            for layer, seen, grad in zip(layers, (x, x, inner), (grad_gate, grad_up, grads[0]), strict=True):
-                add_gradients(layer, seen, grad)
-            grad_x = None
-            if ctx.needs_input_grad[0]:
-                grad_x = grad_gate @ layers[0].weight
-                grad_x.addmm_(grad_up, layers[1].weight)
-            return grad_x, *(None for _ in range(8))
-
-    return MergedMlp
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x, gate, up), layers = ctx.saved_tensors, ctx.layers
+        inner, grad_gate, grad_up = ctx.kernels.backward(grads[0] @ layers[2].weight, gate, up)
+        for layer, seen, grad in zip(layers, (x, x, inner), (grad_gate, grad_up, grads[0]), strict=True):
+            add_gradients(layer, seen, grad)
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grad_gate @ layers[0].weight
+            grad_x.addmm_(grad_up, layers[1].weight)
+        return grad_x, *(None for _ in range(8))
 
 
 def merged_mlp(x: Tensor, layers: tuple[Any, Any, Any], kernels: Any) -> Tensor:
     """x through merged gate, up and down. kernels: `forward(gate, up)`, their gated product, and `backward(grad, gate,
     up)`, that product and the gradients of both."""
     lora = [matrix for layer in layers for matrix in (layer.a, layer.b)]
-    return _merged_mlp().apply(x.flatten(0, -2), layers, kernels, *lora).view(x.shape)
+    return MergedMlp.apply(x.flatten(0, -2), layers, kernels, *lora).view(x.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +118,10 @@ class Kernels:
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
-    import torch
-
     return torch.nn.functional.silu(gate) * up
 
 
 def gated_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    import torch
-
     wide_grad, wide_gate, wide_up = grad.float(), gate.float(), up.float()
     sigmoid = torch.sigmoid(wide_gate)
     silu = wide_gate * sigmoid
@@ -146,15 +131,11 @@ def gated_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tens
 
 @cache
 def _compiled() -> Kernels:
-    """gate and up may be of the width of any model and of any pack's length."""
-    import torch
-
-    return Kernels(*(torch.compile(function, dynamic=True) for function in (gated, gated_backward)))
+    """For any width of a model and any length of a pack."""
+    return Kernels(torch.compile(gated, dynamic=True), torch.compile(gated_backward, dynamic=True))
 
 
 def _norm(module: Any, hidden: Tensor) -> Tensor:
-    import torch
-
     return torch.nn.functional.rms_norm(hidden, module.weight.shape, module.weight, module.variance_epsilon)
 
 
@@ -165,52 +146,36 @@ def _mlp(module: Any, x: Tensor) -> Tensor:
     return module.down_proj(_compiled().forward(module.gate_proj(x), module.up_proj(x)))
 
 
-def _fuse_rotary(module: Any) -> None:
-    """In the file of the attention's class, where transformers keeps its rotary embedding as a function."""
-    import torch
-
-    home = sys.modules[type(module).__module__]
-    rotary = getattr(home, "apply_rotary_pos_emb", None)
-    if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
-        home.apply_rotary_pos_emb = torch.compile(rotary, dynamic=True)  # type: ignore[attr-defined]
-
-
 def fuse(model: nn.Module) -> None:
     """Fused norms, rotary embeddings and gated activations, in place; parts of another make stay as they are."""
-    from torch.nn import SiLU
-
     for module in model.modules():
-        if type(module).__name__.endswith("Attention"):
-            _fuse_rotary(module)
-        if type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):
+        kind = type(module).__name__
+        # transformers keeps it as a function in the file of the attention's class
+        home = sys.modules[type(module).__module__]
+        rotary = getattr(home, "apply_rotary_pos_emb", None) if kind.endswith("Attention") else None
+        if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
+            home.apply_rotary_pos_emb = torch.compile(rotary, dynamic=True)  # type: ignore[attr-defined]
+        if kind.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):
             module.forward = partial(_norm, module)
         parts = ("gate_proj", "up_proj", "down_proj", "act_fn")
-        if all(hasattr(module, p) for p in parts) and _is_silu(module.act_fn, SiLU):
+        if all(hasattr(module, p) for p in parts) and type(module.act_fn).__name__ in SILU:
             module.forward = partial(_mlp, module)
 
 
-def _is_silu(function: Any, silu: type) -> bool:
-    return isinstance(function, silu) or type(function).__name__ in ("SiLU", "SiLUActivation")
-
-
-def lora_module(linear: nn.Linear, a: Tensor, b: Tensor, scale: float, *, merge: bool) -> Any:
+class LoraModule(nn.Module):
     """`linear` with A and B. merge: its weight is a copy that holds them, from each call of `merge` on."""
-    from torch import nn
 
-    class LoraModule(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.base, self.bias, self.scale, self.merged = linear.weight, linear.bias, scale, merge
-            self.weight = nn.Parameter(linear.weight.clone(), requires_grad=False) if merge else linear.weight
-            self.a, self.b = nn.Parameter(a), nn.Parameter(b)
+    def __init__(self, linear: nn.Linear, a: Tensor, b: Tensor, scale: float, *, merge: bool) -> None:
+        super().__init__()
+        self.base, self.bias, self.scale, self.merged = linear.weight, linear.bias, scale, merge
+        self.weight = nn.Parameter(linear.weight.clone(), requires_grad=False) if merge else linear.weight
+        self.a, self.b = nn.Parameter(a), nn.Parameter(b)
 
-        def merge(self) -> None:
-            self.weight.data.copy_(merged(self.base, self.a, self.b, scale))
+    def merge(self) -> None:
+        self.weight.data.copy_(merged(self.base, self.a, self.b, self.scale))
 
-        def forward(self, x: Tensor) -> Tensor:
-            return _linear().apply(x.flatten(0, -2), self, self.a, self.b).view(*x.shape[:-1], -1)
-
-    return LoraModule()
+    def forward(self, x: Tensor) -> Tensor:
+        return LoraLinear.apply(x.flatten(0, -2), self, self.a, self.b).view(*x.shape[:-1], -1)  # type: ignore[union-attr]
 
 
 def _put(model: nn.Module, name: str, module: nn.Module) -> None:
@@ -227,20 +192,9 @@ class Lora:
     merge: the forward pass is of weights with the adapter in them, the very ones that a merging sampler serves.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        *,
-        rank: int,
-        alpha: int,
-        targets: Sequence[str],
-        seed: int,
-        merge: bool = False,
-        expert_rank: int | None = None,
-    ) -> None:
-        import torch
-
-        self.alpha, self.targets = alpha, tuple(targets)
+    def __init__(self, model: nn.Module, config: LearnerConfig, *, merge: bool = False) -> None:
+        self.config, targets = config, config.target_modules
+        rank, alpha, each_rank = config.lora_rank, config.lora_alpha, config.expert_rank or config.lora_rank
         linears = {
             n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and n.rsplit(".", 1)[-1] in targets
         }
@@ -249,8 +203,7 @@ class Lora:
         if missing := sorted(set(targets) - found):
             raise UserError(f"learner: the base model has no linear layer named {', '.join(missing)} to adapt")
         first = next(model.parameters())
-        check_rank(rank, expert_rank, len(experts), first.dtype.itemsize)
-        each_rank = expert_rank or rank
+        check_rank(rank, config.expert_rank, len(experts), first.dtype.itemsize)
         self.shapes: dict[str, tuple[int, int]] = {}
         for name, linear in linears.items():
             self.shapes[f"{name}.lora_A.weight"] = (rank, linear.in_features)
@@ -274,7 +227,7 @@ class Lora:
         self.merging: list[Any] = []
         for name, linear in linears.items():
             keys = f"{name}.lora_A.weight", f"{name}.lora_B.weight"
-            module = lora_module(linear, views[keys[0]], views[keys[1]], alpha / rank, merge=merge)
+            module = LoraModule(linear, views[keys[0]], views[keys[1]], alpha / rank, merge=merge)
             self.merging += [module] if merge else []
             module.a.grad, module.b.grad = grads[keys[0]], grads[keys[1]]  # type: ignore[union-attr]
             _put(model, name, module)
@@ -284,7 +237,7 @@ class Lora:
                 {p: stacked_views(v, f"{name}.0.{p}", layer.num_experts) for p in EXPERT_PROJECTIONS if p in targets}
                 for v in (views, grads)
             )
-            module = expert_module(layer, work, alpha, merge=merge)
+            module = LoraExperts(layer, work, alpha, merge=merge)
             for projection, (grad_a, grad_b) in work_grad.items():
                 module.a[projection].grad, module.b[projection].grad = grad_a, grad_b
             _put(model, name, module)
@@ -292,7 +245,7 @@ class Lora:
         self.experts = MergedExperts(of_experts if merge else {}, first.device)
         for name, view in self.views(self.master).items():
             if name.endswith("lora_A.weight"):
-                view.copy_(torch.from_numpy(_initial(seed, name, tuple(view.shape))))
+                view.copy_(torch.from_numpy(_initial(config.seed, name, tuple(view.shape))))
         self.refresh()
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
@@ -353,21 +306,22 @@ class Lora:
             self.grad.add_(self.work_grad)
             self.work_grad.zero_()
 
-    def export(self, folder: Path, base: Path, dtype: torch.dtype, *, second: bool = False) -> None:
-        """Write an adapter in PEFT format; vLLM and peft load it as it is."""
-        chosen = self.second if second and self.second is not None else self.master
-        write_peft(folder, base, chosen.detach(), dtype, self.shapes, self.alpha, self.targets)
+    def export(self, folder: Path, base: Path, dtype: torch.dtype) -> None:
+        """Write the adapter in PEFT format, which vLLM and peft load as it is, and the second one below it."""
+        for place, flat in self._places(folder, self.master):
+            write_peft(place, base, flat.detach(), dtype, self.shapes, self.config)
 
-    def hand_over(self, folder: Path, *, second: bool = False) -> None:
-        """Write an adapter in the type of the working copies, for a merging sampler of this machine."""
-        flat = self.second.to(self.work.dtype) if second and self.second is not None else self.work
-        write_served(folder, flat.detach(), self.stacks, self.alpha)
+    def hand_over(self, folder: Path) -> None:
+        """As export, in the type of the working copies, for a merging sampler of this machine."""
+        for place, flat in self._places(folder, self.work):
+            write_served(place, flat.detach().to(self.work.dtype), self.stacks, self.config.lora_alpha)
+
+    def _places(self, folder: Path, first: Tensor) -> list[tuple[Path, Tensor]]:
+        return [(folder, first), *([] if self.second is None else [(folder / AS_CRITIC, self.second)])]
 
     def load(self, folder: Path, base: Path, *, whole: bool = True) -> None:
         """Start from an earlier training's adapter. whole, errors: as `read_peft`."""
-        import torch
-
-        tensors = read_peft(folder, base, self.shapes, self.alpha, whole=whole)
+        tensors = read_peft(folder, base, self.shapes, self.config, whole=whole)
         with torch.no_grad():
             for name, view in self.views(self.master).items():
                 view.copy_(tensors[name])

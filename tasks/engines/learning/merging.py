@@ -11,16 +11,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from tasks.engines.adapter_files import Products
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
 
 #: Experts that are merged at once: float32 copies of all of a layer's would take gigabytes.
 _EXPERTS_AT_ONCE = 32
@@ -31,8 +28,6 @@ def merged(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
 
     A and B are rounded to that type first, as a learner of that type multiplies them.
     """
-    import torch
-
     a, b = (matrix.detach().to(weight.device, weight.dtype) for matrix in (a, b))
     product = torch.addmm if weight.dim() == 2 else torch.baddbmm
     exact = product(weight.float(), b.float(), a.float(), alpha=scale)
@@ -58,8 +53,6 @@ def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:
 
     draws: torch.Generator of the same device.
     """
-    import torch
-
     if dtype == torch.float32:
         return exact
     if dtype != torch.bfloat16:
@@ -73,8 +66,6 @@ def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:
 
 def _draws(a: Tensor, b: Tensor) -> Any:
     """A generator seeded with the bits of A and B, each weighted by its place."""
-    import torch
-
     bits = torch.cat([matrix.flatten() for matrix in (a, b)]).view(torch.int16)
     places = torch.arange(1, len(bits) + 1, dtype=torch.int32, device=bits.device)
     return torch.Generator(a.device).manual_seed(int((bits * places).sum(dtype=torch.int64)) % (1 << 63))
@@ -86,8 +77,6 @@ _ALIGNED = 512
 def host_copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies in host memory: of a GPU's weights in one pinned block, for torch's own pinned blocks are rounded up to
     powers of two."""
-    import torch
-
     if not weights or not all(weight.is_cuda for weight in weights.values()):
         return {name: weight.clone() for name, weight in weights.items()}
     starts = [0]
@@ -110,8 +99,6 @@ class Snapshot:
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Until this is called again. On the calling thread's stream: whole once it returns."""
-        import torch
-
         if not all(tensor.is_cuda for tensor in tensors.values()):
             return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
         if {n: t.shape for n, t in self._copies.items()} != {n: t.shape for n, t in tensors.items()}:
@@ -125,8 +112,6 @@ class Snapshot:
 
 def _pinned_block(size: int) -> Tensor:
     """Pinned until the last tensor over it is gone: the next training of this process pins its own."""
-    import torch
-
     memory = np.empty(size, dtype=np.uint8)
     cuda: Any = torch.cuda.cudart()
     torch.cuda.check_error(int(cuda.cudaHostRegister(memory.ctypes.data, size, 0)))
@@ -136,8 +121,6 @@ def _pinned_block(size: int) -> Tensor:
 
 def fetched(base: Mapping[str, Tensor], device: torch.device) -> Iterator[tuple[str, Tensor]]:
     """Each on the device; what lies elsewhere is on its way while the one before it is used."""
-    import torch
-
     if device.type == "cpu" or all(weight.is_cuda for weight in base.values()):
         yield from base.items()
         return

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
 
 from storage.errors import Parked, UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from tasks.engines.hardware import child
 
 T = TypeVar("T")
 #: Others wait for the first one while it samples, however long that takes; if it dies, its store dies with it.
@@ -46,7 +46,7 @@ _team: _Team | None = None
 
 
 @contextmanager
-def team(processes: int, job: Mapping[str, Any], logs: Path) -> Iterator[None]:
+def team(processes: int, job: object, logs: Path) -> Iterator[None]:
     """Start `processes - 1` others on this job, and end with them. Nothing to do for one, or in one of the others.
 
     Errors: Parked if one of the others died; what it said is in `logs`.
@@ -55,8 +55,6 @@ def team(processes: int, job: Mapping[str, Any], logs: Path) -> Iterator[None]:
     if processes == 1 or _team is not None:
         yield
         return
-    import torch
-
     if torch.cuda.is_available() and torch.cuda.device_count() < processes:
         raise UserError(
             f"learner: hardware.processes is {processes} and this machine has {torch.cuda.device_count()} GPUs; each"
@@ -67,7 +65,7 @@ def team(processes: int, job: Mapping[str, Any], logs: Path) -> Iterator[None]:
     try:
         for rank in range(1, processes):
             _start(rank, _team, logs / f"process-{rank}.log")
-        from_first(dict(job))
+        from_first(job)
         yield
         for other in others:
             other.wait()
@@ -97,9 +95,7 @@ def _failed(other: subprocess.Popen[bytes]) -> bool:
 def _store(port: int) -> Any:
     """The first process's key-value store; it opens one itself for port 0. On a socket of ours: torch's own listens to
     the world."""
-    import torch.distributed
-
-    c10d: Any = torch.distributed
+    c10d: Any = dist
     how: dict[str, Any] = {"timeout": PATIENCE, "wait_for_workers": False}
     if port:
         return c10d.TCPStore("127.0.0.1", port, None, False, **how)
@@ -110,26 +106,16 @@ def _store(port: int) -> Any:
 
 def _start(rank: int, team: _Team, log: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
-    ours, theirs = Pipe()
-    words = map(str, (rank, team.world, team.store.port, theirs.fileno()))
-    with log.open("wb") as out, theirs:
-        other = subprocess.Popen(
-            [sys.executable, "-m", "tasks.engines.learning.learner", *words],
-            stdout=out,
-            stderr=out,
-            cwd=Path(__file__).resolve().parents[3],
-            pass_fds=[theirs.fileno()],
-        )
+    with log.open("wb") as out:
+        other, pipe = child("tasks.engines.learning.learner", rank, team.world, team.store.port, log=out)
     team.others.append(other)
-    team.pipes.append(ours)
+    team.pipes.append(pipe)
 
 
 def join(device_type: str) -> None:
     """Form the group that sums gradients; every process calls it once its device is known."""
     if _team is None or _team.group is not None:
         return
-    import torch.distributed as dist
-
     if _team.rank:
         _team.store.set(f"here-{_team.rank}", "")
     while not _team.store.check([f"here-{rank}" for rank in range(1, _team.world)]):
@@ -147,45 +133,26 @@ def rank_and_world() -> tuple[int, int]:
     return (0, 1) if _team is None else (_team.rank, _team.world)
 
 
-def total(tensor: Tensor) -> Tensor:
-    """The sum over processes, in place."""
-    import torch.distributed as dist
-
-    return _reduced(tensor, dist.ReduceOp.SUM)
-
-
-def largest(tensor: Tensor) -> Tensor:
-    """The elementwise maximum over processes, in place."""
-    import torch.distributed as dist
-
-    return _reduced(tensor, dist.ReduceOp.MAX)
-
-
-def _reduced(tensor: Tensor, how: Any) -> Tensor:
-    import torch.distributed as dist
-
+def reduced(tensor: Tensor, how: Literal["SUM", "MAX"]) -> Tensor:
+    """The elementwise sum or maximum over processes, in place."""
     if _team is not None:
         options = dist.AllreduceOptions()
-        options.reduceOp = how
+        options.reduceOp = getattr(dist.ReduceOp, how)
         _team.group.allreduce([tensor], options).wait()
     return tensor
 
 
 def from_first(value: T | None) -> T:
     """What the first process has; the others pass None."""
-    if _team is None:
-        return value  # type: ignore[return-value]
-    if _team.rank:
+    if _team is not None and _team.rank:
         return _team.pipes[0].recv()
-    for pipe in _team.pipes:
+    for pipe in _team.pipes if _team is not None else ():
         pipe.send(value)
     return value  # type: ignore[return-value]
 
 
-def join_team(rank: int, world: int, port: int, pipe: int) -> dict[str, Any]:
+def join_team(rank: int, world: int, port: int, pipe: int) -> Any:
     """Become one of the others; return the first one's job."""
     global _team
     _team = _Team(rank, world, _store(port), pipes=[Connection(pipe)])
-    job: dict[str, Any] | None = from_first(None)
-    assert job is not None
-    return job
+    return from_first(None)

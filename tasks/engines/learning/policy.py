@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psutil
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
@@ -36,10 +40,6 @@ from tasks.engines.memory import (
 )
 from tasks.engines.model_files import loaded_bytes, read_config, weight_files
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
 #: Rows of a pack that is only scored, and the shares of a GPU's and of the host's free memory that its model may take.
 SCORED_ROWS, ROOM, SHARE_OF_HOST = 1024, 0.9, 0.2
 
@@ -52,10 +52,6 @@ class Policy:
 
     def __init__(self, base: Path, config: LearnerConfig, execution: Execution, temperature: float = 1.0) -> None:
         quiet_libraries()
-        import torch
-        from transformers import AutoModelForCausalLM
-        from transformers.modeling_layers import GradientCheckpointingLayer
-
         settle_threads()
         attention.register()
         self.device = _device(execution.device)
@@ -77,15 +73,7 @@ class Policy:
         model: Any = loaded(AutoModelForCausalLM, base, self.dtype, onto, **how)
         model.to(self.device).requires_grad_(False).eval()
         own = own_forward(model, temperature)
-        self.lora = Lora(
-            model,
-            rank=config.lora_rank,
-            expert_rank=config.expert_rank,
-            alpha=config.lora_alpha,
-            targets=config.target_modules,
-            seed=config.seed,
-            merge=execution.merged,
-        )
+        self.lora = Lora(model, config, merge=execution.merged)
         self.body, self.head = model.model, model.lm_head.weight
         if self.device.type == "cuda":
             fuse(model)
@@ -105,8 +93,6 @@ class Policy:
 
         Errors: UserError if that does not fit either.
         """
-        import torch
-
         # a prompt of one token, and completions no longer than rollouts may be: a longer one could turn other positions
         each = max(1, (self.execution.longest or rows) - 1)
         sizes = [min(each, rows - 1 - begun) + 1 for begun in range(0, rows - 1, each)]
@@ -139,8 +125,6 @@ class Policy:
 
         weights: other ones than LoRA has now, like `lora.work`. base: without any adapter.
         """
-        import torch
-
         torch.get_num_threads()  # otherwise a new thread computes with as many as there are cores
         pack, shown = build_pack(groups), torch.zeros_like(self.lora.work) if base else weights
         if shown is None:  # with a gradient, as in an update: what is compiled here serves that too
@@ -173,8 +157,6 @@ def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Poli
 
     Errors: UserError where neither has room, or where the learner cannot load this model or adapter.
     """
-    import torch
-
     settle_threads()
     if not weight_files(base) or read_config(base).get("quantization_config"):
         raise UserError(f"{base.name} is quantised, or its weights are not on this machine")
@@ -204,8 +186,6 @@ def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Poli
 
 
 def _device(wanted: str) -> torch.device:
-    import torch
-
     if wanted.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"learner: the profile wants device {wanted} and this machine has no NVIDIA GPU")
     if wanted == "auto":
@@ -219,8 +199,6 @@ def _terms(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """(log-probs, entropies, p - onehot, p (log p + entropy)), the last two of `dtype`: -temperature times what
     log-prob and entropy move by with the logits. The last only where it is asked for."""
-    import torch
-
     target = targets[:, None]
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     logprobs, p = log_p.gather(1, target), log_p.exp()
@@ -233,65 +211,55 @@ def _terms(
 
 @cache
 def _compiled_terms() -> Any:
-    import torch
-
     return torch.compile(_terms, dynamic=True)
 
 
-@cache
-def _function() -> Any:
-    import torch
+class TokenLogprobs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_KD: Tensor,
+        weight_VD: Tensor,
+        targets_K: Tensor,
+        chunk: int,
+        temperature: float,
+        of_entropy: bool,
+    ) -> Any:
+        logprobs_K = torch.empty(len(targets_K), dtype=torch.float32, device=hidden_KD.device)
+        entropy_K = torch.empty_like(logprobs_K)
+        slope_KD = torch.empty_like(hidden_KD) if ctx.needs_input_grad[0] else None
+        fall_KD = torch.empty_like(hidden_KD) if ctx.needs_input_grad[0] and of_entropy else None
+        terms = _compiled_terms() if hidden_KD.is_cuda else _terms
+        for start in range(0, len(targets_K), chunk):
+            part = slice(start, start + chunk)
+            logits = _logits(hidden_KD[part], weight_VD)
+            if temperature != 1:
+                logits /= temperature
+            logprobs_K[part], entropy_K[part], slopes, falls = terms(
+                logits, targets_K[part], weight_VD.dtype, fall_KD is not None
+            )
+            if slope_KD is not None:
+                torch.mm(slopes, weight_VD, out=slope_KD[part])
+            if fall_KD is not None and falls is not None:
+                torch.mm(falls, weight_VD, out=fall_KD[part])
+            del logits, slopes, falls
+        if fall_KD is None:
+            ctx.mark_non_differentiable(entropy_K)
+        ctx.save_for_backward(*(made for made in (slope_KD, fall_KD) if made is not None))
+        ctx.temperature = temperature
+        return logprobs_K, entropy_K
 
-    class TokenLogprobs(torch.autograd.Function):
-        @staticmethod
-        def forward(
-            ctx: Any,
-            hidden_KD: Tensor,
-            weight_VD: Tensor,
-            targets_K: Tensor,
-            chunk: int,
-            temperature: float,
-            of_entropy: bool,
-        ) -> Any:
-            logprobs_K = torch.empty(len(targets_K), dtype=torch.float32, device=hidden_KD.device)
-            entropy_K = torch.empty_like(logprobs_K)
-            slope_KD = torch.empty_like(hidden_KD) if ctx.needs_input_grad[0] else None
-            fall_KD = torch.empty_like(hidden_KD) if ctx.needs_input_grad[0] and of_entropy else None
-            terms = _compiled_terms() if hidden_KD.is_cuda else _terms
-            for start in range(0, len(targets_K), chunk):
-                part = slice(start, start + chunk)
-                logits = _logits(hidden_KD[part], weight_VD)
-                if temperature != 1:
-                    logits /= temperature
-                logprobs_K[part], entropy_K[part], slopes, falls = terms(
-                    logits, targets_K[part], weight_VD.dtype, fall_KD is not None
-                )
-                if slope_KD is not None:
-                    torch.mm(slopes, weight_VD, out=slope_KD[part])
-                if fall_KD is not None and falls is not None:
-                    torch.mm(falls, weight_VD, out=fall_KD[part])
-                del logits, slopes, falls
-            if fall_KD is None:
-                ctx.mark_non_differentiable(entropy_K)
-            ctx.save_for_backward(*(made for made in (slope_KD, fall_KD) if made is not None))
-            ctx.temperature = temperature
-            return logprobs_K, entropy_K
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Any:
-            # of log-probs, and of entropies where they carry one
-            parts = [
-                falls_KD * (-grad_K / ctx.temperature)[:, None].to(falls_KD.dtype)
-                for falls_KD, grad_K in zip(ctx.saved_tensors, grads, strict=False)
-            ]
-            return (sum(parts[1:], parts[0]), *[None] * 5)
-
-    return TokenLogprobs
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        # of log-probs, and of entropies where they carry one
+        parts = [
+            falls_KD * (-grad_K / ctx.temperature)[:, None].to(falls_KD.dtype)
+            for falls_KD, grad_K in zip(ctx.saved_tensors, grads, strict=False)
+        ]
+        return (sum(parts[1:], parts[0]), *[None] * 5)
 
 
 def _logits(hidden: Tensor, weight: Tensor) -> Tensor:
-    import torch
-
     if hidden.dtype == torch.float32:
         return hidden @ weight.T
     if hidden.is_cuda:
@@ -309,4 +277,4 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """(log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ / temperature). Log-probs
     carry a gradient, entropies only where `of_entropy`, both only to `hidden`."""
-    return _function().apply(hidden_KD, weight_VD, targets_K, chunk, temperature, of_entropy)
+    return TokenLogprobs.apply(hidden_KD, weight_VD, targets_K, chunk, temperature, of_entropy)

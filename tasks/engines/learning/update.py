@@ -10,9 +10,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from storage.rules import Band, band
 from tasks.domain.grpo.advantages.group import is_live
@@ -37,9 +39,6 @@ from tasks.engines.learning import parallel
 from tasks.engines.learning.merging import Snapshot
 from tasks.engines.learning.policy import Policy
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 @dataclass(slots=True)
 class Clock:
@@ -61,8 +60,6 @@ class Updater:
     what the objective remembers of the steps so far; diagnostics: what it says of the last one."""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
-        import torch
-
         self.policy, self.config, self.token_budget = policy, config, token_budget
         self.loss = loss_for(config)
         self.start: Tensor | None = None
@@ -109,8 +106,6 @@ class Updater:
         return {"entropy_weight": self.state.entropy_weight(self.config)} if asked else {}
 
     def _optimise(self, sums: Sums, rate: float) -> None:
-        import torch
-
         grad = self.policy.lora.grad
         sums.norm = float(torch.linalg.vector_norm(grad))
         # Adam squares it; false for nan
@@ -128,8 +123,6 @@ class Updater:
     ) -> Sums:
         """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes. credit: as in
         trained_groups; key: as in weighed_tokens, beside the seed."""
-        import torch
-
         live = trained_groups(groups, self.config, credit)
         if self.loss.weigh and live:
             with clock.phase("credit"):
@@ -146,17 +139,15 @@ class Updater:
             packs = [build_pack(plan) for plan in plan_shares(live, self.token_budget, world)[rank]]
             references = self._references(packs)
             measured = [none, *(self._pack(p, r, scale) for p, r in zip(packs, references, strict=True))]
-            parallel.total(self.policy.lora.grad)
-            added = parallel.total(torch.stack([m[0] for m in measured]).sum(0))
-            ratio_max = parallel.largest(torch.stack([m[1] for m in measured]).amax(0))[0]
+            parallel.reduced(self.policy.lora.grad, "SUM")
+            added = parallel.reduced(torch.stack([m[0] for m in measured]).sum(0), "SUM")
+            ratio_max = parallel.reduced(torch.stack([m[1] for m in measured]).amax(0), "MAX")[0]
             loss, entropy, ratio, kl, kl_start, bounded = added.tolist()
         return Sums(trained, masked, int(bounded), loss, entropy, ratio, float(ratio_max), kl, kl_start)
 
     def _references(self, packs: Sequence[Pack]) -> list[Tensor | None]:
         """Log-probs_K of each pack under the start's weights: the base model's where training started without an
         adapter. None where the loss does not hold them."""
-        import torch
-
         if self.start is None:
             return [None] * len(packs)
         with torch.no_grad(), self.policy.lora.showing(self.start):
@@ -164,8 +155,6 @@ class Updater:
 
     def _pack(self, pack: Pack, reference: Tensor | None, scale: float) -> Tensor:
         """Forward and backward of one pack. Returns 2x6 measurements, sums and a maximum, still on the device."""
-        import torch
-
         behaviour, advantages, rollout = (
             on_device(a, self.policy.device) for a in (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
         )
@@ -199,8 +188,6 @@ class Updater:
         return self.state
 
     def restore(self, tensors: Mapping[str, Tensor], remembered: ObjectiveState) -> None:
-        import torch
-
         self.state = remembered
         with torch.no_grad():
             self.policy.lora.master.copy_(tensors["weights"])

@@ -1,13 +1,12 @@
-"""An OpenAI-compatible server: its address, its key, and how requests reach it. What may pass is tried again; what
+"""An OpenAI-compatible server: its address, its key, and how requests reach it. Passing faults are tried again; what
 money or patience must solve parks the run.
 
 | answer | what it means here |
 |---|---|
-| refused or dropped connection, no answer in time, 408, 409, 425, 5xx | tried again with growing pauses |
+| refused or dropped connection, no answer in time, 408, 409, 425, 429, 5xx | tried again with growing pauses |
 | 200 with garbage: cut short, a page, no choice, other lengths than asked for | the same |
-| 429 | the same, honouring Retry-After |
 | any of these for `patience`, while no other request was answered | Parked: the server stays away |
-| 402, 429 with a code of QUOTA_CODES or that asks for money | Parked: the provider's own wall |
+| 402, 429 with a code of QUOTA_CODES or that asks for money | Parked: the provider's budget limit |
 | 401, 403 | the key is wrong: UserError |
 | any other 4xx | the request is wrong: UserError with the server's words |
 
@@ -23,9 +22,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, urlsplit
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -35,12 +34,8 @@ from storage.roots import seconds_set
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 #: Codes and types of errors that only money mends. A rate limit's words speak of quota and billing too.
-QUOTA_CODES = frozenset(
-    (
-        *("insufficient_quota", "insufficient_balance", "insufficient_credits", "payment_required"),
-        *("billing_hard_limit_reached", "billing_not_active"),
-    )
-)
+QUOTA_CODES = {"insufficient_quota", "insufficient_balance", "insufficient_credits", "payment_required"}
+QUOTA_CODES |= {"billing_hard_limit_reached", "billing_not_active"}
 #: Words of a 429 that no pause mends: "Add credits to continue".
 MONEY = re.compile(r"\b(add|buy|purchase|top up|out of|no|insufficient)\b[^.]{0,20}\b(credits?|funds?|balance)\b", re.I)
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
@@ -76,10 +71,6 @@ class _Models(BaseModel):
     data: list[_Model]
 
 
-class _Version(BaseModel):
-    version: str
-
-
 def asked_address(asked: str = "") -> str:
     """Return the address that a study asks for; without one, the operator's own."""
     return asked or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
@@ -90,12 +81,12 @@ def endpoint_for(asked: str = "") -> Endpoint:
 
     Errors: UserError if the operator has a key and has not allowed this address: it would be sent there.
     """
-    own, key = os.environ.get("VARBAND_OPENAI_BASE_URL", ""), os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()
+    key = os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
         raise UserError("engine openai: VARBAND_OPENAI_API_KEY holds what no HTTP header can carry")
     endpoint = Endpoint(asked_address(asked), key or None)
-    allowed = {_origin(url.strip()) for url in (own, *os.environ.get("VARBAND_OPENAI_ALLOWED", "").split(","))}
-    if key and _origin(endpoint.url) not in allowed:
+    allowed = [os.environ.get("VARBAND_OPENAI_BASE_URL", ""), *os.environ.get("VARBAND_OPENAI_ALLOWED", "").split(",")]
+    if key and _origin(endpoint.url) not in [_origin(url.strip()) for url in allowed if url.strip()]:
         raise UserError(
             f"hardware.endpoint={endpoint.url}: the key of VARBAND_OPENAI_API_KEY would be sent there, and whoever runs"
             " this machine has not allowed it; they can add it to VARBAND_OPENAI_ALLOWED (addresses, comma-separated)"
@@ -103,25 +94,19 @@ def endpoint_for(asked: str = "") -> Endpoint:
     return endpoint
 
 
-def _origin(url: str) -> tuple[str, str, int]:
-    parts = _parts(url) if url else SplitResult("", "", "", "", "")
-    return parts.scheme, parts.hostname or "", parts.port or {"https": 443}.get(parts.scheme, 80)
-
-
-def _parts(url: str) -> SplitResult:
-    """Errors: UserError for what is no address, without repeating what may be secret."""
+def _origin(url: str) -> httpx.URL:
+    """Return scheme, host and port. Errors: UserError for what is no address, without repeating what may be secret."""
     try:
-        parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 80) > 0
-    except ValueError:
-        parts, known = urlsplit(""), False
-    if parts.username or parts.password or parts.query or parts.fragment:
+        found = httpx.URL(url)
+    except httpx.InvalidURL:
+        found = httpx.URL()
+    if found.userinfo or found.query or found.fragment:
         raise UserError("engine openai: put the key into VARBAND_OPENAI_API_KEY, not into the address")
-    if not known:
+    if found.scheme not in ("http", "https") or not found.host:
         raise UserError(
             f"engine openai: '{url}' is no address of a server; set VARBAND_OPENAI_BASE_URL, e.g. http://host:8000/v1"
         )
-    return parts
+    return found.copy_with(path="/")
 
 
 class Endpoint:
@@ -132,9 +117,8 @@ class Endpoint:
     """
 
     def __init__(self, url: str, key: str | None) -> None:
-        parts = _parts(url)
+        self._origin = _origin(url)
         self.url, self._key = url.rstrip("/"), key or ""
-        self._origin = f"{parts.scheme}://{parts.netloc}"
         # no answer to anybody for so long parks the run; one answer is a rollout of many thousand tokens
         self._patience = seconds_set("VARBAND_OPENAI_PATIENCE", 300.0)
         self._reply, self._answered = seconds_set("VARBAND_OPENAI_TIMEOUT", 1800.0), -math.inf
@@ -161,20 +145,10 @@ class Endpoint:
 
     def version(self) -> str:
         """Return vLLM's version, "unknown" where the server does not tell it."""
-
-        def read(text: bytes) -> str:
-            try:
-                found = parsed(text, _Version).version[:60]
-                return found if found.isprintable() else "unknown"
-            except Garbled:
-                return "unknown"
-
-        try:
-            return self.ask(f"{self._origin}/version", read)
-        except Parked:
-            raise
-        except UserError:
-            return "unknown"
+        with suppress(httpx.HTTPError, ValueError, LookupError, TypeError):
+            found = str(self._http.get(self._origin.join("/version")).json()["version"])
+            return found[:60] if found.isprintable() else "unknown"
+        return "unknown"
 
     def load_adapter(self, name: str, folder: Path) -> None:
         """Errors: UserError if the server cannot load it; one that is loaded already is fine."""
@@ -189,10 +163,6 @@ class Endpoint:
                     f"{error}; to evaluate adapters start the server with --enable-lora and"
                     " VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, and let it see the artifact root"
                 ) from None
-
-    def complete(self, body: dict[str, object], read: Callable[[bytes], T], stop: threading.Event) -> T:
-        """Ask for one completion. read, stop: as `ask`."""
-        return self.ask(f"{self.url}/completions", read, body, stop)
 
     def ask(
         self,
@@ -236,7 +206,7 @@ class Endpoint:
             pause = min(pause * 2, LONGEST_PAUSE)
             stop.wait(max(wait, pause * random.uniform(0.5, 1.0)))
 
-    def _refuse(self, status: int, words: str, codes: frozenset[str]) -> None:
+    def _refuse(self, status: int, words: str, codes: set[str]) -> None:
         """Raise for an answer that another try would not change."""
         if status == 402 or (status == 429 and (codes & QUOTA_CODES or MONEY.search(words))):
             raise Parked(
@@ -251,30 +221,26 @@ class Endpoint:
     def _plain(self, words: str) -> str:
         """Return a server's words for terminals and records, without its key, which some repeat, and without what no
         page prints."""
-        shown = words.replace(self._key, "…") if len(self._key) >= SECRET_CHARACTERS else words
-        return "".join(c if c.isprintable() else " " for c in shown)
+        words = words.replace(self._key, "…") if len(self._key) >= SECRET_CHARACTERS else words
+        return "".join(c if c.isprintable() else " " for c in words)
 
 
-def _words_of(answer: httpx.Response) -> tuple[str, frozenset[str]]:
+def _words_of(answer: httpx.Response) -> tuple[str, set[str]]:
     """Return what an error answer says, in one line, and its codes."""
     try:
-        found: Any = answer.json()
-    except ValueError:
-        found = answer.content.decode(errors="replace")
-    error = found.get("error", found) if isinstance(found, dict) else found
-    error = error[0] if isinstance(error, list) and error else error
-    told = error if isinstance(error, dict) else {"message": error}
-    codes = [str(code) for name in ("code", "type") if (code := told.get(name))]
-    words = f"{told.get('message', told)}" + (f" [{codes[0]}]" if codes else "")
-    return " ".join(words.split())[:300], frozenset(codes)
+        error = answer.json()["error"]
+        codes = [str(code) for name in ("code", "type") if (code := error.get(name))]
+        words = f"{error['message']}" + (f" [{codes[0]}]" if codes else "")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        words, codes = answer.content.decode(errors="replace"), []
+    return " ".join(words.split())[:300], {*codes}
 
 
 def _retry_after(header: str | None) -> float:
-    try:
+    with suppress(ValueError):
         seconds = float(header or 0)
-    except ValueError:
-        return 0.0
-    return min(seconds, 600.0) if seconds > 0 else 0.0
+        return min(seconds, 600.0) if seconds > 0 else 0.0
+    return 0.0
 
 
 def model_of(text: bytes, url: str, names: Collection[str] | None, served: str = "") -> str:
@@ -285,26 +251,21 @@ def model_of(text: bytes, url: str, names: Collection[str] | None, served: str =
     Errors: UserError for another model or several, and for what is no such list, as any web page is.
     """
     try:
-        bases = [one for one in parsed(text, _Models).data if not one.parent]
+        bases = {one.id: one.root or one.id for one in parsed(text, _Models).data if not one.parent}
     except Garbled as error:
         raise UserError(f"{url}: what it answers is no list of models ({error}); check the address") from None
-    roots = {one.id: one.root or one.id for one in bases if one.id.isprintable()}
-    listed = ", ".join([*roots][:4])
-    if not roots:
-        raise UserError(f"{url}: the server has no model; start it with the folder of the profile's base model")
-    if served:
-        if served in roots:
-            return served
-        raise UserError(f"{url}: hardware.served_model is '{served}', and the server has {listed}")
-    if len(set(roots.values())) > 1:
-        said = f"{url}: the server has {len(roots)} models ({listed}); "
-        raise UserError(f"{said}give one with the profile's alone, or say which is it: hardware.served_model=NAME")
-    for name, root in roots.items():
-        if names is None or {_model_name(name), _model_name(root)} & {*map(_model_name, names)}:
-            return name
+    listed = ", ".join([*bases][:4]) or "no model"
+    if served in bases:
+        return served
+    alike = {
+        name for name, root in bases.items() if names and {*map(_model_name, names)} & {*map(_model_name, (name, root))}
+    }
+    found = [*bases] if names is None else [name for name in bases if name in alike]
+    if found and not served and len({*bases.values()}) == 1:
+        return found[0]
     raise UserError(
-        f"{url}: the server has {listed}, and the study's model is {' or '.join(names or ())}; serve that one, or, if"
-        f" this name is that model, set hardware.served_model={next(iter(roots))}"
+        f"{url}: the server has {listed}, and the study's model is {served or ' or '.join(names or ())}; serve that one"
+        " alone, or say which of them it is: hardware.served_model=NAME"
     )
 
 

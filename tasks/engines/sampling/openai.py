@@ -30,7 +30,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.loading import tokenizer_of
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.endpoint import Garbled, endpoint_for, parsed
-from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt, vocabulary_of
+from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths, vocabulary_of
 
 #: What a server would else take from the model's generation_config.json: a cut or bent distribution whose log-probs are
 #: not those of the policy.
@@ -95,7 +95,7 @@ def likeliest(text: bytes) -> list[float]:
     return sorted(told.top_logprobs[0].values())
 
 
-class OpenAIGenerator:
+class OpenAIGenerator(PromptEncoder):
     name = "openai"
     serving = "by its server"
 
@@ -113,9 +113,6 @@ class OpenAIGenerator:
         self._loaded: set[str] = set()
         self._scaled = False
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
-
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         """Errors: Parked if the provider refuses to go on or stays away, after all that finished was yielded."""
         check_lengths([*requests], self._max_model_len)
@@ -123,29 +120,28 @@ class OpenAIGenerator:
         self._check_logprobs(model, requests)
         todo = requests if isinstance(requests, deque) else deque(requests)
         done: queue.SimpleQueue[Completion | BaseException | None] = queue.SimpleQueue()
-        stop = threading.Event()
-        workers = [
-            threading.Thread(target=self._work, args=(model, todo, done, stop), daemon=True)
-            for _ in range(min(self._connections, len(requests)))
-        ]
-        failure: BaseException | None = None
+        stop, failure = threading.Event(), None
+        at_work = min(self._connections, len(requests))
         try:
-            for worker in workers:
-                worker.start()
-            idle = 0
-            while idle < len(workers):
+            for _ in range(at_work):
+                threading.Thread(target=self._work, args=(model, todo, done, stop), daemon=True).start()
+            while at_work:
                 match done.get():
                     case Completion() as completion:
                         yield completion
-                    case BaseException() as error:
+                    case None:
+                        at_work -= 1
+                    case error:
                         failure = failure or error
                         stop.set()
-                    case None:
-                        idle += 1
         finally:
             stop.set()
         if failure is not None:
             raise failure
+
+    @property
+    def _url(self) -> str:
+        return f"{self._endpoint.url}/completions"
 
     def _check_logprobs(self, model: str, requests: Sequence[Request]) -> None:
         """Once, before anything is drawn at another temperature than 1. Errors: UserError for a server whose log-probs
@@ -156,7 +152,7 @@ class OpenAIGenerator:
         for temperature in (1.0, 0.5):
             asked = replace(requests[0], decoding=Decoding(max_tokens=1, temperature=temperature))
             body = {**self._body(model, asked), "logprobs": 5, "return_tokens_as_token_ids": True}
-            scores = self._endpoint.complete(body, likeliest, threading.Event())[-5:]
+            scores = self._endpoint.ask(self._url, likeliest, body)[-5:]
             widths.append(scores[-1] - scores[0])
         if widths[1] < 1.5 * widths[0]:
             raise UserError(
@@ -173,15 +169,15 @@ class OpenAIGenerator:
         stop: threading.Event,
     ) -> None:
         """One connection: request after request until none is left or another connection failed. Whatever ends it is
-        told: nobody else would."""
+        reported: nobody else would."""
         try:
-            while not stop.is_set():
+            while todo and not stop.is_set():
                 try:
                     request = todo.popleft()
-                except IndexError:
+                except IndexError:  # another connection took the last one
                     break
                 read = partial(self._completion, request, model)
-                done.put(self._endpoint.complete(self._body(model, request), read, stop))
+                done.put(self._endpoint.ask(self._url, read, self._body(model, request), stop))
         except BaseException as error:
             done.put(error)
         finally:
@@ -226,10 +222,8 @@ class OpenAIGenerator:
 def names_of(folder: Path) -> list[str]:
     """Return what a server may call the model in this folder; that of a snapshot from the hub names its repository.
 
-    >>> names_of(Path("/models/Qwen2.5-1.5B"))
-    ['Qwen2.5-1.5B']
     >>> names_of(Path("/hub/models--Qwen--Qwen2.5-1.5B/snapshots/0a1b"))
-    ['0a1b', 'Qwen2.5-1.5B']
+    ['0a1b', '0a1b', 'Qwen2.5-1.5B']
     """
-    on_hub = (part.split("--")[-1] for part in folder.parts if part.startswith("models--"))
-    return list(dict.fromkeys([folder.name, folder.resolve().name, *on_hub]))
+    on_hub = [part.split("--")[-1] for part in folder.parts if part.startswith("models--")]
+    return [folder.name, folder.resolve().name, *on_hub]

@@ -60,39 +60,27 @@ def chat_text(tokenizer: Any, prompt: str, *, enable_thinking: bool) -> str:
     )
 
 
-#: A block that marks what an assistant writes, for transformers' masks; jinja2 itself does not know it.
-_GENERATED = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")
-
-
 def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
     """Whether the prompt of a chat scaffold ends with the opening tag of its trace, by the template of this model.
 
-    None where the scaffold has no chat or no tag, or the template cannot be read without transformers.
+    None where the scaffold has no chat or no tag, or the model no tokenizer or template.
     """
-    if not scaffold.chat or scaffold.trace_tag is None:
+    if not scaffold.chat or scaffold.trace_tag is None or (tokenizer := loaded_tokenizer(model)) is None:
         return None
-    file = model / "chat_template.jinja"
-    template = file.read_text() if file.is_file() else _config(model / "tokenizer_config.json").get("chat_template")
-    if isinstance(template, list):  # named ones, of which transformers takes this
-        template = next((one["template"] for one in template if one.get("name") == "default"), None)
-    tag = f"<{scaffold.trace_tag}>"
-    if not isinstance(template, str) or tag not in template:
-        return False if isinstance(template, str) else None
-    template = _GENERATED.sub("", template)
-    from jinja2 import TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    if tokenizer.chat_template is None:
+        return None
+    text = chat_text(tokenizer, scaffold.prompt("?"), enable_thinking=scaffold.enable_thinking)
+    return text.rstrip().endswith(f"<{scaffold.trace_tag}>")
 
-    form = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    given = {"bos_token": "", "eos_token": "", "strftime_now": TODAY.strftime}
-    messages = [{"role": "user", "content": scaffold.prompt("?")}]
-    try:
-        thinks = scaffold.enable_thinking
-        text = form.from_string(template).render(
-            messages=messages, add_generation_prompt=True, enable_thinking=thinks, tools=None, **given
-        )
-    except (TemplateError, TypeError):
-        return None
-    return text.rstrip().endswith(tag)
+
+class PromptEncoder:
+    """The part of every engine that makes token ids of prompts."""
+
+    _tokenizer: Any
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+        """As Generator.encode."""
+        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
 
 class EndTokens:
@@ -146,14 +134,12 @@ def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) 
     """
     alone = [len(ids) for ids in tokenizer(list(problems), add_special_tokens=False, verbose=False)["input_ids"]]
     by_length = sorted(range(len(problems)), key=lambda place: -alone[place])
-    chat, thinks = scaffold.chat, scaffold.enable_thinking
-    tokens = {
-        place: len(encode_prompt(tokenizer, scaffold.prompt(problems[place]), chat=chat, enable_thinking=thinks))
-        for place in (by_length if scaffold.code else by_length[:_CANDIDATES])
-    }
-    place, longest = max(tokens.items(), key=lambda one: one[1])
+    how: dict[str, Any] = {"chat": scaffold.chat, "enable_thinking": scaffold.enable_thinking}
+    tried = by_length if scaffold.code else by_length[:_CANDIDATES]
+    tokens = {place: len(encode_prompt(tokenizer, scaffold.prompt(problems[place]), **how)) for place in tried}
+    place = max(tokens, key=lambda one: tokens[one])
     added = sum(tokens[one] - alone[one] for one in tokens) / len(tokens)
-    return place, longest, sum(alone) / len(alone) + added
+    return place, tokens[place], sum(alone) / len(alone) + added
 
 
 def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
@@ -199,11 +185,9 @@ def refuse_shown(scaffold: Scaffold, problems: Iterable[str]) -> None:
     for problem in dict.fromkeys(problems):
         plain = _plain(problem)
         bare = plain.rstrip(ENDS)
-        example = bare in examples
-        if example or (bare and len(plain) >= LOOKED_FOR and stands_in(bare, text)):
-            where = "example" if example else "text"
+        if bare in examples or (bare and len(plain) >= LOOKED_FOR and stands_in(bare, text)):
             raise UserError(
-                f"scaffold {scaffold.name}: its {where} shows {problem[:60]!r}, which is a problem that it is asked, so"
+                f"scaffold {scaffold.name}: its prompt shows {problem[:60]!r}, which is a problem that it is asked, so"
                 " that the prompt would hold the gold; show another, or leave the problem out of the pool"
             )
 

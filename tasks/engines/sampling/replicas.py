@@ -10,8 +10,8 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,10 +20,10 @@ from typing import Any
 from storage.errors import Parked, UserError
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.environment import quiet_libraries
-from tasks.engines.hardware import Hardware, children_see
+from tasks.engines.hardware import Hardware, check_gpus, child, children_see, visible_gpus
 from tasks.engines.loading import tokenizer_of
-from tasks.engines.protocols import Completion, Generator, Request
-from tasks.engines.sampling.prompts import check_lengths, encode_prompt
+from tasks.engines.protocols import Completion, Request
+from tasks.engines.sampling.prompts import PromptEncoder, check_lengths
 from tasks.engines.sampling.vllm import sampler_gpus
 
 #: A queue that somebody else appends to is looked at this often.
@@ -54,8 +54,16 @@ class _Replica:
             raise said
         return said
 
+    def finish(self) -> None:
+        """What it still samples is given up: the call that asked for it is over."""
+        with suppress(EOFError, OSError):  # reported by `receive`
+            self.pipe.send(None)
+            while not isinstance(self.pipe.recv(), Ended):
+                pass
+        self.at_work.clear()
 
-class ReplicatedGenerator:
+
+class ReplicatedGenerator(PromptEncoder):
     def __init__(self, model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache = "full") -> None:
         quiet_libraries()
         self._tokenizer = tokenizer_of(model)
@@ -65,7 +73,8 @@ class ReplicatedGenerator:
         try:
             for gpus in _shares(hardware):
                 with children_see(gpus):
-                    self._replicas.append(_started(model, alone, lora_rank, kv_cache))
+                    self._replicas.append(_Replica(*child(__name__)))
+                self._replicas[-1].send((model, alone, lora_rank, kv_cache))
             self.name, self.version, self.serving, self.adapters = self._replicas[0].receive()
             for other in self._replicas[1:]:
                 other.receive()
@@ -73,9 +82,6 @@ class ReplicatedGenerator:
             self.close()
             raise
         self.serving += f", {len(self._replicas)} replicas"
-
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         check_lengths([*requests], self._max_model_len)
@@ -92,7 +98,7 @@ class ReplicatedGenerator:
                     yield completion
         finally:
             for one in self._replicas:
-                _finish(one)
+                one.finish()
 
     def _hand_out(self, queue: deque[Request]) -> None:
         """Each to the replica with the least at work, while any has room."""
@@ -101,7 +107,6 @@ class ReplicatedGenerator:
             if len(least.at_work) >= self._room:
                 return
             request = queue.popleft()
-            check_lengths([request], self._max_model_len)
             least.at_work.add(request.key)
             least.send(request)
 
@@ -115,18 +120,6 @@ class ReplicatedGenerator:
                 one.process.kill()
 
 
-def _finish(one: _Replica) -> None:
-    """What it still samples is given up: the call that asked for it is over."""
-    try:
-        one.pipe.send(None)
-        while not isinstance(one.pipe.recv(), Ended):
-            pass
-    except (EOFError, OSError):
-        return  # said by `receive`
-    finally:
-        one.at_work.clear()
-
-
 def _shares(hardware: Hardware) -> list[list[str]]:
     """The GPUs of each replica; none named on a machine without any. Errors: UserError where there are too few."""
     import torch
@@ -134,25 +127,8 @@ def _shares(hardware: Hardware) -> list[list[str]]:
     if not torch.cuda.is_available():
         return [[] for _ in range(hardware.replicas)]
     gpus, each = sampler_gpus(hardware), hardware.tensor_parallel
-    if len(gpus) < hardware.replicas * each:
-        raise UserError(
-            f"hardware.replicas: {hardware.replicas} engines of {each} GPU{'s' if each > 1 else ''} are wanted,"
-            f" {len(gpus)} GPUs are here"
-        )
+    check_gpus(hardware, len(visible_gpus()))
     return [gpus[i * each : (i + 1) * each] for i in range(hardware.replicas)]
-
-
-def _started(model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache) -> _Replica:
-    ours, theirs = Pipe()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno())],
-            stdout=sys.stderr,
-            cwd=Path(__file__).resolve().parents[3],
-            pass_fds=[theirs.fileno()],
-        )
-    ours.send((model, hardware, lora_rank, kv_cache))
-    return _Replica(process, ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +158,15 @@ def main(pipe: Connection) -> None:
     while isinstance(call := heard.get(), Begin):
         feed = _Feed(heard)
         try:
-            _sample(engine, call.adapter, feed, pipe)
+            while feed.wait():
+                for completion in engine.generate(feed, call.adapter):
+                    pipe.send(completion)
+                    if feed.over:
+                        break
         except Exception as error:  # the starter's to raise
             pipe.send(_sendable(error))
-        feed.drain()
+        while not feed.over:
+            feed.take()
         pipe.send(Ended())
     engine.close()
 
@@ -198,14 +179,6 @@ def _listen(pipe: Connection, heard: SimpleQueue[Any]) -> None:
         heard.put(Ended())
 
 
-def _sample(engine: Generator, adapter: ServedAdapter | None, feed: _Feed, pipe: Connection) -> None:
-    while feed.wait():
-        for completion in engine.generate(feed, adapter):
-            pipe.send(completion)
-            if feed.over:
-                return
-
-
 class _Feed(deque[Request]):
     """What was heard of a call and not begun, as the queue that an engine empties. over: the call is; what is at work
     then is given up."""
@@ -216,22 +189,18 @@ class _Feed(deque[Request]):
 
     def __bool__(self) -> bool:
         while not self._heard.empty():
-            self._take()
+            self.take()
         return len(self) > 0
 
     def wait(self) -> bool:
         """Until there is something to begin, or nothing more will come."""
         while not (len(self) or self.over):
-            self._take()
+            self.take()
         return len(self) > 0 and not self.over
 
-    def drain(self) -> None:
-        while not self.over:
-            self._take()
-
-    def _take(self) -> None:
-        if isinstance(said := self._heard.get(), Request):
-            self.append(said)
+    def take(self) -> None:
+        if isinstance(heard := self._heard.get(), Request):
+            self.append(heard)
         else:
             self.over = True
 

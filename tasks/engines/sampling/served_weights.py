@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
 from tasks.engines.adapter_files import Products, read_served
 from tasks.engines.learning.merging import fetched, host_copies, merge_into, merged
 from tasks.engines.model_files import weight_files
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Base = dict[str, Any]
 
@@ -78,8 +79,6 @@ def _plain(place: Place) -> bool:
 
 def base_weights(model: Any, folder: Path) -> Base:
     """Copies of the weights; on a CPU vLLM packs them away as it loads them, so the files are read again."""
-    import torch
-
     found = places(model)
     if all(place.weight.is_cuda for place in found.values()):
         weights = {name: place.weight.detach() for name, place in found.items()}
@@ -94,8 +93,6 @@ def base_weights(model: Any, folder: Path) -> Base:
 
 
 def file_tensors(folder: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
     return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
 
 
@@ -118,8 +115,6 @@ def serve(model: Any, base: Base, folder: str | None) -> None:
 
 
 def _serve_on_cpu(found: Mapping[str, Place], base: Base, products: Products) -> None:
-    import torch
-
     for name, place in found.items():
         module = place.module
         if any(part in products.pairs for part in place.parts):

@@ -10,26 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
 
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.adapter_files import served_name
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware
 from tasks.engines.loading import loaded, tokenizer_of
 from tasks.engines.protocols import Completion, Request
-from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt
+from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths
 
 
-class TransformersGenerator:
+class TransformersGenerator(PromptEncoder):
     name = "transformers"
     version = metadata.version("transformers")
     serving = "adapters by peft"
 
     def __init__(self, model: Path, hardware: Hardware) -> None:
         quiet_libraries()
-        import torch
-        from transformers import AutoModelForCausalLM
-
+        settle_threads()
         self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
         dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
         self._tokenizer = tokenizer_of(model)
@@ -38,9 +39,6 @@ class TransformersGenerator:
         self._ends = EndTokens(self._tokenizer, model)
         self._batch, self._max_model_len = hardware.max_num_seqs, hardware.max_model_len
         self._served: tuple[str, Any] | None = None
-
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         model = self._policy(adapter)
@@ -57,8 +55,6 @@ class TransformersGenerator:
     ) -> list[float]:
         """(prompt, completion) → its self-certainty: over the completion's tokens the mean divergence of the uniform
         distribution from the model's, -1/V Σ log(V p), in nats. One at a time: padding would move the last bits."""
-        import torch
-
         model, found = self._policy(adapter), []
         for prompt, completion in sampled:
             ids_1T = torch.tensor([[*prompt, *completion]], device=self._device)
@@ -76,16 +72,12 @@ class TransformersGenerator:
         if adapter is None:
             return self._base
         if self._served is None:
-            from peft import PeftModel
-
             model = PeftModel.from_pretrained(self._base, str(adapter.folder)).eval()
             self._served = (name, model)
         return self._served[1]
 
     def _sample(self, model: Any, requests: Sequence[Request]) -> Iterator[Completion]:
         """One left-padded batch, token by token; every request draws from a generator of its own."""
-        import torch
-
         pad = self._tokenizer.pad_token_id or 0
         width = max(len(r.prompt_ids) for r in requests)
         ids_BL = torch.full((len(requests), width), pad)
@@ -145,8 +137,6 @@ class TransformersGenerator:
 
 def _draw(logits_V: Any, request: Request, generator: Any) -> tuple[int, float]:
     """One token and its log-prob under the distribution that it was drawn from."""
-    import torch
-
     decoding = request.decoding
     if decoding.temperature == 0:
         token = int(logits_V.argmax())

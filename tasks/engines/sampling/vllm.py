@@ -25,13 +25,14 @@ import psutil
 from storage.errors import UserError
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.adapter_files import adapter_config, served_file, served_name
-from tasks.engines.environment import keep_compiled, quiet_libraries
-from tasks.engines.hardware import Hardware, check_fp8, check_gpus, children_see, merges_adapters, visible_gpus
+from tasks.engines.environment import keep_compiled, quiet_libraries, settle_threads
+from tasks.engines.hardware import Hardware, check_gpus, children_see, merges_adapters, visible_gpus
 from tasks.engines.loading import refuse_holes
 from tasks.engines.memory import check_host_memory, check_sampler_memory, slot_rank
+from tasks.engines.model_checks import check_parallel
 from tasks.engines.model_files import num_experts, read_config, weights_of
 from tasks.engines.protocols import Completion, Decoding, Request
-from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt
+from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths
 from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process
 
 if TYPE_CHECKING:
@@ -44,12 +45,13 @@ BURST = 1 / 16
 FETCH_SECONDS = 0.5
 
 
-class VllmGenerator:
+class VllmGenerator(PromptEncoder):
     name = "vllm"
 
     def __init__(self, model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache = "full") -> None:
         slot = slot_rank(lora_rank)
         quiet_libraries()
+        settle_threads()
         merges = lora_rank > 0 and merges_adapters(read_config(model), hardware)
         import torch
 
@@ -109,18 +111,16 @@ class VllmGenerator:
         if self._keeps:
             self._ask("keep_logprobs", True)
         self.adapters = "merged" if merges else "unmerged" if lora_rank else "none"
-        self.logprobs = "kept by the sampler" if self._keeps else "returned a token"
-        self.graphs: list[int] = self._llm.llm_engine.vllm_config.compilation_config.cudagraph_capture_sizes or []
+        logprobs = "kept by the sampler" if self._keeps else "returned a token"
+        sizes = self._llm.llm_engine.vllm_config.compilation_config.cudagraph_capture_sizes
+        graphs = f"steps of 1 to {max(sizes)} tokens by CUDA graph, {len(sizes)} sizes" if sizes else "no CUDA graphs"
         cached = "" if kv_cache == "full" else f", keys and values in {kv_cache}"
-        self.serving = f"adapters {self.adapters}, log-probs {self.logprobs}, {in_words(self.graphs)}{cached}"
+        self.serving = f"adapters {self.adapters}, log-probs {logprobs}, {graphs}{cached}"
         self._tokenizer = self._llm.get_tokenizer()
         self._ends = EndTokens(self._tokenizer, model)
         self._served: str | None = None
         self._lora_requests: dict[str, LoRARequest] = {}
         self._requests = 0
-
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         check_lengths([*requests], self._max_model_len)
@@ -147,7 +147,6 @@ class VllmGenerator:
         engine = self._llm.llm_engine
         for _ in range(min(room, len(queue))):
             request = queue.popleft()
-            check_lengths([request], self._max_model_len)
             self._requests += 1
             params = _sampling_params(request.decoding, request.seed, logprobs=not self._keeps)
             prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}
@@ -205,9 +204,7 @@ class VllmGenerator:
 
     def _empty_prefix_cache(self) -> None:
         if not self._llm.reset_prefix_cache():
-            raise RuntimeError(
-                "vLLM's prefix cache is in use and cannot be emptied: keys of other weights would be served"
-            )
+            raise RuntimeError("vLLM's prefix cache is in use: keys of other weights would be served")
 
     def _ask(self, method: str, *args: object) -> Any:
         """The answer of the first worker; all do the same."""
@@ -258,16 +255,6 @@ def sampler_gpus(hardware: Hardware) -> list[str]:
     return gpus[hardware.processes : hardware.gpus]
 
 
-def check_parallel(model: Path, hardware: Hardware) -> None:
-    """Errors: UserError for more GPUs an engine than the attention heads can be dealt out to."""
-    heads = read_config(model).get("num_attention_heads", 0)
-    if heads % hardware.tensor_parallel:
-        raise UserError(
-            f"hardware.tensor_parallel is {hardware.tensor_parallel}, and {model.name} has {heads} attention heads,"
-            " which cannot be dealt out so; take a number that divides them"
-        )
-
-
 def on_cpu(hardware: Hardware) -> dict[str, Any]:
     """Errors: UserError for a cache that the memory has no room for."""
     if hardware.kv_cache_mb << 20 > (free := psutil.virtual_memory().available):
@@ -285,12 +272,9 @@ def on_cpu(hardware: Hardware) -> dict[str, Any]:
 def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cache: KVCache = "full") -> dict[str, Any]:
     """lora_rank: of the adapters that are served; 0: none.
 
-    Errors: UserError for what the GPU has no room for, or no arithmetic.
+    Errors: UserError for what the GPU has no room for.
     """
     import torch
-
-    if kv_cache == "fp8":
-        check_fp8(torch.cuda.get_device_capability())
 
     keep_compiled(torch.cuda.get_device_name())
     total = torch.cuda.mem_get_info()[1]
@@ -337,12 +321,3 @@ def graph_sizes(hardware: Hardware) -> list[int]:
     while (size := size + next(step for end, step in _STEPS if size < end)) < largest:
         sizes.add(size)
     return sorted(s for s in sizes if 0 < s <= largest)
-
-
-def in_words(sizes: Sequence[int]) -> str:
-    """Ascending sizes, as the log and `varband doctor` have them.
-
-    >>> in_words([1, 2, 4, 8]), in_words([])
-    ('steps of 1 to 8 tokens by CUDA graph, 4 sizes', 'no CUDA graphs')
-    """
-    return f"steps of 1 to {sizes[-1]} tokens by CUDA graph, {len(sizes)} sizes" if sizes else "no CUDA graphs"

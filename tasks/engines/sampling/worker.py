@@ -18,15 +18,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
+import torch
+from torch import Tensor
 
 from tasks.engines.sampling.served_weights import base_weights, serve, unmergeable
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 #: The arguments of the sampler's `sample` that log-probs are kept by, and what its runner must have besides.
 _SAMPLER_ARGUMENTS = {"logits", "expanded_idx_mapping", "pos"}
@@ -107,8 +105,6 @@ def _slot(states: Any, index: int) -> Slot:
 
 def _install(runner: Any) -> KeptLogprobs:
     """Log-probs are written as tokens are sampled, and kept when a slot is freed."""
-    import torch
-
     from tasks.engines.kernels import token_logprobs
 
     sampler, states = runner.sampler, runner.req_states
@@ -176,8 +172,6 @@ class KeptLogprobs:
 
         running: slots of requests that ended but were not released yet. Errors: KeyError for a request that never ran.
         """
-        import torch
-
         pieces: list[Tensor] = []
         for request, length in lengths.items():
             found = self.segments.pop(request, [])

@@ -56,20 +56,6 @@ def test_several_windows_at_once_are_those_one_by_one(encoder: SentenceEncoder) 
 def test_bad_folders_and_windows_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a sentence-transformers model"):
         SentenceEncoder(tmp_path, name="x", max_tokens=64)
-    for name in (
-        "begin",
-        "first0",
-        "first",
-        "last-1",
-        "middle010",
-        "middle99999999999999999999",
-        "head0chars",
-        "first２",
-    ):
+    for name in ("begin", "first0", "last-1", "middle010", "first２"):
         with pytest.raises(UserError, match=f"unknown window '{name}'"):
             window_named(name)
-
-
-def test_no_text_is_no_vector(encoder: SentenceEncoder) -> None:
-    vectors, coverage = encoder.encode([])
-    assert (vectors.shape, coverage.shape) == ((0, 384), (0,))

@@ -40,21 +40,6 @@ def test_half_a_checkpoint_does_not_count(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0001"]
 
 
-def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
-    checkpoints.save(tmp_path, state(1, "other"), keep=2)
-    with pytest.raises(UserError, match="another recipe"):
-        checkpoints.latest(tmp_path, "r")
-
-
-def test_a_checkpoint_whose_recipe_was_called_otherwise_before_is_resumed(tmp_path: Path) -> None:
-    """By the former identity of its base. What is written next has the name of today."""
-    checkpoints.save(tmp_path, state(1, "former"), keep=2)
-    found = checkpoints.latest(tmp_path, "r", "former")
-    assert found is not None and (found.step, found.recipe) == (1, "r")
-    with pytest.raises(UserError, match="another recipe"):
-        checkpoints.latest(tmp_path, "r", "another")
-
-
 @pytest.mark.parametrize("spoilt", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_never_written_over_good_ones(tmp_path: Path, spoilt: float) -> None:
     checkpoints.save(tmp_path, state(1), keep=1)
@@ -63,7 +48,3 @@ def test_weights_that_are_not_finite_are_never_written_over_good_ones(tmp_path: 
     found = checkpoints.latest(tmp_path, "r")
     assert found is not None and found.step == 1 and found.tensors["weights"].tolist() == [1.0] * 3
     assert [p.name for p in tmp_path.iterdir()] == ["step-0001"]
-
-
-def test_none_yet(tmp_path: Path) -> None:
-    assert checkpoints.latest(tmp_path / "none", "r") is None

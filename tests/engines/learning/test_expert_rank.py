@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,12 +12,10 @@ from safetensors.torch import load_file
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.adapter_files import adapter_files, read_served
-from tasks.engines.learning.experts import check_rank
 from tasks.engines.learning.merging import merge_into
-from tasks.engines.learning.own_forward import check_trainable
 from tasks.engines.learning.policy import Execution, Policy
-from tasks.engines.sampling.vllm import refuse_unread_ranks
-from tests.engines.learning.test_merging import HALF, shifted
+from tasks.engines.model_checks import check_rank, check_trainable
+from tests.engines.learning.test_merging import shifted
 from tests.made_elsewhere import adapter
 from tests.tiny_model import write_tiny_mixture
 
@@ -57,19 +54,6 @@ def test_served_in_either_format_each_matrix_has_its_scale(policy: Policy, writt
     assert torch.allclose(out[3], 4.0 * b[3] @ a[3], atol=1e-6)
 
 
-def test_the_learner_multiplies_what_the_sampler_serves(base: Path, tmp_path: Path) -> None:
-    policy = shifted(Policy(base, CONFIG, replace(HALF, merged=True)))
-    policy.lora.experts.finish()
-    policy.lora.hand_over(tmp_path)
-    products, plain = read_served(tmp_path, "cpu"), Policy(base, CONFIG, HALF)
-    experts = "layers.0.mlp.experts"
-    before: Any = plain.body.get_submodule(experts)
-    after: Any = policy.body.get_submodule(experts)
-    served = torch.empty_like(before.down_proj)
-    merge_into(served, before.down_proj, products, f"model.{experts}.down_proj")
-    assert torch.equal(served, after.down_proj) and not torch.equal(served, before.down_proj)
-
-
 def test_vllm_reads_rank_and_scale_of_every_matrix(written: Path) -> None:
     helper = pytest.importorskip("vllm.lora.peft_helper").PEFTHelper.from_local_dir(str(written), None)
     for name, matrix in load_file(written / "adapter_model.safetensors").items():
@@ -79,32 +63,21 @@ def test_vllm_reads_rank_and_scale_of_every_matrix(written: Path) -> None:
         assert rank == (matrix.shape[0] if which == "A.weight" else matrix.shape[1])
 
 
-def test_a_vllm_that_scales_all_by_one_rank_is_refused(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    helper = pytest.importorskip("vllm.lora.peft_helper").PEFTHelper
-    refuse_unread_ranks(written, "0.32")
-    monkeypatch.delattr(helper, "get_rank_and_scaling")
-    with pytest.raises(UserError, match=r"which vLLM 0\.11 does not read beside the weights; set hardware.adapters=me"):
-        refuse_unread_ranks(written, "0.11")
-
-
 def test_what_was_written_is_gone_on_with_and_other_ranks_are_refused(policy: Policy, written: Path) -> None:
     again = Policy(policy.base, CONFIG, Execution(device="cpu"))
     again.lora.load(written, policy.base)
     assert torch.equal(again.lora.master, policy.lora.master)
-    for expert_rank, said in ((None, "wants rank 32, alpha 32"), (16, r"wants rank 32 \(16 of experts\), alpha 32")):
-        other = Policy(policy.base, replace(CONFIG, expert_rank=expert_rank), Execution(device="cpu"))
-        with pytest.raises(UserError, match=rf"adapter of rank 32 \(8 of experts\), alpha 32; this training {said}"):
-            other.lora.load(written, policy.base)
+    other = Policy(policy.base, replace(CONFIG, expert_rank=None), Execution(device="cpu"))
+    with pytest.raises(UserError, match=r"has expert_rank 8 and not 32, as this training wants"):
+        other.lora.load(written, policy.base)
 
 
 def test_an_adapter_made_elsewhere_says_both_ranks(written: Path, tmp_path: Path) -> None:
     found = adapter_files(written)
     assert (found.rank, found.expert_rank, found.largest_rank) == (32, 8, 32)
-    found.check_recipe(32, 32, CONFIG.target_modules, 8)
-    with pytest.raises(UserError, match=r"experts' rank 8 and not training.expert_rank=32: change the recipe"):
-        found.check_recipe(32, 32, CONFIG.target_modules, None)
-    with pytest.raises(UserError, match=r"has rank 32 and not training.lora_rank=16: change the recipe"):
-        found.check_recipe(16, 32, CONFIG.target_modules, 8)
+    found.check_recipe(CONFIG)
+    with pytest.raises(UserError, match=r"has lora_rank 32 and not 16; expert_rank 8 and not 16, as .*: change the"):
+        found.check_recipe(replace(CONFIG, lora_rank=16, expert_rank=None))
     several = adapter(tmp_path / "several", rank=4, ranks={"q_proj": 2})
     with pytest.raises(UserError, match="only one rank of linear layers and one of experts are served"):
         adapter_files(several)
@@ -124,9 +97,3 @@ def test_a_rank_of_experts_is_refused_where_there_are_none_and_where_a_gpu_canno
     with pytest.raises(UserError, match="lora_rank is 6; LoRA of experts needs a multiple of 4 here"):
         Policy(base, replace(CONFIG, lora_rank=6, expert_rank=None), Execution(device="cpu"))
     check_rank(4, None, 0, 2)
-
-
-def test_without_it_nothing_is_written_that_was_not(base: Path, tmp_path: Path) -> None:
-    policy = Policy(base, replace(CONFIG, lora_rank=8, expert_rank=None), Execution(device="cpu"))
-    policy.lora.export(tmp_path, base, torch.float32)
-    assert "rank_pattern" not in (tmp_path / "adapter_config.json").read_text()

@@ -9,7 +9,7 @@ import torch
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
-from tasks.engines.learning.experts import WEIGHTS, expert_module, expert_shapes, outer, routes
+from tasks.engines.learning.experts import WEIGHTS, LoraExperts, expert_shapes
 
 EXPERTS, HIDDEN, INNER, RANK, SCALE = 5, 16, 8, 8, 0.5
 
@@ -66,7 +66,7 @@ def test_values_and_gradients_are_those_of_the_whole_weights(names: tuple[str, .
         pairs = {n: tuple(m.clone().requires_grad_() for m in pair) for n, pair in adapters(made, names).items()}
         x, weights = drawn(11, HIDDEN, seed=7).requires_grad_(), drawn(11, 2, seed=8).requires_grad_()
         if ours:
-            module = expert_module(layer(), pairs, SCALE * RANK, merge=merge)  # type: ignore[arg-type]
+            module = LoraExperts(layer(), pairs, SCALE * RANK, merge=merge)  # type: ignore[arg-type]
             if merge:
                 for weight in WEIGHTS:
                     module.overwrite(weight, getattr(made, weight))
@@ -81,20 +81,6 @@ def test_values_and_gradients_are_those_of_the_whole_weights(names: tuple[str, .
         assert torch.allclose(mine, plain, atol=2e-4, rtol=1e-4)
 
 
-def test_rows_are_sorted_by_expert_and_found_again() -> None:
-    at = routes(torch.tensor([[2, 0], [0, 3]]), 4)
-    assert at.order_R.tolist() == [1, 2, 0, 3] and at.token_R.tolist() == [0, 1, 0, 1]
-    assert at.ends_E.tolist() == [2, 2, 3, 4]
-    assert at.back_TK.tolist() == [[2, 0], [1, 3]]
-
-
-def test_an_expert_without_rows_has_no_gradient() -> None:
-    ends = torch.tensor([1, 1, 3], dtype=torch.int32)
-    found = outer(drawn(3, 4), drawn(3, 8, seed=1), ends)
-    assert found.shape == (3, 4, 8) and found[1].abs().max() == 0
-    assert torch.allclose(found[2], drawn(3, 4)[1:].T @ drawn(3, 8, seed=1)[1:], atol=1e-6)
-
-
 def test_another_activation_is_refused() -> None:
     with pytest.raises(UserError, match="SiLU alone"):
-        expert_module(layer("gelu"), {}, 1.0)
+        LoraExperts(layer("gelu"), {}, 1.0)

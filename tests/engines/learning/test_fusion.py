@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks.engines.learning.lora import Kernels, gated, gated_backward, lora_module, merged_mlp
+from tasks.engines.learning.lora import Kernels, LoraModule, gated, gated_backward, merged_mlp
 
 KERNELS = Kernels(gated, gated_backward)
 
@@ -19,7 +19,7 @@ def layers(draw: torch.Generator) -> tuple[Any, Any, Any]:
         linear = nn.Linear(width_in, width_out, bias=False).requires_grad_(False)
         linear.weight.copy_(torch.randn(width_out, width_in, generator=draw))
         a, b = torch.randn(3, width_in, generator=draw), torch.randn(width_out, 3, generator=draw)
-        module = lora_module(linear, a, b, 0.5, merge=True)
+        module = LoraModule(linear, a, b, 0.5, merge=True)
         module.merge()
         module.a.grad, module.b.grad = torch.zeros_like(a), torch.zeros_like(b)
         made.append(module)

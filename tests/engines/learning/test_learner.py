@@ -22,7 +22,6 @@ from tasks.engines.learning import policy
 from tasks.engines.learning.attention import ATTENTION_NAME
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
 from tasks.engines.learning.policy import scoring_policy
-from tasks.engines.memory import disk_bytes
 from tests.engines.conftest import random_rollouts
 
 CONFIG = LearnerConfig(
@@ -88,19 +87,6 @@ def test_plans_rows_and_folders(tiny_base: Path, tmp_path: Path) -> None:
         assert f"after {step} GRPO steps" in (folder / "README.md").read_text()
 
 
-def test_the_first_served_adapter_is_the_base_model(tiny_base: Path, tmp_path: Path) -> None:
-    seen: dict[str, torch.Tensor] = {}
-
-    def look(plan: StepPlan) -> list[TrainRollout]:
-        if plan.step == 1 and plan.adapter:
-            seen.update(weights(plan.adapter.folder))
-        return sample(plan)
-
-    run(tiny_base, tmp_path, replace(CONFIG, steps=1), sample=look)
-    assert not any(t.any() for name, t in seen.items() if "lora_B" in name)
-    assert all(t.any() for name, t in seen.items() if "lora_A" in name)
-
-
 def test_stopped_and_resumed_anywhere_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path) -> None:
     """Bit for bit: weights, and rows with them. The stop comes before the update of a step or after it."""
     whole = run(tiny_base, tmp_path / "whole")
@@ -116,29 +102,10 @@ def test_stopped_and_resumed_anywhere_is_the_undisturbed_run(tiny_base: Path, tm
         assert whole.exposure == resumed.exposure
 
 
-def test_a_finished_training_started_again_repeats_no_update(tiny_base: Path, tmp_path: Path) -> None:
-    first = run(tiny_base, tmp_path)
-    steps: list[StepMetrics] = []
-    again = run(tiny_base, tmp_path, on_step=steps.append)
-    assert steps == []
-    assert again.steps == first.steps
-
-
 def test_asynchronous_checkpoints_and_sparse_ones_change_nothing(tiny_base: Path, tmp_path: Path) -> None:
     whole = run(tiny_base, tmp_path / "whole")
     execution = Execution(device="cpu", async_checkpoints=True, checkpoint_every=3, token_budget=8192)
     assert same(whole.adapter_folder, run(tiny_base, tmp_path / "other", execution=execution).adapter_folder)
-
-
-def test_the_work_folder_never_outgrows_what_is_planned_for_it(tiny_base: Path, tmp_path: Path) -> None:
-    config, execution = replace(CONFIG, steps=8, eval_every=2), Execution(device="cpu", dtype="bfloat16")
-    sizes: list[int] = []
-
-    def weighed(_: StepMetrics) -> None:
-        sizes.append(sum(file.stat().st_size for file in tmp_path.rglob("*.safetensors")))
-
-    run(tiny_base, tmp_path, config, execution=execution, on_step=weighed)
-    assert 0.5 < max(sizes) / disk_bytes(tiny_base, config, execution) < 1
 
 
 def test_another_recipe_does_not_go_on_from_this_checkpoint(tiny_base: Path, tmp_path: Path) -> None:
@@ -147,17 +114,11 @@ def test_another_recipe_does_not_go_on_from_this_checkpoint(tiny_base: Path, tmp
         run(tiny_base, tmp_path, replace(CONFIG, steps=1, learning_rate=5e-3))
 
 
-def test_next_stage_starts_from_the_last_adapter(tiny_base: Path, tmp_path: Path) -> None:
-    first = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=2))
-    second = run(tiny_base, tmp_path / "b", replace(CONFIG, steps=1, learning_rate=0.0), init=first.adapter_folder)
-    assert same(first.adapter_folder, second.adapter_folder)
-
-
 def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path) -> None:
     first = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=1))
-    with pytest.raises(UserError, match="rank 4"):
+    with pytest.raises(UserError, match="lora_rank 4 and not 8"):
         run(tiny_base, tmp_path / "b", replace(CONFIG, lora_rank=8, lora_alpha=8), init=first.adapter_folder)
-    with pytest.raises(UserError, match="other layers"):
+    with pytest.raises(UserError, match=r"target_modules .* and not"):
         run(tiny_base, tmp_path / "c", replace(CONFIG, target_modules=ATTENTION), init=first.adapter_folder)
     with pytest.raises(UserError, match="no readable adapter_config"):
         run(tiny_base, tmp_path / "d", init=tmp_path)
@@ -175,36 +136,6 @@ def test_an_adapter_of_some_layers_is_scored_with_the_others_at_zero(tiny_base: 
     found = {name: matrix.abs().max().item() for name, matrix in loaded.views(loaded.master).items()}
     assert 0 < len(some) < len(whole) == len(found)
     assert all((largest > 0) == (".layers.0." in name) for name, largest in found.items())
-
-
-def test_a_base_without_its_weights_or_its_layers_is_refused(tiny_base: Path, tmp_path: Path) -> None:
-    hollow = tmp_path / "hollow"
-    hollow.mkdir()
-    (hollow / "config.json").write_text((tiny_base / "config.json").read_text())
-    with pytest.raises(UserError, match=r"has no weights \(model\.safetensors, or shards"):
-        run(hollow, tmp_path / "w")
-    (hollow / "model.safetensors.index.json").write_text('{"weight_map": {"a": "one.safetensors"}}')
-    with pytest.raises(UserError, match=r"1 of 1 shards are missing, first one\.safetensors"):
-        run(hollow, tmp_path / "w")
-    with pytest.raises(UserError, match="no linear layer named fc1"):
-        run(tiny_base, tmp_path / "w", replace(CONFIG, target_modules=("fc1",)))
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_a_gpu_that_is_not_there_is_said(tiny_base: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no NVIDIA GPU"):
-        run(tiny_base, tmp_path, execution=Execution(device="cuda"))
-
-
-def test_initial_weights_are_a_function_of_the_seed(tiny_base: Path, tmp_path: Path) -> None:
-    one = replace(CONFIG, steps=1)
-    torch.manual_seed(1)
-    a = run(tiny_base, tmp_path / "a", one)
-    torch.manual_seed(2)
-    b = run(tiny_base, tmp_path / "b", one)
-    c = run(tiny_base, tmp_path / "c", replace(one, seed=1))
-    assert same(a.adapter_folder, b.adapter_folder)
-    assert not same(a.adapter_folder, c.adapter_folder)
 
 
 def test_dead_groups_are_replaced_and_counted(tiny_base: Path, tmp_path: Path) -> None:
@@ -253,7 +184,7 @@ def test_nothing_of_a_training_stays_on_its_device(
 
     load = partial(policy.loaded, attn_implementation=ATTENTION_NAME)
     monkeypatch.setattr(policy, "loaded", lambda *given, **_: loaded(*given))
-    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: left.append(sum(m() is not None for m in models)))
     if not fails:
         run(tiny_base, tmp_path)

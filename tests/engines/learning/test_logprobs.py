@@ -45,15 +45,6 @@ def test_the_entropy_that_is_rewarded_has_the_gradient_of_a_full_softmax(chunk: 
     assert not token_logprobs(hidden, weight, targets, chunk)[1].requires_grad
 
 
-def test_gradient_at_the_head_is_onehot_minus_softmax() -> None:
-    """With an identity head, d logprob / d hidden is the closed form itself."""
-    hidden = torch.tensor([[0.0, 1.0, 2.0]], requires_grad=True)
-    logprobs, _ = token_logprobs(hidden, torch.eye(3), torch.tensor([2]), 8)
-    logprobs.sum().backward()
-    expected = torch.tensor([[0.0, 0.0, 1.0]]) - torch.tensor([[0.0, 1.0, 2.0]]).softmax(-1)
-    assert hidden.grad is not None and torch.allclose(hidden.grad, expected, atol=1e-6)
-
-
 def test_nothing_as_wide_as_the_vocabulary_is_kept_for_the_backward_pass() -> None:
     kept: list[torch.Size] = []
     hidden, weight, targets = drawn(rows=16, vocabulary=1000)

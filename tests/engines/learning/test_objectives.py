@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.domain.grpo.credit import ObjectiveState, credited, trained_groups, weighed_tokens
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import StepPlan, TrainRollout
-from tasks.engines.learning import checkpoints
-from tasks.engines.learning.learner import Execution, Interrupted
+from tasks.engines.learning.learner import Interrupted
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
-from tests.engines.learning.test_learner import run, same, sample, weights
-from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
-from tests.engines.learning.test_updates import sampled_by
+from tests.engines.learning.test_learner import run, same, sample
+from tests.engines.learning.test_packed import CONFIG, grouped, policy_of
 
 EXPLORING = replace(LOOP, advantage="ucb_mean", bonus_gate="none", max_extra_groups=0, steps=5)
 AIMED = replace(LOOP, entropy_weight=0.02, entropy_target=3.5, entropy_delta=0.01, steps=5)
@@ -70,40 +67,6 @@ def test_killed_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Pa
             assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()
 
 
-def test_without_its_state_the_resumed_run_is_another(
-    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So the test above can fail: visits and the entropy weight do reach the update."""
-    for name, config in (("visits", EXPLORING), ("entropy", AIMED)):
-        whole = run(tiny_base, tmp_path / name / "whole", config, sample=answering)
-        calls = iter(range(1, 99))
-        with pytest.raises(Interrupted):
-            run(tiny_base, tmp_path / name / "b", config, sample=answering, stop=lambda c=calls: next(c) == 7)
-        with monkeypatch.context() as forgetful:
-            forgetful.setattr(checkpoints.ObjectiveState, "from_json", lambda _: ObjectiveState())
-            resumed = run(tiny_base, tmp_path / name / "b", config, sample=answering)
-        assert not same(whole.adapter_folder, resumed.adapter_folder)
-
-
-@pytest.mark.slow
-def test_two_processes_explore_as_one(tiny_base: Path, tmp_path: Path) -> None:
-    config = replace(EXPLORING, steps=3, entropy_weight=0.01, entropy_target=3.0)
-    alone = Execution(device="cpu", token_budget=40)
-    one = run(tiny_base, tmp_path / "one", config, execution=alone, sample=answering)
-    two = run(tiny_base, tmp_path / "two", config, execution=replace(alone, processes=2), sample=answering)
-    for name, matrix in weights(one.adapter_folder).items():
-        assert torch.allclose(weights(two.adapter_folder)[name], matrix, atol=1e-5)
-
-
-def test_an_unsolved_step_trains_where_new_answers_are_paid_for(tiny_base: Path) -> None:
-    rollouts = [replace(r, correct=False, answer=str(r.rollout // 3)) for r in random_rollouts(PROBLEMS, 4, seed=2)]
-    for gate, updates in (("none", 1), ("right", 0)):
-        config = replace(CONFIG, advantage="batch_exploration", bonus_gate=gate)  # type: ignore[arg-type]
-        updater = Updater(policy_of(tiny_base, config), config, 8192)
-        row = updater.update(grouped(rollouts), Clock())
-        assert (row["updates"], row["live_groups"], updater.diagnostics["signal_groups"]) == (updates, 0.0, updates)
-
-
 def test_the_entropy_bonus_is_plain_autograds(tiny_base: Path) -> None:
     """Of all tokens of a step with a live group; the policy's gradient is the one with advantages less the one without."""
     from peft import PeftModel
@@ -130,39 +93,6 @@ def test_the_entropy_bonus_is_plain_autograds(tiny_base: Path) -> None:
             gap = torch.linalg.vector_norm(found - parameter.grad)
             # the difference of two float32 gradients
             assert gap <= 1e-4 * torch.linalg.vector_norm(parameter.grad) + 1e-5
-
-
-def test_a_rewarded_entropy_rises(tiny_base: Path) -> None:
-    """With a small rate, on the tokens that were trained on."""
-    rollouts, entropies = random_rollouts(PROBLEMS, 4, seed=4), []
-    for weight in (0.0, 0.5):
-        config = replace(CONFIG, entropy_weight=weight, learning_rate=1e-3)
-        policy = policy_of(tiny_base, config)
-        groups = grouped(sampled_by(policy, rollouts, noise=0.0))
-        updater = Updater(policy, config, 8192)
-        updater.update(groups, Clock())
-        entropies.append(updater.update(groups, Clock())["entropy"])
-    assert entropies[1] > entropies[0]
-
-
-def test_token_weights_do_not_depend_on_packs_and_skip_unknown_tokens(tiny_base: Path) -> None:
-    config = replace(CONFIG, loss="clip_cov", advantage="standardised", cov_low=0.0, cov_share=0.2)
-    rollouts = random_rollouts(PROBLEMS, 4, seed=7)
-    holed = rollouts[0].logprobs_T.copy()
-    holed[0] = np.nan
-    groups = grouped([replace(rollouts[0], logprobs_T=holed), *rollouts[1:]])
-    found = []
-    for budget in (30, 8192):
-        policy = policy_of(tiny_base, config)
-        updater = Updater(policy, config, budget)
-        updater.gradient(groups, Clock())
-        found.append(policy.lora.grad.clone())  # of a value near zero Adam's first step takes the sign alone
-    assert torch.allclose(*found, atol=1e-6)
-    assert updater.loss.weigh is not None
-    live = trained_groups(groups, config, credited(groups, config, ObjectiveState()))
-    trajectories = [t for g in weighed_tokens(live, updater.loss.weigh, config, (0,)) for t in g.trajectories]
-    tokens = sum(int(np.isfinite(t.behaviour_T).sum()) for t in trajectories)
-    assert sum(int((t.weights[0] == 0).sum()) for t in trajectories if t.weights is not None) == int(0.2 * tokens)
 
 
 def test_a_token_budget_ends_a_training_and_its_last_adapter_stands_for_the_rest(

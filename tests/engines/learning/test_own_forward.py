@@ -14,8 +14,8 @@ import torch
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ATTENTION, LearnerConfig
 from tasks.engines.learning import attention
-from tasks.engines.learning.own_forward import TRIED, check_positions, check_trainable
 from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.model_checks import TRIED, check_positions, check_trainable
 from tests.tiny_model import DEMO, write_tiny_mixture, write_tiny_model, write_tiny_of
 
 LEARNER = LearnerConfig(
@@ -45,12 +45,6 @@ def learner_of(base: Path, temperature: float = 1.0, dtype: str = "float32") -> 
     return Policy(base, LEARNER, Execution(device="cpu", dtype=dtype), temperature)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_a_plain_decoder_and_a_mixture_are_computed(tmp_path: Path, temperature: float) -> None:
-    learner_of(write_tiny_model(tmp_path / "dense"), temperature)
-    learner_of(write_tiny_mixture(tmp_path / "mixture"), temperature)
-
-
 @pytest.mark.parametrize(("dtype", "share"), [("float32", 0.9), ("bfloat16", 0.5)])
 def test_another_attention_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, share: float
@@ -62,37 +56,26 @@ def test_another_attention_is_refused(
         learner_of(base, dtype=dtype)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.3, 0.01])
-@pytest.mark.parametrize(("dtype", "large"), [("float32", 1.0), ("bfloat16", 1.0), ("bfloat16", 6.0)])
+@pytest.mark.parametrize("temperature", [1.0, 0.01])
+@pytest.mark.parametrize(("dtype", "large"), [("float32", 1.0), ("bfloat16", 6.0)])
 def test_rounding_is_no_other_policy(tmp_path: Path, temperature: float, dtype: str, large: float) -> None:
     """At low temperatures and in surer models a log-prob is rounded by more: here by up to 3."""
     learner_of(DEMO, temperature, dtype)
     learner_of(write_tiny_of("qwen3_moe", tmp_path / "base", lambda weight: weight * large), temperature, dtype)
 
 
-LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 64}
-
-
 @pytest.mark.parametrize(
     ("config", "longest", "said"),
     [
         ({"model_type": "gpt_oss"}, 8, "not tried with models of type 'gpt_oss'"),
-        ({"model_type": "gemma2"}, 8, "not tried with models of type 'gemma2'"),
         ({"sliding_window": 8, "model_type": "mistral"}, 9, "up to 8 tokens alone"),
         ({"sliding_window": 8, "model_type": "mistral"}, 8, ""),
-        ({"sliding_window": None, "model_type": "mistral"}, 900, ""),
         ({"sliding_window": 8, "model_type": "qwen3", "use_sliding_window": True}, 9, "up to 8 tokens alone"),
         ({"sliding_window": 8, "model_type": "qwen3_moe"}, 900, ""),
         ({"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}, None, "up to 8 tokens alone"),
         ({"sliding_window": 8, "layer_types": ["full_attention"] * 2}, 900, ""),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, 8, "follows the longest rollout of a pack"),
         ({"model_type": "qwen2", "sliding_window": 8, "use_sliding_window": True, "max_window_layers": 2}, 900, ""),
-        (
-            {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}, "max_position_embeddings": 64},
-            65,
-            "up to 64 tokens",
-        ),
-        ({"rope_parameters": LONGROPE, "rope_scaling": None}, 65, "up to 64 tokens"),
-        ({"rope_parameters": LONGROPE, "rope_scaling": None}, 64, ""),
     ],
 )
 def test_what_the_learner_does_not_compute_is_refused_before_it_samples(
@@ -111,11 +94,10 @@ def test_what_the_learner_does_not_compute_is_refused_before_it_samples(
 @pytest.mark.parametrize(
     ("kind", "targets", "said"),
     [
-        ("qwen3_moe", ("q_proj", "up_proj"), "has one of gate_proj and up_proj"),
+        ("qwen3_moe", ("q_proj", "up_proj"), "gate_proj and up_proj together"),
         ("qwen3_moe", ("gate_proj", "up_proj"), ""),
-        ("mixtral", ("gate_proj", "up_proj"), "of type 'mixtral' are not trained, those of qwen3_moe are"),
+        ("mixtral", ("gate_proj", "up_proj"), "in mixtures of type qwen3_moe alone"),
         ("mixtral", ATTENTION, ""),
-        ("qwen3_moe", ("q_proj", "c_attn"), "no layer of it is named c_attn"),
     ],
 )
 def test_layers_that_no_adapter_is_trained_of_are_refused(
@@ -136,8 +118,6 @@ def test_layers_that_no_adapter_is_trained_of_are_refused(
     [
         ({"max_position_embeddings": 100}, 100),
         ({"max_position_embeddings": 100, "rope_scaling": {"type": "linear", "factor": 2.0}}, 200),
-        ({"max_position_embeddings": 400, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, 400),
-        ({"max_position_embeddings": 100, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, 100),
     ],
 )
 def test_no_sequence_is_longer_than_the_model(tmp_path: Path, config: dict[str, Any], known: int) -> None:

@@ -13,8 +13,7 @@ import torch
 
 from storage.errors import Parked
 from tasks.domain.grpo.steps import StepPlan, TrainRollout
-from tasks.engines.learning import parallel
-from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics
+from tasks.engines.learning.learner import Execution, StepMetrics
 from tests.engines.learning.test_learner import run, sample, weights
 
 ALONE = Execution(device="cpu", token_budget=40)
@@ -43,29 +42,6 @@ def test_two_processes_are_one(tiny_base: Path, tmp_path: Path) -> None:
         assert shared | {"kl_start": 0} == pytest.approx(mine | {"kl_start": 0}, rel=1e-4)
     for name, matrix in weights(one.adapter_folder).items():
         assert torch.allclose(weights(two.adapter_folder)[name], matrix, atol=1e-5)
-
-
-def test_a_process_that_cannot_start_parks_the_training(
-    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parallel.sys, "executable", "/bin/false")
-    with pytest.raises(Parked, match="process 1 of the learner ended early"):
-        run(tiny_base, tmp_path, execution=TWO)
-    assert parallel.rank_and_world() == (0, 1)
-
-
-@pytest.mark.slow
-def test_two_processes_go_on_from_what_two_left(tiny_base: Path, tmp_path: Path) -> None:
-    """Stopped by hand half way: the others are gone at once, and the end is that of an undisturbed run."""
-    whole = run(tiny_base, tmp_path / "whole", execution=TWO)
-    calls = iter(range(1, 99))
-    with pytest.raises(Interrupted):
-        run(tiny_base, tmp_path / "stopped", execution=TWO, stop=lambda: next(calls) == 4)
-    assert others() == []
-    resumed = run(tiny_base, tmp_path / "stopped", execution=TWO)
-    assert resumed.steps == whole.steps
-    for name, matrix in weights(whole.adapter_folder).items():
-        assert torch.equal(weights(resumed.adapter_folder)[name], matrix)
 
 
 @pytest.mark.slow

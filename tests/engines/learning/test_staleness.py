@@ -17,7 +17,6 @@ from tasks.engines.learning.learner import Execution, Interrupted
 from tasks.engines.learning.update import Updater
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG, run, same
-from tests.engines.learning.test_parallel import TWO
 
 STALE = replace(CONFIG, staleness=1)
 
@@ -52,12 +51,6 @@ def test_each_step_is_asked_of_the_policy_before_the_last(tiny_base: Path, tmp_p
         (5, 3, 0, True),
         (5, 4, 0, True),
     ]
-
-
-def test_the_start_of_a_single_step_is_evaluated_once(tiny_base: Path, tmp_path: Path) -> None:
-    book = Book()
-    run(tiny_base, tmp_path, replace(STALE, steps=1), sample=book.sample)
-    assert [(p.step, p.policy_step, p.evaluate) for p in book.plans] == [(1, 0, True), (2, 1, True)]
 
 
 def test_the_next_step_is_sampled_while_this_one_trains(
@@ -124,10 +117,3 @@ def test_a_wall_met_ahead_parks_after_the_update_that_is_paid_for(tiny_base: Pat
     assert done == list(range(1, at))
     resumed = run(tiny_base, tmp_path / "a", STALE, sample=book.sample)
     assert same(resumed.adapter_folder, run(tiny_base, tmp_path / "b", STALE, sample=Book().sample).adapter_folder)
-
-
-@pytest.mark.slow
-def test_two_processes_of_a_learner_look_ahead_in_one(tiny_base: Path, tmp_path: Path) -> None:
-    book = Book()
-    run(tiny_base, tmp_path, STALE, sample=book.sample, execution=TWO)
-    assert [(p.step, p.policy_step) for p in book.plans] == [(1, 0), (2, 0), (3, 1), (4, 2), (5, 3), (5, 4)]

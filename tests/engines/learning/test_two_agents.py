@@ -11,12 +11,11 @@ import torch
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import StepPlan, TrainRollout
-from tasks.engines.adapter_files import read_served
 from tasks.engines.learning.learner import Execution, Interrupted
 from tasks.engines.learning.update import Clock, TwoAgents, Updater, criticised, updater_for
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
-from tests.engines.learning.test_learner import run, same, weights
+from tests.engines.learning.test_learner import run, same
 from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
 from tests.engines.learning.test_updates import kept
 
@@ -91,56 +90,3 @@ def test_killed_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Pa
         ends = [next((f / "checkpoints").glob(f"step-{config.steps:04d}")) for f in (tmp_path / "whole", folder)]
         for name in ("state.json", "state.safetensors"):
             assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()
-
-
-def test_each_step_is_sampled_from_both_adapters_of_one_step(tiny_base: Path, tmp_path: Path) -> None:
-    plans: list[StepPlan] = []
-    run(tiny_base, tmp_path, AGENTS, sample=lambda plan: (plans.append(plan), answering(plan))[1])
-    for plan in plans:
-        assert plan.adapter is not None and plan.critic is not None
-        assert plan.critic.name.startswith(plan.adapter.name) and plan.critic.folder.parent == plan.adapter.folder
-    assert len({one.name for plan in plans for one in (plan.adapter, plan.critic) if one}) == 2 * len(plans)
-
-
-@pytest.mark.parametrize("staleness", [0, 1])
-def test_both_adapters_are_handed_over_as_they_would_be_exported(
-    tiny_base: Path, tmp_path: Path, staleness: int
-) -> None:
-    """To a sampler that maps blocks, which a mixture of experts has, the critic's as well as the generator's."""
-    config = replace(AGENTS, staleness=staleness)
-    found: dict[bool, dict[str, dict[str, torch.Tensor]]] = {True: {}, False: {}}
-    for flat, seen in found.items():
-
-        def sample(plan: StepPlan, seen: dict[str, dict[str, torch.Tensor]] = seen) -> list[TrainRollout]:
-            for one in (plan.adapter, plan.critic) if plan.policy_step else ():
-                assert one is not None
-                pairs = read_served(one.folder, "cpu").pairs
-                seen[one.name] = {name: torch.cat([a.flatten(), b.flatten()]) for name, (a, b) in pairs.items()}
-            return answering(plan)
-
-        run(tiny_base, tmp_path / str(flat), config, execution=replace(ON_CPU, stacked_adapters=flat), sample=sample)
-    assert found[True].keys() == found[False].keys() and len(found[True]) == 2 * (config.steps - staleness)
-    for name, pairs in found[True].items():
-        assert all(torch.equal(pair, found[False][name][layer]) for layer, pair in pairs.items()), name
-
-
-@pytest.mark.slow
-def test_two_processes_train_two_agents_as_one(tiny_base: Path, tmp_path: Path) -> None:
-    alone = replace(ON_CPU, token_budget=40)
-    config = replace(AGENTS, steps=3)
-    one = run(tiny_base, tmp_path / "one", config, execution=alone, sample=answering)
-    two = run(tiny_base, tmp_path / "two", config, execution=replace(alone, processes=2), sample=answering)
-    for part in (".", "critic"):
-        expected = weights(one.adapter_folder / part)
-        for name, matrix in weights(two.adapter_folder / part).items():
-            assert torch.allclose(expected[name], matrix, atol=1e-5)
-
-
-def test_a_step_without_critiques_trains_the_generator_alone(tiny_base: Path) -> None:
-    config = replace(CONFIG, advantage="multi_agent", learning_rate=1e-2)
-    updater, _ = trained(tiny_base, config, updates=0)
-    second = updater.policy.lora.second
-    assert second is not None
-    before = second.clone()
-    row = updater.update(grouped(random_rollouts(PROBLEMS, 4, seed=1)), Clock())
-    assert row["updates"] == 1 and torch.equal(before, second) and not torch.equal(before, updater.policy.lora.master)

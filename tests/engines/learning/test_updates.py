@@ -21,7 +21,7 @@ from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
-from tests.engines.learning.test_learner import run, same, weights
+from tests.engines.learning.test_learner import run, same
 from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
 from tests.tiny_model import write_tiny_model
 
@@ -191,22 +191,6 @@ def test_stopped_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: P
         resumed = run(tiny_base, folder, config, init=init)
         assert same(whole.adapter_folder, resumed.adapter_folder)
         assert whole.steps == resumed.steps
-
-
-@pytest.mark.slow
-def test_two_processes_hold_kl_and_reuse_as_one(tiny_base: Path, tmp_path: Path) -> None:
-    config = replace(LOOP, steps=2, loss="gspo", kl_weight=0.1, epochs=2)
-    alone = Execution(device="cpu", token_budget=40)
-    one = run(tiny_base, tmp_path / "one", config, execution=alone)
-    two = run(tiny_base, tmp_path / "two", config, execution=replace(alone, processes=2))
-    for name, matrix in weights(one.adapter_folder).items():
-        assert torch.allclose(weights(two.adapter_folder)[name], matrix, atol=1e-5)
-
-
-def test_the_rate_of_a_step_is_the_schedules(tiny_base: Path, tmp_path: Path) -> None:
-    config = replace(LOOP, steps=4, lr_schedule="linear", warmup_steps=2)
-    rows = run(tiny_base, tmp_path, config).steps
-    assert [row["learning_rate"] for row in rows] == pytest.approx([5e-3, 1e-2, 1e-2, 5e-3])
 
 
 # ---------------------------------------------------------------------------------------------------- temperature

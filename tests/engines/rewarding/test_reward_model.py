@@ -9,7 +9,7 @@ import pytest
 from storage.errors import UserError
 from tasks.engines import rewarding
 from tasks.engines.hardware import Hardware
-from tasks.engines.rewarding import BATCH_TOKENS, Reading, RewardModel
+from tasks.engines.rewarding import BATCH_TOKENS, RewardModel
 from tests.tiny_model import write_tiny_model
 
 TEXTS = [(f"What is {n}+1?", "so " * (17 * n % 40) + f"it is {n}", n % 2 == 0) for n in range(30)]
@@ -57,25 +57,6 @@ def test_an_end_of_text_is_read_though_it_is_what_pads(model: RewardModel) -> No
     bare, _ = model.score([("1?", text, False), ("1?", longer, False)])
     assert whole.tokens == bare.tokens + 1 and whole.score != bare.score
     assert model.score([("1?", text + "<|end|>", False)]) == [whole]
-
-
-def test_a_text_beyond_the_models_positions_is_not_scored(model: RewardModel) -> None:
-    found = model.score([("1?", "long " * 300, True), ("1?", "short", True)])
-    assert found[0] == Reading(None, 0) and found[1].score is not None
-
-
-def test_two_labels_are_odds_of_the_second(tmp_path: Path) -> None:
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    folder = write_tiny_model(tmp_path, labels=2)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    plain = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    ids = tokenizer("<|user|>1?<|user|>one", add_special_tokens=False, return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        expected = torch.softmax(plain(input_ids=ids).logits[0], -1)[1]
-    [reading] = RewardModel(folder, Hardware()).score([("1?", "one", True)])
-    assert reading.score == pytest.approx(float(expected), abs=1e-4)
 
 
 @pytest.mark.parametrize(

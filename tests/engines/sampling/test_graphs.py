@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
@@ -10,13 +9,8 @@ import pytest
 
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware
-from tasks.engines.sampling.vllm import check_parallel, graph_sizes, on_cpu, step_tokens
-
-
-def test_the_largest_batch_always_has_one() -> None:
-    assert graph_sizes(Hardware(max_num_seqs=20, graphs_up_to=20)) == [1, 2, 4, 8, 16, 20]
-    for largest in (1, 3, 64, 128, 1000, 1024):
-        assert graph_sizes(Hardware(max_num_seqs=largest, graphs_up_to=largest))[-1] == largest
+from tasks.engines.model_checks import check_parallel
+from tasks.engines.sampling.vllm import graph_sizes, on_cpu, step_tokens
 
 
 def test_a_full_batch_has_one_of_its_own_and_room_for_prompts_beside_it() -> None:
@@ -26,18 +20,6 @@ def test_a_full_batch_has_one_of_its_own_and_room_for_prompts_beside_it() -> Non
         sizes = graph_sizes(hardware)
         assert at_once in sizes and sizes[-1] == step_tokens(hardware) >= 2 * at_once
     assert step_tokens(Hardware(max_num_seqs=100)) == 512
-
-
-def test_capped_and_spaced() -> None:
-    sizes = graph_sizes(Hardware(max_num_seqs=1024, graphs_up_to=512))
-    assert sizes[-1] == 512
-    assert all(b - a <= max(8, a / 4) for a, b in itertools.pairwise(sizes))
-
-
-def test_no_step_is_larger_than_the_engine_computes() -> None:
-    """vLLM captures none of those sizes."""
-    hardware = Hardware(max_num_seqs=64, graphs_up_to=4096)
-    assert graph_sizes(hardware) == graph_sizes(Hardware(max_num_seqs=64))
 
 
 def test_a_cache_larger_than_the_memory_is_refused_before_the_engine_starts() -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
-from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Request
 from tests.tiny_model import write_tiny_mixture
@@ -37,23 +35,3 @@ def test_vllm_samples_a_mixture_on_a_cpu(tmp_path: Path) -> None:
         known = logprobs.gather(1, ids[0, len(request.prompt_ids) :, None]).squeeze(1).numpy()
         assert len(completion.token_ids) > 0
         assert np.abs(known - completion.logprobs_T).max() < 1e-4
-
-
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [
-        ("layers.1.mlp.experts.2.up_proj", "experts are not as many"),
-        ("layers.1.mlp.experts.3.", "other shapes than config.json says"),
-        ("layers.1.mlp.gate.", "layers.1.mlp.gate"),
-    ],
-)
-def test_vllm_is_given_no_mixture_without_a_part_of_it(tmp_path: Path, part: str, says: str) -> None:
-    """It left memory as it was in the place of an expert."""
-    from tasks.engines.sampling.vllm import VllmGenerator
-
-    folder = write_tiny_mixture(tmp_path / "moe")
-    file = folder / "model.safetensors"
-    kept = {name: tensor for name, tensor in load_file(file).items() if part not in name}
-    save_file(kept, file, {"format": "pt"})
-    with pytest.raises(UserError, match=says):
-        VllmGenerator(folder, Hardware(kv_cache_mb=64), 0)

@@ -99,7 +99,7 @@ def test_a_real_server_gives_log_probs_of_the_policy_and_may_be_killed(
     server = start_vllm(tiny, port, log)
     try:
         wait_until_up(port, server, log)
-        sampler = engine(tiny, f"http://127.0.0.1:{port}/v1")
+        sampler = engine(tiny, f"http://127.0.0.1:{port}/v1", served="")
         assert sampler.version != "unknown"
         got: dict[int, Completion] = {}
         asked = requests(48, max_tokens=96)

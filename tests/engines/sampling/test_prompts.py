@@ -13,8 +13,6 @@ import torch
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
-from storage.errors import UserError
-from tasks.domain.policies import Sampling
 from tasks.domain.scaffolds import PANEL, THINKING
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
@@ -92,11 +90,6 @@ def test_a_stop_is_cut_where_it_ends_and_seen_however_long_it_is(
     assert (found.text, found.finish) == (long, "stop")
 
 
-def test_a_temperature_that_vllm_refuses_is_refused_when_the_study_is_read() -> None:
-    with pytest.raises(UserError, match="temperature"):
-        Sampling(max_tokens=8, temperature=2.5)
-
-
 @pytest.mark.parametrize(
     ("end", "opened"),
     [
@@ -106,14 +99,8 @@ def test_a_temperature_that_vllm_refuses_is_refused_when_the_study_is_read() -> 
     ],
 )
 def test_a_chat_template_that_opens_the_trace_is_noticed(end: str, opened: bool, tmp_path: Path) -> None:
-    """In its own file and within tokenizer_config.json, without loading a tokenizer."""
     text = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}" + end + "{% endif %}"
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
-    assert opens_trace(tmp_path, THINKING) is opened
-    named = [{"name": "tools", "template": ""}, {"name": "default", "template": text}]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
-    assert opens_trace(tmp_path, THINKING) is opened
-    marked = "{% generation %}{% endgeneration %}" + text
-    (tmp_path / "chat_template.jinja").write_text(marked)
-    assert opens_trace(tmp_path, THINKING) is opened
-    assert opens_trace(tmp_path, PANEL) is None and opens_trace(tmp_path / "nowhere", THINKING) is None
+    folder = Path(shutil.copytree(DEMO, tmp_path / "model"))
+    (folder / "chat_template.jinja").write_text(text)
+    assert opens_trace(folder, THINKING) is opened
+    assert opens_trace(folder, PANEL) is None and opens_trace(tmp_path / "nowhere", THINKING) is None

@@ -114,16 +114,3 @@ def test_a_wall_stops_sampling_and_keeps_what_was_sampled_meanwhile() -> None:
     with pytest.raises(Parked, match="the budget is spent"):
         live(engine, graders, keep)
     assert kept == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_rollout_whose_log_probabilities_are_no_numbers_has_none() -> None:
-    class Odd(Scripted):
-        def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-            while requests:
-                request = requests.popleft()  # type: ignore[attr-defined]
-                scores = np.array([-0.5, np.nan if request.key else -1.0], np.float32)
-                yield Completion(request.key, "<answer>4</answer>", [5, 6], scores, "stop")
-
-    sums: list[object] = []
-    live(Odd(), Graders(), lambda rows: sums.extend(row["logprob_sum"] for _, row in rows), REQUESTED[:2])
-    assert sums == [-1.5, None]

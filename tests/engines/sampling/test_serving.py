@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ATTENTION, LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.policies import ServedAdapter
@@ -42,19 +41,6 @@ def learned_logprobs(policy: Policy, prompt: tuple[int, ...], token_ids: list[in
     trajectory = Trajectory(0, token_ids, np.zeros(len(token_ids), np.float32), 1.0)
     with torch.no_grad():
         return policy.logprobs(build_pack([PromptGroup(prompt, [trajectory])]))[0].numpy()
-
-
-def test_peft_alone_loads_it_and_agrees(policy: Policy, tmp_path: Path) -> None:
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    policy.lora.export(tmp_path, DEMO, torch.float32)
-    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32), str(tmp_path))
-    prompt, token_ids = tuple(range(5, 25)), list(range(30, 60))
-    with torch.no_grad():
-        logits = model(torch.tensor([[*prompt, *token_ids]])).logits[0, len(prompt) - 1 : -1]
-    expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(token_ids)[:, None])[:, 0]
-    assert np.abs(learned_logprobs(policy, prompt, token_ids) - expected.numpy()).max() < 1e-5
 
 
 def generate(generator: Generator, adapter: ServedAdapter | None) -> list[Completion]:
@@ -94,10 +80,6 @@ class TestVllm:
             learned = learned_logprobs(other, tuple(range(5, 25 + i)), completion.token_ids)
             assert np.abs(learned - completion.logprobs_T).max() < 1e-4
         assert any(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, after, strict=True))
-
-
-def test_it_says_how_it_serves(generator: Any) -> None:
-    assert generator.serving == f"adapters {generator.adapters}, log-probs returned a token, no CUDA graphs"
 
 
 def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,11 +179,3 @@ def test_a_mixture_of_experts_trains_and_is_served(targets: str, tmp_path: Path)
     b = {name for name, matrix in moved.items() if "lora_B" in name and matrix.any()}
     assert any("self_attn" in name for name in b)
     assert any(".experts.0." in name for name in b) == (targets != "attention")
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_vllm_on_a_cpu_says_that_it_serves_no_adapter_of_a_mixture(tmp_path: Path) -> None:
-    from tasks.engines.sampling.vllm import VllmGenerator
-
-    with pytest.raises(UserError, match=r"hardware\.engine=transformers"):
-        VllmGenerator(write_tiny_mixture(tmp_path / "moe"), Hardware(), 8)

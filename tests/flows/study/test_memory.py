@@ -49,9 +49,9 @@ def test_the_published_design_fits_onto_two_gpus_an_arm(tmp_path: Path) -> None:
     ("hardware", "machine", "said"),
     [
         ({}, Machine(2, 80 * GIB, 250 * GIB), "needs about"),
-        ({"memory_fraction": 0.4}, H200, "raise it or hardware.tensor_parallel"),
+        ({"memory_fraction": 0.4}, H200, "raise that or hardware.tensor_parallel"),
         ({"sampler_apart": False, "memory_fraction": 0.5}, H200, "training needs about"),
-        ({}, Machine(2, 140 * GIB, 100 * GIB), "in host memory of 56.9 GiB each"),
+        ({}, Machine(2, 140 * GIB, 100 * GIB), r"copies in host memory \(2 of 56.9 GiB"),
         ({"token_budget": 200_000, "checkpointing": "off"}, H200, "training needs about"),
     ],
 )
@@ -67,7 +67,7 @@ def test_the_published_design_lies_on_as_many_gpus_as_are_here(tmp_path: Path, g
     check_memory(found, machine)
     assert f"{gpus} here; {'one arm' if gpus == 2 else '2 arms'} at once" in layout.told(hardware, gpus)
     if gpus == 8:
-        with pytest.raises(UserError, match=r"8 copies .* set hardware\.adapters=unmerged"):
+        with pytest.raises(UserError, match=r"\(8 of .* set hardware\.adapters=unmerged"):
             check_memory(found, replace(machine, host=300 * GIB))
 
 
@@ -116,7 +116,7 @@ def test_a_sampler_without_a_place_for_one_rollout_is_refused(tmp_path: Path) ->
         needed = sampler_bytes(base, hardware, 32).total
         machine = Machine(1 + parts, 140 * GIB, 250 * GIB)
         check_memory(study(tmp_path, **asked, memory_fraction=(needed + 1e6) / machine.gpu), machine)
-        with pytest.raises(UserError, match=r"of it the cache of one rollout, .* a smaller hardware\.max_model_len"):
+        with pytest.raises(UserError, match=r"for the cache of one rollout.* change hardware\.max_model_len"):
             check_memory(study(tmp_path, **asked, memory_fraction=(needed - 1e6) / machine.gpu), machine)
 
 
