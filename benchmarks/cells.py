@@ -25,7 +25,7 @@ from tasks.measures.groups import counts_of
 from tasks.measures.pass_at_k import contrasts_of, g_pass_of, passk_of
 from tasks.measures.tokens import cost_rows
 from tasks.measures.votes import votes_of
-from tests.measures.simulated import KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
+from tests.measures.simulated import ANSWERING, KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
 
 DRAWS = 2_000
 CLOSING = 0.6  # logits by which one arm is better than the other
@@ -75,7 +75,14 @@ def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
     gained = of_trial(gains_of(groups).to_pylist())
     found += [judged("difference of gains", cell, gained, differ), _equivalent(cell, gained, differ)]
     costs = [r for r in of_trial(cost_rows(after)) if r["arm"] == "a"]
-    found.append(judged("tokens per correct", cell, costs, truth["tokens"][0]))
+    answered = truth["after"][0][0] + ANSWERING * (1 - truth["after"][0][0])
+    ratios = {
+        ("tokens per correct", "tokens_per_correct"): truth["tokens"][0],
+        ("ratio of tokens per correct", "tokens_per_correct_ratio"): truth["tokens"][0] / truth["tokens"][1],
+        ("accuracy of answers", "accuracy_answered"): truth["after"][0][0] / answered,
+    }
+    for (figure, metric), value in ratios.items():
+        found.append(judged(figure, cell, [r for r in costs if r["metric"] == metric], value))
     if looked_at_twice(cell):
         found += _of_bands(cell, groups, truth) + _of_votes(cell, after, truth)
     return found

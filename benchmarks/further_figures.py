@@ -16,7 +16,7 @@ from storage.sql import query
 from tasks.measures.chain import LINKS, chain_of
 from tasks.measures.over_seeds import interquartile_mean, over_seeds_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
-from tasks.measures.tokens import bucket_rows
+from tasks.measures.tokens import length_rows
 from tests.measures.further_studies import SOURCES, chain_studies, length_studies, screenings, seeded_study
 from tests.measures.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 
@@ -51,7 +51,7 @@ def lengths(n: int, copies: int, trials: int, seed: int = 0) -> list[Row]:
     out, design = [], f"n = {n}" + (f", in {copies}s" if copies > 1 else "")
     for ratio in (1.0, 1.2):
         studies, cluster_of = length_studies(n, trials, ratio, 10 * seed, copies)
-        found = _ratios(bucket_rows(studies, ("a", 1), ("b", 1), cluster_of))
+        found = _ratios(length_rows(studies, cluster_of))
         for bucket in ("all_paired", "both_correct"):
             truth = lengths_truth(ratio)[bucket]
             mine = [r for r in found if r["bucket"] == bucket]
@@ -63,12 +63,12 @@ def lengths(n: int, copies: int, trials: int, seed: int = 0) -> list[Row]:
 @cache
 def lengths_truth(ratio: float) -> dict[str, float]:
     """What the same table says of 20,000 problems."""
-    endless = _ratios(bucket_rows(length_studies(20_000, 1, ratio, 1)[0], ("a", 1), ("b", 1)))
+    endless = _ratios(length_rows(length_studies(20_000, 1, ratio, 1)[0]))
     return {r["bucket"]: r["ratio_geomean"] for r in endless}
 
 
 def _ratios(rows: Sequence[Row]) -> list[Row]:
-    kept = [r for r in rows if r.get("pairing") == "problem" and r["source"] != "all"]
+    kept = [r for r in rows if r.get("source", "all") != "all"]
     ends = ("low", "high")
     return [r | {e: r.get(f"ratio_{e}") for e in ends} | {"p_value": r["p_wilcoxon"]} for r in kept]
 

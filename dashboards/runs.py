@@ -14,7 +14,7 @@ from dashboards.dag import drawn_dag, state_of
 from dashboards.parts import chosen, plot, remember, root, rows_of, selected, show, show_section, table
 from storage.errors import UserError
 from storage.reading.charts import drawn, lines
-from storage.reading.figures import FIGURES, Lines, on_page
+from storage.reading.figures import FIGURES, Chart, on_page
 from storage.reading.query_cache import descent, manifest, reports, settings_apart
 from storage.reading.recorded import (
     METRICS,
@@ -131,7 +131,7 @@ def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> No
         st.info(f"{name} was not measured.")
         return
     arms = (*arms, *sorted(set(steps["arm"].to_pylist()) - set(arms)))
-    plot(lines(Lines(x="step", y=metric, x_name="step", y_name=name), rows, arms, dash))
+    plot(lines(Chart(kind="lines", x="step", y=metric, x_name="step", y_name=name), rows, arms, dash))
 
 
 def compare() -> None:

@@ -11,7 +11,7 @@ from storage.artifacts.kinds import Splits
 from storage.artifacts.store import Store
 from storage.sql import query
 from tasks.domain.gate import ScreenedArm, reasons
-from tasks.measures.groups import FORM_COLUMNS, delivered
+from tasks.measures.groups import FORM_COLUMNS, form_of
 from tasks.stage import Condition
 
 #: The end of a sentence of the gate, by which it is known from a budget limit wherever only its words arrive.
@@ -33,7 +33,7 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
     arms = [
         ScreenedArm(
             arm=one.arm,
-            shares=delivered(store.read(one.rollouts, [*FORM_COLUMNS, "correct"])) if one.arm in there else None,
+            shares=form_of(store.read(one.rollouts, FORM_COLUMNS)) if one.arm in there else None,
             live=_live(store, one, splits, study.profile.train_on) if one.arm in there else None,
             taught=one.start.policy.adapter is not None,
         )

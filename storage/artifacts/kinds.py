@@ -294,10 +294,10 @@ class Tokens(
     Ref,
     kind="tokens",
     schema=nullable(
-        "metric str, pairing str, bucket str, source str, arm str, step int, other str, other_step int",
+        "metric str, bucket str, source str, arm str, step int, other str, other_step int",
         "n big, estimate real, low real, high real, mean real, other_mean real, median real",
-        "other_median real, ratio_mean real, ratio_median real, ratio_geomean real, ratio_min real",
-        "ratio_max real, global_ratio real, longer_in big, ratio_low real, ratio_high real",
+        "other_median real, ratio_median real, ratio_geomean real, ratio_min real",
+        "ratio_max real, longer_in big, ratio_low real, ratio_high real",
         "p_wilcoxon real, p_adjusted real, family str, truncated real, other_truncated real",
         "num_correct big, num_tokens big, seeds int, holds_for str, method str, reason str",
     ),

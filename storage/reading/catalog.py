@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count
@@ -16,7 +15,7 @@ import pyarrow as pa
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import DATA, MANIFEST, Store
-from storage.errors import Notice, UserError
+from storage.errors import UserError
 from storage.ledger import Ledger, examine_shard
 from storage.reading.views import OF_THE_STATEMENT, WORD
 from storage.records.notes import planned_refs
@@ -56,55 +55,51 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
     """Return the answer to one statement over a view per kind, `artifacts` and `ledger`.
 
     study: limits the views to these artifacts and what they were made from, and the ledger to their policies and
-    problems. A notice names a file that cannot be read. Errors: UserError with DuckDB's own words.
+    problems. Errors: UserError with DuckDB's own words, and with the files that are damaged.
     """
-    if not statement.isascii() and statement.encode(errors="replace").decode() != statement:
-        raise UserError("sql: the statement is no text in UTF-8")
     table, store = artifacts(root), Store(root)
     if study is not None:
         seen = set[Ref]()
         within = {str(ref) for one in study for _, ref, _ in lineage(store, one, seen=seen)}
         table = table.filter(pa.array([ref in within for ref in table["ref"].to_pylist()], pa.bool_()))
-    bad = set[Path]()
-    while True:
-        opened: list[Path] = []
-        try:
-            return _asked(store, statement, table, study is not None, bad, opened)
-        except duckdb.Error as error:
-            found = {} if isinstance(error, OF_THE_STATEMENT) else _damaged(store, opened)
-            if not found:
-                kinds = sorted({Ref.parse(ref).kind for ref in table["ref"].to_pylist()})
-                said = f"{str(error).splitlines()[0]} (views: {', '.join([*kinds, 'artifacts'])})"
-                raise UserError(f"sql: {said}") from None
-        for said in found.values():
-            warnings.warn(Notice(f"left out: {said}"), stacklevel=2)
-        bad |= found.keys()
-
-
-def _asked(
-    store: Store, statement: str, table: pa.Table, of_study: bool, without: set[Path], opened: list[Path]
-) -> pa.Table:
-    """opened: receives the files that were read."""
     by_kind: dict[str, list[Ref]] = {}
     for ref in map(Ref.parse, table["ref"].to_pylist()):
         by_kind.setdefault(ref.kind, []).append(ref)
+    opened: list[Path] = []
+    try:
+        return _asked(store, statement, table, by_kind, study is not None, opened)
+    except duckdb.Error as error:
+        found = [] if isinstance(error, OF_THE_STATEMENT) else _damaged(store, opened)
+        said = f"{str(error).splitlines()[0]} (views: {', '.join([*sorted(by_kind), 'artifacts'])})"
+        raise UserError(f"sql: {'; '.join(found) or said}") from None
+
+
+def _asked(
+    store: Store,
+    statement: str,
+    table: pa.Table,
+    by_kind: Mapping[str, Sequence[Ref]],
+    of_study: bool,
+    opened: list[Path],
+) -> pa.Table:
+    """opened: receives the files that are read."""
     # a view opens every file of its kind; a statement that names none, such as `show tables`, sees all
     words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
     with connect(threads=4, reads=[store.root]) as connection:
         connection.register("artifacts", table)
         for kind in views & words or (set() if "artifacts" in words else views):
-            paths = Ledger(store.root).shard_paths() if kind == "ledger" else store.rows_of(by_kind[kind])
             pools: Sequence[Path] = ()
-            if of_study and kind == "ledger":
-                own = {*shards_of(store, map(Ref.parse, table["ref"].to_pylist()))}
-                paths, pools = [path for path in paths if path in own], store.rows_of(by_kind.get("pool", []))
-            if paths := [path for path in paths if path not in without]:
+            if kind != "ledger":
+                paths = store.rows_of(by_kind[kind])
+            elif of_study:
+                paths, pools = [*shards_of(store, chain(*by_kind.values()))], store.rows_of(by_kind.get("pool", []))
+            else:
+                paths = Ledger(store.root).shard_paths()
+            if paths:
                 opened += paths
                 _view(connection, kind, paths, pools)
         if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
-            raise UserError(
-                "sql: one SELECT is wanted (also: from, with, describe, summarize): nothing is written here"
-            )
+            raise UserError("sql: one SELECT is wanted (also: from, with, describe, summarize)")
         return _told_apart(answer(connection, statement))
 
 
@@ -116,9 +111,9 @@ def _told_apart(table: pa.Table) -> pa.Table:
     return table.rename_columns(names)
 
 
-def _damaged(store: Store, paths: Sequence[Path]) -> dict[Path, str]:
+def _damaged(store: Store, paths: Sequence[Path]) -> list[str]:
     """Return the fault of each of these files that is not what was written."""
-    found = {}
+    found = []
     for path in paths:
         try:
             if path.name == DATA:
@@ -126,7 +121,7 @@ def _damaged(store: Store, paths: Sequence[Path]) -> dict[Path, str]:
             else:
                 examine_shard(path)
         except (UserError, OSError) as error:
-            found[path] = str(error)
+            found.append(str(error))
     return found
 
 
@@ -195,36 +190,32 @@ def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None
 #: Arguments of a stage that say who is sampled, and how.
 WHO, HOW = ("policy", "start"), ("sampling", "rollouts", "evaluation")
 DRAWN = ("max_tokens", "temperature", "top_p", "seed")
-#: Of a sampling that does not say how keys and values are stored.
-KV_CACHE = "full"
 
 
 def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
     """Shards of every account that an artifact among these was sampled into, a training's own adapters included."""
-    found = [(ref, store.manifest(ref)) for ref in made_from]
-    sampled = [(ref, m.recipe.arguments, m.provenance.notes) for ref, m in found if _who(m.recipe.arguments)]
-    digests = {(_who(given) or {})["arm"]: notes["scaffold"] for _, given, notes in sampled if "scaffold" in notes}
-    known = {key for ref, given, _ in sampled for key in _keys(ref, given, digests)}
+    sampled, digests = [], {}
+    for manifest in map(store.manifest, made_from):
+        given = manifest.recipe.arguments
+        who = next((given[name] for name in WHO if isinstance(given.get(name), dict)), None)
+        if who is not None:
+            sampled.append((manifest.ref, given, who))
+            digests[who["arm"]] = manifest.provenance.notes.get("scaffold", digests.get(who["arm"]))
+    known = {
+        (who["arm"], who["model"].get("name", ""), adapter, digests[who["arm"]], *_drawn(given[how]))
+        for ref, given, who in sampled
+        for adapter in (who.get("adapter"), *([str(ref)] if "start" in given else []))
+        for how in HOW
+        if isinstance(given.get(how), dict)
+    }
     book = Ledger(store.root)
     for account, about in book.accounts():
         if (*(about.get(name) for name in ("arm", "model", "adapter", "scaffold")), *_drawn(about)) in known:
             yield from book.shards(account)
 
 
-def _keys(ref: Ref, given: Mapping[str, Any], digests: Mapping[str, str]) -> Iterator[tuple[object, ...]]:
-    who = _who(given) or {}
-    own = (str(ref),) if "start" in given else ()
-    for adapter in (who.get("adapter"), *own):
-        for how in (given[name] for name in HOW if isinstance(given.get(name), dict)):
-            yield who["arm"], who["model"].get("name", ""), adapter, digests.get(who["arm"]), *_drawn(how)
-
-
-def _who(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    return next((given[name] for name in WHO if isinstance(given.get(name), dict)), None)
-
-
 def _drawn(told: Mapping[str, Any]) -> Iterator[object]:
     for name in DRAWN:
         value = told.get(name)
         yield float(value["float"]) if isinstance(value, dict) else value
-    yield told.get("kv_cache", KV_CACHE)
+    yield told.get("kv_cache", "full")  # of a sampling that does not say how keys and values are stored

@@ -4,7 +4,7 @@ in `queries/report_<name>.sql`."""
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ SHARES = (
     "rate",
     "share",
     "accuracy",
+    "accuracy_answered",
     "coverage",
     "correct_mean",
     "truncated",
@@ -62,46 +63,19 @@ class Style:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
-    """x, y: columns; x_name, y_name: what the axes are called. each: column of which every value has its own chart."""
+class Chart:
+    """kind: how it is drawn, see figures.toml. x, y: columns; x_name, y_name: what the axes are called. each: column of
+    which every value has its own chart. label, labels: columns that name a point, or a bar."""
 
-    x: str
-    y: str
-    x_name: str
-    y_name: str
+    kind: str
+    x: str = ""
+    y: str = ""
+    x_name: str = ""
+    y_name: str = ""
     log_x: bool = False
     each: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    labels: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heat:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
-    y: str
-    y_name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Points:
-    """label: column that names each point."""
-
-    x: str
-    y: str
-    x_name: str
-    y_name: str
-    label: str
-
-
-Chart = Lines | Bars | Heat | Pairs | Points
-CHARTS = {"lines": Lines, "bars": Bars, "heat": Heat, "pairs": Pairs, "points": Points}
+    label: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,39 +134,32 @@ def chosen_measures(settings: str) -> tuple[str, ...]:
     return tuple(tomllib.loads(settings).get("measures", ()))
 
 
-def chart_of(given: Mapping[str, Any]) -> Chart:
-    """
-    >>> chart_of({"kind": "bars", "labels": ["source", "arm"]})
-    Bars(labels=('source', 'arm'))
-    """
-    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items() if name != "kind"}
-    return CHARTS[given["kind"]](**fields)
-
-
 def _figure(query: str) -> Figure:
     """Errors: TypeError or KeyError, with the query's name, for a header that declares no figure."""
     given = tomllib.loads(header(query))
     try:
-        chart = chart_of(given["chart"]) if "chart" in given else None
-        name = query.removeprefix("report_")
-        return Figure(**{**given, "name": name, "sources": tuple(given["sources"]), "chart": chart})
+        chart = Chart(**given.pop("chart")) if "chart" in given else None
+        sources = tuple(given.pop("sources"))
+        return Figure(name=query.removeprefix("report_"), sources=sources, chart=chart, **given)
     except (TypeError, KeyError) as error:
         error.add_note(f"in the header of storage/reading/queries/{query}.sql")
         raise
 
 
-def in_sections(declared: Iterable[Mapping[str, Any]], figures: Iterable[Figure]) -> tuple[Section, ...]:
+def in_sections(declared: Sequence[Mapping[str, Any]], figures: Iterable[Figure]) -> tuple[Section, ...]:
     """Every figure in its section. Errors: UserError for a figure of a section that is not declared."""
-    sections = {given["id"]: given for given in declared}
-    held: dict[str, list[Figure]] = {name: [] for name in sections}
+    held: dict[str, list[Figure]] = {given["id"]: [] for given in declared}
     for figure in sorted(figures, key=lambda f: (f.place, f.name)):
-        if figure.section not in held:
-            raise UserError(
-                f"{figure.file}: unknown section '{figure.section}'{did_you_mean(figure.section, held)}"
-                f" (known: {', '.join(held)}; {FILE.name} declares them)"
-            )
+        _check(figure, "section", figure.section, held)
         held[figure.section].append(figure)
-    return tuple(Section(**given, figures=tuple(held[name])) for name, given in sections.items())
+    return tuple(Section(**given, figures=tuple(held[given["id"]])) for given in declared)
+
+
+def _check(figure: Figure, what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise UserError(
+            f"{figure.file}: unknown {what} '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})"
+        )
 
 
 def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
@@ -200,10 +167,7 @@ def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
     names = sorted(known)
     for figure in figures:
         for source in figure.sources:
-            if source not in names:
-                raise UserError(
-                    f"{figure.file}: unknown source '{source}'{did_you_mean(source, names)} (known: {', '.join(names)})"
-                )
+            _check(figure, "source", source, names)
 
 
 _DECLARED = tomllib.loads(FILE.read_text(encoding="utf-8"))

@@ -23,7 +23,7 @@ from storage.reading.figures import chosen_measures
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
 from storage.records.runs import all_runs, telling
-from storage.sql import query
+from storage.sql import named, query
 
 Stamp = tuple[tuple[str, int], ...]
 
@@ -180,27 +180,4 @@ def figures_beside(root: Path, one: str, other: str) -> pa.Table:
     report, and the difference with its interval, or the reason why there is none."""
     paired = ask(root, one, "app_compare", other=other)
     left, right = (ask(root, ref, "report_summary") for ref in (one, other))
-    return query(
-        """
-        with tall as (
-            select 1 as study, arm, unnest(['before', 'after']) as phase,
-                unnest([heldout_before, heldout_after]) as accuracy, variance from l
-            union all
-            select 2, arm, unnest(['before', 'after']), unnest([heldout_before, heldout_after]), variance from r
-        ),
-        wide as (
-            select arm, phase, avg(accuracy) filter (study = 1) as one, avg(accuracy) filter (study = 2) as other,
-                any_value(variance) filter (study = 1) as in_band,
-                any_value(variance) filter (study = 2) as in_band_other
-            from tall group by all
-        )
-        select arm, phase, one, other, difference_pp, difference_pp_low, difference_pp_high, problems,
-            in_band, in_band_other, reason
-        from wide left join paired using (arm, phase)
-        where one is not null or other is not null
-        order by arm, phase desc
-        """,
-        l=left,
-        r=right,
-        paired=paired,
-    )
+    return query(named("app_compare_figures"), l=left, r=right, paired=paired)

@@ -28,17 +28,6 @@ class ReportArguments:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Policy:
-    arm: str
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: str
-    sha256: str
-
-
 def report_arguments(recipe: Recipe) -> ReportArguments:
     """Errors: UserError for a report of another version of its stage."""
     return restored(ReportArguments, recipe.arguments)
@@ -52,14 +41,13 @@ def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
 def arm_of(recipe: Recipe) -> str | None:
     """Return the arm of the policy that was sampled or trained; None where there is none."""
     policy = recipe.arguments.get("policy") or recipe.arguments.get("start")
-    named = isinstance(policy, dict) and policy.get("is") == "Policy"
-    return restored(_Policy, policy).arm if named else None
+    return policy.get("arm") if isinstance(policy, dict) else None
 
 
 def file_of(recipe: Recipe) -> str | None:
     """Return the path of the published file that an artifact was imported from; None if it was not."""
-    found: _File | None = restored(_File | None, recipe.arguments.get("file"))
-    return found.path if found else None
+    file = recipe.arguments.get("file")
+    return file["path"] if isinstance(file, dict) else None
 
 
 def published_files(recipe: Recipe) -> dict[str, str]:
@@ -68,8 +56,7 @@ def published_files(recipe: Recipe) -> dict[str, str]:
     for value in recipe.arguments.values():
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict) and one.get("is") == "PublishedFile":
-                file = restored(_File, one)
-                found[file.path] = file.sha256
+                found[one["path"]] = one["sha256"]
     return found
 
 

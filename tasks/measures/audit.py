@@ -29,7 +29,7 @@ from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Policy
 from tasks.evidence import sampled_with
-from tasks.measures.groups import FORM_COLUMNS, delivered, form_of
+from tasks.measures.groups import FORM_COLUMNS, form_of
 from tasks.stage import stage, store
 
 Row = dict[str, Any]
@@ -146,9 +146,9 @@ def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> li
     for ref in screenings:
         policy = _policy(ref)
         if policy.arm in trained:
-            rows = store().read(ref, [*FORM_COLUMNS, "correct"])
+            rows = store().read(ref, FORM_COLUMNS)
             taught = policy.adapter is not None
-            arms.append(ScreenedArm(arm=policy.arm, shares=delivered(rows), live=None, taught=taught))
+            arms.append(ScreenedArm(arm=policy.arm, shares=form_of(rows), live=None, taught=taught))
             places[policy.arm] = str(ref)
     return [
         {"code": "gate", "said": reason.words, "place": ", ".join(places[arm] for arm in reason.arms)}

@@ -3,8 +3,8 @@ do they gain more? Observed, not set by anyone: what goes together need not foll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +15,14 @@ from storage.artifacts.schemas import nullable
 from storage.sql import query
 from tasks.domain.statistics.means import ONE_PROBLEM, combined, folded, holds_for
 from tasks.domain.statistics.paired_tests import in_families
-from tasks.domain.statistics.regression import Slope, slope
-from tasks.measures.groups import read_groups
+from tasks.domain.statistics.regression import slope
+from tasks.measures.groups import Row, read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 #: Fewer problems than these tell nothing of a slope with difficulty and arms held fixed.
 FEWEST = 20
 LINKS = ("diversity to band", "band to gain", "diversity to gain")
-Row = dict[str, Any]
 
 
 class Chain(
@@ -100,24 +99,26 @@ def _links(table: pa.Table) -> list[Row]:
         return [about | {"metric": metric, "reason": why} for metric in LINKS]
     after_SN = np.array(table["after"].to_pylist(), np.float64).T
     about |= {"seeds": len(after_SN), "holds_for": holds_for(len(after_SN))}
-    own, screened, live, spread = (
-        table[c].to_numpy().astype(float) for c in ("share", "screened", "live", "diversity")
+    own, screened, live, spread = (table[c].to_numpy() * 1.0 for c in ("share", "screened", "live", "diversity"))
+    arm_N, group_N, source_N = (
+        np.unique(table[c].to_pylist(), return_inverse=True)[1] for c in ("arm", "cluster", "source")
     )
-    arm_N, group_N = (np.unique(table[c].to_pylist(), return_inverse=True)[1] for c in ("arm", "cluster"))
-    arms = [(arm_N == a).astype(float) for a in range(1, arm_N.max() + 1)]
-    dose, within = _standardised(spread, arm_N), _within(np.array(table["source"].to_pylist()))
-    arms = [one for one in arms if np.ptp(within(one)) > 1e-9]  # an arm may be all that a source has
-    difficulty, at_screening = ([within(c) for c in (x, x**2, *arms)] for x in (own, screened))
+    within = lambda value: _less_mean(value, source_N)  # noqa: E731
+    dose = within(_standardised(spread, arm_N))
+    arms = [one for a in range(1, arm_N.max() + 1) if np.ptp(one := within((arm_N == a) * 1.0)) > 1e-9]
+    difficulty, at_screening = ([within(x), within(x**2), *arms] for x in (own, screened))
     found = {
-        "diversity to band": slope(within(live[None]), [within(dose), *difficulty], group_N),
+        "diversity to band": slope(within(live[None]), [dose, *difficulty], group_N),
         "band to gain": slope(within(after_SN - own), [within(live), *at_screening], group_N),
-        "diversity to gain": slope(within(after_SN - screened), [within(dose), *difficulty], group_N),
+        "diversity to gain": slope(within(after_SN - screened), [dose, *difficulty], group_N),
     }
-    rows = [about | {"metric": metric} | _told(one) for metric, one in found.items()]
-    unseeded = {"seeds": None, "holds_for": None}
-    rows[0] |= unseeded  # bands are of the policy before training
+    rows = []
+    for metric, one in found.items():
+        row = about | {"metric": metric} | ({"reason": one} if isinstance(one, str) else asdict(one))
+        # bands are of the policy before training
+        rows.append(row | ({"seeds": None, "holds_for": None} if metric == "diversity to band" else {}))
     fixed_ND = np.column_stack(difficulty)
-    left = within(dose) - fixed_ND @ np.linalg.lstsq(fixed_ND, within(dose), rcond=None)[0]
+    left = dose - fixed_ND @ np.linalg.lstsq(fixed_ND, dose, rcond=None)[0]
     return [*rows, *(about | row for row in _doses(after_SN - screened, left, group_N))]
 
 
@@ -131,27 +132,15 @@ def _refused(table: pa.Table, problems: int) -> str | None:
 
 def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
     """In standard deviations within its arm; as it is where nothing varies."""
-    per_arm = np.bincount(arm_N)
-    away_N = value_N - (np.bincount(arm_N, weights=value_N) / per_arm)[arm_N]
-    scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(per_arm), 1)))
+    away_N = _less_mean(value_N, arm_N)
+    scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(np.unique(arm_N)), 1)))
     return away_N / scale if scale > 0 else away_N
 
 
-def _within(source_N: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Takes the mean of its source from every row: what sources share is then no part of a slope."""
-    _, at_N, size_C = np.unique(source_N, return_inverse=True, return_counts=True)
-
-    def away(value: np.ndarray) -> np.ndarray:
-        means = np.stack([np.bincount(at_N, weights=one) / size_C for one in np.atleast_2d(value)])[:, at_N]
-        return value - means.reshape(value.shape)
-
-    return away
-
-
-def _told(found: Slope | str) -> Row:
-    if isinstance(found, str):
-        return {"reason": found}
-    return {name: getattr(found, name) for name in ("estimate", "low", "high", "p_value", "method")}
+def _less_mean(value: np.ndarray, class_N: np.ndarray) -> np.ndarray:
+    """Values less the mean of their class, along the last axis: what a class shares is then no part of a slope."""
+    member_NC = np.eye(class_N.max() + 1)[class_N]
+    return value - value @ member_NC / member_NC.sum(axis=0) @ member_NC.T
 
 
 def _doses(gain_SN: np.ndarray, left_N: np.ndarray, group_N: np.ndarray) -> list[Row]:
@@ -160,13 +149,12 @@ def _doses(gain_SN: np.ndarray, left_N: np.ndarray, group_N: np.ndarray) -> list
     for i, dose in enumerate(("least diverse", "middle", "most diverse")):
         mine = thirds_N == i
         row: Row = {"metric": "gain by dose", "dose": dose, "n": int(mine.sum())}
-        if not mine.any():
-            rows.append(row | {"reason": "no problem in this third"})
-            continue
-        mean = combined([(1.0, folded(gain_SN[:, mine, None], group_N[mine]))], [True], reach=1.0)
-        low, high = (float(end[0]) for end in mean.interval())
-        known = {"low": low, "high": high} if np.isfinite(low) else {"reason": ONE_PROBLEM}
-        rows.append(row | {"estimate": float(mean.estimate_V[0])} | known)
+        if mine.any():
+            mean = combined([(1.0, folded(gain_SN[:, mine, None], group_N[mine]))], [True], reach=1.0)
+            low, high = (float(end[0]) for end in mean.interval())
+            row |= {"estimate": float(mean.estimate_V[0])}
+            row |= {"low": low, "high": high} if np.isfinite(low) else {"reason": ONE_PROBLEM}
+        rows.append(row if mine.any() else row | {"reason": "no problem in this third"})
     return rows
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,31 +14,42 @@ from storage.rules import Band
 from storage.sql import query
 from tasks.designs import trained_on
 from tasks.domain.arms import ARMS
-from tasks.domain.statistics.curves_of_k import INCOMPLETE, KCurve, levels, on_common, same_seeds, told_of
-from tasks.domain.statistics.means import MARGIN, combined
-from tasks.domain.statistics.paired_tests import family_of_gain, in_families
-from tasks.measures.groups import counts_of, read_groups
+from tasks.domain.statistics.curves_of_k import told_of
+from tasks.domain.statistics.means import MARGIN, Seeded
+from tasks.domain.statistics.paired_tests import Family, family_of_gain, in_families
+from tasks.measures.groups import (
+    Counts,
+    Row,
+    Slice,
+    contrast,
+    counts_of,
+    estimates,
+    on_common_problems,
+    read_groups,
+    seeded,
+)
 from tasks.stage import stage, store
 
 # Held-out curves: accuracy by step and source with intervals, and what a gain is set against.
 
-Row = dict[str, Any]
 Shares = dict[str, dict[str, int]]
-LEVELS = "Wilson on the effective number of problems"
-DIFFERENCES = "t over problems and seeds"
+
+
+def accuracy(counts: Counts, place: Slice) -> Seeded:
+    """Accuracy and cluster by seed and problem."""
+    of = counts.at(place)
+    return seeded(of | {"accuracy": of["num_correct"] / of["group_size"]}, ["accuracy"])
 
 
 def heldout_rows(groups: pa.Table) -> list[Row]:
     """`heldout`: mean over problems by arm, step and source, with its interval over problems and seeds."""
     counts, rows = counts_of(groups), list[Row]()
     for arm, step, source in counts.places:
-        found = counts.curve(arm, step, source, [1])
-        row = {"series": "heldout", "metric": "pass@1", "arm": arm, "step": step, "source": source}
-        row |= {"n": len(found.problem_P), "rollouts": found.drawn, "seeds": found.seeds}
-        told = [{"reason": INCOMPLETE}]
-        if len(found.problem_P):
-            told = [{"method": LEVELS} | one for one in levels(found.by_cluster(), found.trained)]
-        rows.append(row | told[0])
+        of = counts.at((arm, step, source))
+        [row] = estimates(of | {"accuracy": of["num_correct"] / of["group_size"]}, {"accuracy": {"metric": "pass@1"}})
+        row |= {"series": "heldout", "arm": arm, "step": step, "source": source}
+        row |= {"rollouts": int(of["group_size"].sum()), "seeds": row["seeds"] or 1}
+        rows.append(row | ({"method": "Wilson on the effective number of problems"} if row["n"] else {}))
     return rows
 
 
@@ -50,32 +60,30 @@ def gain_rows(groups: pa.Table) -> list[Row]:
     counts, rows = counts_of(groups), list[Row]()
     for arm, (first, last) in counts.spans.items():
         for source in counts.sources:
-            before, after = (counts.curve(arm, step, source, [1]) for step in (first, last))
-            row: Row = {"series": "gain", "metric": "pass@1", "arm": arm, "step": last, "source": source}
+            before, after = (accuracy(counts, (arm, step, source)) for step in (first, last))
             told, _ = contrasted([after, before], (1.0, -1.0), "every problem gains the same")
             if first == last:
                 told = {"n": told["n"], "reason": "evaluated at one step only"}
             elif not told["n"]:
                 told["reason"] = "no problem was evaluated at both ends"
             else:
-                row["method"] = DIFFERENCES
-            rows.append(row | told | {"rollouts": after.drawn, "seeds": after.seeds})
+                told["method"] = "t over problems and seeds"
+            drawn = int(counts.at((arm, last, source))["group_size"].sum())
+            row: Row = {"series": "gain", "metric": "pass@1", "arm": arm, "step": last, "source": source}
+            rows.append(row | told | {"rollouts": drawn, "seeds": len(after.values_SPV)})
     return in_families(rows, family_of_gain, beside=("p_equivalent",))
 
 
-def contrasted(
-    ends: Sequence[KCurve], signs: Sequence[float], alike: str, *, paired: bool = False
-) -> tuple[Row, list[float]]:
-    """Σ sign · pass@1 on the problems that all ends have, as a row; and their means, by place. p_equivalent: that it is
-    larger than MARGIN either way, None where that is not known. alike: the reason if no problem differs."""
-    common, values = on_common(ends)
-    if not common:
+def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tuple[Row, list[float]]:
+    """Σ sign · accuracy on the problems that all ends have, as a row; and their means. p_equivalent: that it is larger
+    than MARGIN either way, None where that is not known. alike: the reason if no problem differs."""
+    common = on_common_problems(ends)
+    if not len(common[0].problem_P):
         return {"n": 0}, []
-    parts, trained = list(zip(signs, values, strict=True)), [end.trained for end in ends]
-    found = combined(parts, trained, reach=len(ends) / 2, shares=True, paired=paired)
+    found = contrast(signs, common, reach=len(ends) / 2)
     p = float(found.p_equivalent(MARGIN)[0])
-    told = told_of(found, common, alike=alike)[0] | {"p_equivalent": p if np.isfinite(p) else None}
-    return told, [float(v.mean()) for v in values]
+    told = told_of(found, len(common[0].problem_P), alike=alike)[0] | {"p_equivalent": p if np.isfinite(p) else None}
+    return told, [float(one.values_SPV[:, :, 0].mean()) for one in common]
 
 
 METRICS = (*TRAINING_METRICS, *Band)
@@ -85,18 +93,19 @@ def training_rows(steps: pa.Table) -> list[Row]:
     """`training`: every metric by step, averaged over seeds; low and high are the smallest and largest seed.
     `all_zero`, `variance`, `all_one` are the step's groups by band and `variance_share` what is left of the training
     pool's variance band: how the pool migrates."""
-    metrics = [m for m in METRICS if m in steps.column_names]
-    parts = [f"select arm, step, '{m}' as metric, {m}::double as value from steps" for m in metrics]
-    if set(Band) <= set(metrics):
-        share = "variance / nullif(all_zero + variance + all_one, 0)"
-        parts.append(f"select arm, step, 'variance_share', {share} from steps")
+    columns = {metric: metric for metric in METRICS if metric in steps.column_names}
+    if set(Band) <= columns.keys():
+        columns["variance_share"] = "variance / nullif(all_zero + variance + all_one, 0)"
+    values = ", ".join(f'({column})::double as "{name}"' for name, column in columns.items())
     return query(
         f"""
+        with wide as (select arm, step, {values} from steps)
         select 'training' as series, arm, step, metric, avg(value) as estimate, min(value) as low,
                max(value) as high, count(value)::integer as seeds,
                'mean over seeds, from the least to the largest' as method,
                case when count(value) = 0 then 'not measured at this step' end as reason
-        from ({" union all ".join(parts)}) group by arm, step, metric order by arm, metric, step
+        from wide unpivot include nulls (value for metric in (columns(* exclude (arm, step))))
+        group by arm, step, metric order by arm, metric, step
         """,
         steps=steps,
     ).to_pylist()
@@ -180,26 +189,24 @@ def gains_of(groups: pa.Table) -> pa.Table:
     counts, rows = counts_of(groups), list[Row]()
     spans = counts.spans
     for source in counts.sources:
-        ends = {arm: [counts.curve(arm, step, source, [1]) for step in span] for arm, span in spans.items()}
         for one, other in combinations(spans, 2):
             row: Row = {"metric": "difference_of_gains", "arm": one, "step": spans[one][1], "source": source}
             row |= {"other": other, "other_step": spans[other][1]}
             if still := [arm for arm in (one, other) if spans[arm][0] == spans[arm][1]]:
                 rows.append(row | {"n": 0, "reason": f"{' and '.join(still)}: evaluated at one step only"})
                 continue
-            four = [*reversed(ends[one]), *reversed(ends[other])]
-            same = "both arms gain the same on every problem"
-            told, mean = contrasted(four, (1.0, -1.0, -1.0, 1.0), same, paired=same_seeds(four))
+            four = [accuracy(counts, (arm, step, source)) for arm in (one, other) for step in reversed(spans[arm])]
+            told, mean = contrasted(four, (1.0, -1.0, -1.0, 1.0), "both arms gain the same on every problem")
             if told["n"]:
                 row |= {"gain": mean[0] - mean[1], "other_gain": mean[2] - mean[3]}
             else:
                 told["reason"] = "no problem that both arms were asked at both ends"
             rows.append(row | told)
-    named = in_families(
-        rows,
-        lambda r: ("difference of gains", "holm") if r["source"] == "all" else ("difference of gains by source", "bh"),
-        beside=("p_equivalent",),
-    )
+
+    def family(row: Row) -> Family:
+        return ("difference of gains", "holm") if row["source"] == "all" else ("difference of gains by source", "bh")
+
+    named = in_families(rows, family, beside=("p_equivalent",))
     return pa.Table.from_pylist(named, schema=GainDifferences.schema)
 
 

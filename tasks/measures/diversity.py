@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
@@ -24,16 +24,7 @@ from storage.artifacts.ref import Ref
 from storage.sql import query
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.curves_of_k import told_of
-from tasks.domain.statistics.means import (
-    ONE_PROBLEM,
-    Means,
-    Seeded,
-    by_seed,
-    combined,
-    folded,
-    ratio_of_policies,
-    same_adapters,
-)
+from tasks.domain.statistics.means import ONE_PROBLEM, Means, Seeded, combined, folded, ratio_of_policies, same_adapters
 from tasks.domain.statistics.paired_tests import (
     Family,
     explained_difference,
@@ -44,7 +35,7 @@ from tasks.domain.statistics.paired_tests import (
 )
 from tasks.domain.statistics.windows import REWORDED, of_tokens
 from tasks.evidence import matrix, sampled_with
-from tasks.measures.groups import in_classes, stretches, with_clusters
+from tasks.measures.groups import Row, counts_of, in_classes, on_common_problems, seeded, stretches, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import beside, stage, store
 
@@ -52,6 +43,7 @@ from tasks.stage import beside, stage, store
 
 #: Whose traces are compared with each other.
 GROUP = ["arm", "step", "seed", "window", "source", "problem_id"]
+NUMBERS = ("correct", "num_tokens", "num_chars", "coverage")
 
 
 def diversity_of(embeddings: pa.Table) -> pa.Table:
@@ -62,39 +54,36 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
     counted, as published). coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means.
     In a window of so many tokens only traces that are longer than it count: others were shown whole, and less of.
     """
-    own = query('from t where "window" <> $w', {"w": REWORDED}, t=embeddings)
-    ordered = own.sort_by([(k, "ascending") for k in [*GROUP, "rollout"]])
-    if ordered.num_rows == 0:
+    own = embeddings.filter(pc.field("window") != REWORDED)
+    if own.num_rows == 0:
         return Diversity.schema.empty_table()
+    ordered = own.sort_by([(name, "ascending") for name in [*GROUP, "rollout"]])
     vectors_ND = matrix(ordered["embedding"])
-    plain = {k: np.array(ordered[k].to_pylist(), np.float64) for k in ("correct", *NUMBERS)}
+    numbers = {name: np.array(ordered[name].to_pylist(), np.float64) for name in NUMBERS}
     rows = []
     for row, some in stretches(ordered, GROUP):
-        of = {k: column_N[some] for k, column_N in plain.items()}
+        of = {name: column_N[some] for name, column_N in numbers.items()}
         kept_N = ~(of["coverage"] >= 1) if of_tokens(row["window"]) else np.ones(len(of["coverage"]), bool)
-        of = {k: column_N[kept_N] for k, column_N in of.items()}
-        rows.append(row | _group(vectors_ND[some][kept_N], of.pop("correct") > 0, of))
+        rows.append(row | _group(vectors_ND[some][kept_N], *(of[name][kept_N] for name in NUMBERS)))
     return pa.Table.from_pylist(rows, schema=Diversity.schema)
 
 
-NUMBERS = ("num_tokens", "num_chars", "coverage")
-
-
-def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.ndarray]) -> dict[str, Any]:
-    n, tokens_N = len(vectors_ND), numbers["num_tokens"]
+def _group(
+    vectors_ND: np.ndarray, correct_N: np.ndarray, tokens_N: np.ndarray, chars_N: np.ndarray, coverage_N: np.ndarray
+) -> Row:
+    n, found = len(vectors_ND), estimators.mean_pairwise_distance(vectors_ND)
     if not n:
         return {"n": 0, "num_correct": 0, "reason": "no trace is longer than the window"}
-    found = estimators.mean_pairwise_distance(vectors_ND)
-    tokens, chars = float(tokens_N.mean()), float(numbers["num_chars"].mean())
+    tokens, chars = float(tokens_N.mean()), float(chars_N.mean())
     return {
         "n": n,
         "num_correct": int(correct_N.sum()),
         "diversity": found,
-        "diversity_correct": estimators.mean_pairwise_distance(vectors_ND[correct_N]),
+        "diversity_correct": estimators.mean_pairwise_distance(vectors_ND[correct_N > 0]),
         "spread": estimators.spread(vectors_ND),
         "clusters": estimators.num_clusters(vectors_ND),
         "vendi_of_4": estimators.vendi_of_k(vectors_ND, 4),
-        "coverage": float(numbers["coverage"].mean()),
+        "coverage": float(coverage_N.mean()),
         "num_tokens": tokens,
         "num_chars": chars,
         "share_correct": float(correct_N.mean()),
@@ -108,44 +97,40 @@ def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.
 def answers_of(rollouts: pa.Table) -> pa.Table:
     """Encoder-free companions, per problem and policy: how the final answers of a group differ.
 
-    entropy (nats, Miller-Madow) and disagreement over `answer_class`; a rollout without an answer is left out and
-    `answered` says how many are in. A policy that is always right has 0 of each, so `num_correct` stands beside them.
+    entropy (nats; the plug-in plus (m − 1)/2n for m answers, Miller and Madow 1955), disagreement (unbiased chance that
+    two rollouts give different answers) and distinct_of_4 (rarefaction) over `answer_class`; a rollout without an
+    answer is left out and `answered` says how many are in. A policy that is always right has 0 of the first two, so
+    `num_correct` stands beside them.
     """
-    groups = query(
+    return query(
         """
         with counted as (
-            select arm, step, seed, source, problem_id, answer_class, bool_or(correct) as correct, count(*) as times
-            from rollouts group by all)
-        select arm, step, seed, source, problem_id, sum(times)::integer as n,
-               coalesce(sum(times) filter (where answer_class is not null), 0)::integer as answered,
-               coalesce(sum(times) filter (where correct), 0)::integer as num_correct,
-               count(*) filter (where answer_class is not null)::integer as "distinct",
-               count(*) filter (where answer_class is not null and not correct)::integer as distinct_wrong,
-               list(times order by times desc) filter (where answer_class is not null) as counts
-        from counted group by arm, step, seed, source, problem_id order by arm, step, seed, source, problem_id
+            select arm, step, seed, source, problem_id, answer_class, bool_or(correct) as correct, count(*) as times,
+                   sum(if(answer_class is null, 0, times)) over (partition by arm, step, seed, problem_id) as answers
+            from rollouts group by arm, step, seed, source, problem_id, answer_class),
+        summed as (
+            select arm, step, seed, source, problem_id, any_value(answers) as answered, sum(times) as n,
+                   coalesce(sum(times) filter (correct), 0) as num_correct, count(answer_class) as "distinct",
+                   count(answer_class) filter (not correct) as distinct_wrong,
+                   sum(times * ln(times)) filter (answer_class is not null) as logs,
+                   sum(times * (times - 1)) filter (answer_class is not null) as alike,
+                   sum(pass_at_k(answers, if(answer_class is null, 0, times), 4)) as distinct_of_4
+            from counted group by arm, step, seed, source, problem_id)
+        select problem_id, source, arm, step, seed, n, answered, num_correct,
+               if(answered > 1, greatest(ln(answered) - logs / answered, 0) + ("distinct" - 1) / (2 * answered), null)
+                   as entropy,
+               if(answered > 1, 1 - alike / (answered * (answered - 1)), null) as disagreement,
+               "distinct", if(answered > 1, distinct_of_4, null) as distinct_of_4, distinct_wrong,
+               if(answered > 1, null, 'fewer than two rollouts gave an answer') as reason
+        from summed order by arm, step, seed, source, problem_id
         """,
         rollouts=rollouts,
-    )
-    rows = []
-    for row in groups.to_pylist():
-        counts = row.pop("counts") or []
-        defined = sum(counts) > 1
-        rows.append(
-            row
-            | {
-                "entropy": estimators.answer_entropy(counts) if defined else None,
-                "disagreement": estimators.disagreement(counts) if defined else None,
-                "distinct_of_4": estimators.distinct_of_k(counts, 4) if defined else None,
-                "reason": None if defined else "fewer than two rollouts gave an answer",
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=AnswerDiversity.schema)
+    ).cast(AnswerDiversity.schema)
 
 
 # Policies compared in pairs on their common problems, column by column.
 
 COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "share_correct")
-Policies = dict[tuple[str, int], Seeded]
 
 
 def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str]) -> pa.Table:
@@ -161,110 +146,85 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str]) -> pa.Ta
     adjusted_*: the difference left where log length and accuracy do not differ, or accuracy alone in a window of
     tokens; adjusted_reason: why there is none.
     """
-    rows: list[dict[str, Any]] = []
-    by_window = _policies(tables)
-    for window, policies in by_window.items():
+    rows: list[Row] = []
+    for window, policies in _policies(tables).items():
         for metric in metrics:
             for basis in ("all", "equal_n"):
-                rows += [
-                    _compare(policies, window, metric, basis, first, second)
-                    for first, second in combinations(policies, 2)
-                ]
+                for (arm, step), (other, other_step) in combinations(policies, 2):
+                    about = {"metric": metric, "basis": basis, "window": window, "source": "all"}
+                    about |= {"arm": arm, "step": step, "other": other, "other_step": other_step}
+                    rows.append(about | _compare(policies[arm, step], policies[other, other_step], about))
     corrected = in_families(rows, _family, beside=("adjusted_p",))
     return pa.Table.from_pylist(corrected, schema=DiversityComparison.schema)
 
 
-def _family(row: dict[str, Any]) -> Family:
+def _family(row: Row) -> Family:
     declared = (row["metric"], row["window"], row["basis"]) == ("diversity", "whole", "equal_n")
     return "diversity of whole traces at equal n" if declared else "diversity, explored", "bh"
 
 
-def _policies(tables: Sequence[pa.Table]) -> dict[str, Policies]:
+def _policies(tables: Sequence[pa.Table]) -> dict[str, dict[tuple[str, int], Seeded]]:
     """window → (arm, step) → COLUMNS and the cluster, by replicate and problem. An untrained policy (step 0) is one
     replicate."""
-    known = [t if "cluster" in t.column_names else t.append_column("cluster", t["problem_id"]) for t in tables]
-    numbered = [
-        t
-        if "adapter" in t.column_names
-        else t.append_column("adapter", pa.array([f"artifact {i}"] * t.num_rows, pa.string()))
-        for i, t in enumerate(known)
-    ]
-    rows = query(
+    named = []
+    for i, table in enumerate(tables):
+        for name, column in (("cluster", table["problem_id"]), ("adapter", pa.repeat(f"artifact {i}", len(table)))):
+            table = table if name in table.column_names else table.append_column(name, column)
+        named.append(table)
+    measured = query(
         f"""
-        select "window", arm, step, dense_rank() over (order by problem_id) as problem,
-               case when step = 0 then 0 else dense_rank() over (order by adapter) end as replicate,
-               {", ".join(f'"{c}"::double as "{c}"' for c in COLUMNS)},
-               dense_rank() over (order by coalesce(cluster, problem_id))::double as cluster
-        from measured order by all
+        select "window" as source, arm, step, problem_id, cluster, if(step = 0, '', adapter) as adapter, 0 as seed,
+               {", ".join(f'"{name}"::double as "{name}"' for name in COLUMNS)}
+        from measured
         """,
-        measured=pa.concat_tables(numbered),
+        measured=pa.concat_tables(named),
     )
-    keys = list(zip(*(rows[c].to_pylist() for c in ("window", "arm", "step")), strict=True))
-    problem_N, replicate_N = (rows[c].to_numpy() for c in ("problem", "replicate"))
-    values_NV = np.column_stack([np.array(rows[c].to_pylist(), np.float64) for c in (*COLUMNS, "cluster")])
-    found: dict[str, Policies] = {}
-    for key in sorted(set(keys)):
-        mine = np.array([k == key for k in keys])
-        found.setdefault(key[0], {})[key[1:]] = by_seed(problem_N[mine], replicate_N[mine], values_NV[mine])
-    return found
+    counts, found = counts_of(measured), dict[str, dict[tuple[str, int], Seeded]]()
+    for arm, step, window in sorted(place for place in counts.places if place[2] != "all"):
+        of = counts.at((arm, step, window))
+        found.setdefault(window, {})[arm, step] = seeded(of, COLUMNS)
+    return dict(sorted(found.items()))
 
 
-def _compare(
-    policies: Policies, window: str, metric: str, basis: str, first: tuple[str, int], second: tuple[str, int]
-) -> dict[str, Any]:
-    a, b = policies[first], policies[second]
-    _, in_a, in_b = np.intersect1d(a.problem_P, b.problem_P, return_indices=True)
-    x_SPV, y_SPV = a.values_SPV[:, in_a], b.values_SPV[:, in_b]
-    kept_P = np.isfinite(x_SPV[:, :, COLUMNS.index(metric)]).all(axis=0)
-    kept_P &= np.isfinite(y_SPV[:, :, COLUMNS.index(metric)]).all(axis=0)
-    x, y = ({c: v[:, :, i].mean(axis=0) for i, c in enumerate(COLUMNS)} for v in (x_SPV, y_SPV))
-    if basis == "equal_n":
-        kept_P &= x["n"] == y["n"]
-    x, y = ({c: v[kept_P] for c, v in one.items()} for one in (x, y))
-    result = asdict(paired(x[metric], y[metric]))
-    row: dict[str, Any] = {
-        "metric": metric,
-        "basis": basis,
-        "window": window,
-        "source": "all",
-        "arm": first[0],
-        "step": first[1],
-        "other": second[0],
-        "other_step": second[1],
-        "mean": result.pop("mean_first"),
-        "other_mean": result.pop("mean_second"),
-    }
-    row |= {k: v for k, v in result.items() if k not in ("sd", "low", "high")}
-    if not result["n"]:
+def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
+    metric, place = about["metric"], COLUMNS.index(about["metric"])
+    common = on_common_problems([a, b])
+    kept_P = np.logical_and.reduce([np.isfinite(one.values_SPV[:, :, place]).all(axis=0) for one in common])
+    if about["basis"] == "equal_n":
+        sizes = [one.values_SPV[:, :, COLUMNS.index("n")].mean(axis=0) for one in common]
+        kept_P &= sizes[0] == sizes[1]
+    values = [one.values_SPV[:, kept_P] for one in common]
+    x, y = ({name: v[:, :, i].mean(axis=0) for i, name in enumerate(COLUMNS)} for v in values)
+    row = asdict(paired(x[metric], y[metric]))
+    row |= {"mean": row.pop("mean_first"), "other_mean": row.pop("mean_second"), "low": None, "high": None}
+    if not row["n"]:
         return row
     for name, one in (("coverage", x), ("other_coverage", y)):
         if np.isfinite(one["coverage"]).all():
             row[name] = float(one["coverage"].mean())
-    place, cluster_P = COLUMNS.index(metric), x_SPV[0, kept_P, -1]
-    one, other = (folded(v[:, kept_P, place, None], cluster_P) for v in (x_SPV, y_SPV))
+    cluster_P = values[0][0, :, -1]
+    first, second = (folded(v[:, :, place, None], cluster_P) for v in values)
     trained, shared = (a.trained, b.trained), same_adapters([a.adapter_S, b.adapter_S])
-    means = combined([(1.0, one), (-1.0, other)], trained, paired=shared)
+    means = combined([(1.0, first), (-1.0, second)], trained, paired=shared)
     if min(x[metric].sum(), y[metric].sum()) > 0:
-        _, low, high = ratio_of_policies(one[:, :, 0], other[:, :, 0], trained, paired=shared)
+        _, low, high = ratio_of_policies(first[:, :, 0], second[:, :, 0], trained, paired=shared)
         row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
-    row |= {
-        k: v for k, v in told_of(means, int(kept_P.sum()), alike="")[0].items() if k not in ("estimate", "n", "reason")
-    }
-    if result["n"] > 1 and means.n < 2:
+    told = told_of(means, row["n"], alike="")[0]
+    row |= {name: value for name, value in told.items() if name not in ("estimate", "n", "reason")}
+    if row["n"] > 1 and means.n < 2:
         return row | {"reason": ONE_PROBLEM, "adjusted_reason": f"not adjusted: {ONE_PROBLEM}"}
-    seeds = (len(x_SPV), len(y_SPV))
     noise = sum(
-        float((v["share_correct"] * (1 - v["share_correct"]) / np.maximum(v["n"] - 1, 1)).mean()) / s
-        for v, s in zip((x, y), seeds, strict=True)
+        float((v["share_correct"] * (1 - v["share_correct"]) / np.maximum(v["n"] - 1, 1)).mean()) / len(seeded)
+        for v, seeded in zip((x, y), values, strict=True)
     )
-    if of_tokens(window):  # as much is shown of each
-        x, y = ({**v, "num_tokens": np.ones_like(v["num_tokens"])} for v in (x, y))
+    if of_tokens(about["window"]):  # as much is shown of each
+        x["num_tokens"] = y["num_tokens"] = np.ones(row["n"])
     return row | _adjusted(x, y, metric, means, cluster_P, noise)
 
 
 def _adjusted(
     x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, means: Means, cluster_P: np.ndarray, noise: float
-) -> dict[str, Any]:
+) -> Row:
     """adjusted_* of a comparison, or adjusted_reason. noise: variance that few rollouts give a difference in
     accuracy."""
     if not (x["num_tokens"] > 0).all() or not (y["num_tokens"] > 0).all():
@@ -303,84 +263,46 @@ def ceilings_of(embeddings: pa.Table) -> pa.Table:
 
 def ceilings_of_parts(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.Table, pa.Table]]) -> pa.Table:
     """The same, part by part: of whole problems in a window; of reworded traces, with those of their problems."""
-    sums: dict[tuple[Any, ...], Sums] = {}
+    sums: dict[tuple[Any, ...], np.ndarray] = {}
     for part in embeddings:
-        shown = query('from t where "window" <> $w', {"w": REWORDED}, t=part)
+        shown = part.filter(pc.field("window") != REWORDED).sort_by([(name, "ascending") for name in GROUP])
         if shown.num_rows == 0:
             continue
-        keys = list(zip(*(shown[c].to_pylist() for c in KEYS), strict=True))
-        problem_N, vectors_ND = np.array(shown["problem_id"].to_pylist()), matrix(shown["embedding"])
-        coverage_N = shown["coverage"].to_numpy()
-        for key in set(keys):
-            mine = np.array([k == key for k in keys])
-            sums.setdefault(key, Sums()).add(vectors_ND[mine], problem_N[mine], float(coverage_N[mine].sum()))
+        vectors_ND, coverage_N = matrix(shown["embedding"]).astype(np.float64), shown["coverage"].to_numpy()
+        for row, some in stretches(shown, GROUP):
+            v_ND, key = vectors_ND[some], tuple(row[name] for name in KEYS)
+            n, total_D = len(v_ND), v_ND.sum(axis=0)
+            own = [n, 1, n * (n - 1), total_D @ total_D, (v_ND * v_ND).sum(), coverage_N[some].sum()]
+            sums[key] = sums.get(key, 0) + np.concatenate([own, total_D])
     floors = _floors(again) if sums else {}
     rows = []
-    for key, found in sorted(sums.items()):
-        floor_M = np.array(floors.get(key[:3], ()) if key[3] == "whole" else ())
-        row = dict(zip(KEYS, key, strict=True)) | {"reworded": len(floor_M), "coverage": found.coverage / found.n}
-        if len(floor_M):
-            row["floor"] = float(floor_M.mean())
-        rows.append(row | found.figures(row.get("floor", 0.0)))
+    for key, (n, problems, pairs, inside, squares, coverage, *total_D) in sorted(sums.items()):
+        floor, reworded = floors.get(key[:3], (None, 0)) if key[3] == "whole" else (None, 0)
+        row = dict(zip(KEYS, key, strict=True)) | {"n": int(n), "problems": int(problems), "coverage": coverage / n}
+        row |= {"floor": floor, "reworded": reworded}
+        apart = n * (n - 1) - pairs
+        if pairs == 0 or apart == 0:
+            rows.append(row | {"reason": "one problem only" if problems == 1 else "no problem has two traces"})
+            continue
+        within = 1 - (inside - squares) / pairs
+        between = 1 - (float(np.square(total_D).sum()) - inside) / apart
+        above = between - (floor or 0.0)
+        position = (within - (floor or 0.0)) / above if above > 0 else None
+        rows.append(row | {"within": within, "between": between, "position": position})
     return pa.Table.from_pylist(rows, schema=DiversityCeilings.schema)
 
 
-def _floors(parts: Iterable[tuple[pa.Table, pa.Table]]) -> dict[tuple[Any, ...], list[float]]:
-    """(arm, step, seed) → distances of traces from themselves in other words."""
-    found: dict[tuple[Any, ...], list[float]] = {}
-    for again, whole in parts:
-        pairs = query(
-            """
-            select a.arm, a.step, a.seed, a.embedding as said, b.embedding as again
-            from whole a join again b using (arm, step, seed, problem_id, rollout)
-            order by a.arm, a.step, a.seed, problem_id
-            """,
-            whole=whole,
-            again=again,
-        )
-        if pairs.num_rows:
-            said_ND, again_ND = (matrix(pairs[c]).astype(np.float64) for c in ("said", "again"))
-            keys = zip(*(pairs[c].to_pylist() for c in KEYS[:3]), strict=True)
-            for key, distance in zip(keys, 1 - (said_ND * again_ND).sum(axis=1), strict=True):
-                found.setdefault(key, []).append(float(distance))
-    return found
-
-
-@dataclass(slots=True)
-class Sums:
-    """What the figures of one policy and window are made of. inside: of squared sums, a problem; total_D: of all
-    vectors; squares: of their lengths; pairs: of two traces of one problem, in both orders."""
-
-    n: int = 0
-    problems: int = 0
-    pairs: int = 0
-    inside: float = 0.0
-    squares: float = 0.0
-    coverage: float = 0.0
-    total_D: np.ndarray | float = 0.0
-
-    def add(self, vectors_ND: np.ndarray, problem_N: np.ndarray, coverage: float) -> None:
-        """Traces of whole problems."""
-        v = vectors_ND.astype(np.float64)
-        _, index_N, size_P = np.unique(problem_N, return_inverse=True, return_counts=True)
-        sums_PD = np.zeros((len(size_P), v.shape[1]))
-        np.add.at(sums_PD, index_N, v)
-        self.n, self.problems = self.n + len(v), self.problems + len(size_P)
-        self.pairs += int((size_P * (size_P - 1)).sum())
-        self.inside += float((sums_PD * sums_PD).sum())
-        self.squares += float((v * v).sum())
-        self.coverage += coverage
-        self.total_D = self.total_D + sums_PD.sum(axis=0)
-
-    def figures(self, floor: float) -> dict[str, Any]:
-        inside, everything = (self.inside - self.squares, float(np.square(self.total_D).sum()) - self.squares)
-        apart = self.n * (self.n - 1) - self.pairs
-        row: dict[str, Any] = {"n": self.n, "problems": self.problems}
-        if self.pairs == 0 or apart == 0:
-            return row | {"reason": "one problem only" if self.problems == 1 else "no problem has two traces"}
-        within, between = 1 - inside / self.pairs, 1 - (everything - inside) / apart
-        position = (within - floor) / (between - floor) if between > floor else None
-        return row | {"within": within, "between": between, "position": position}
+def _floors(parts: Iterable[tuple[pa.Table, pa.Table]]) -> dict[tuple[Any, ...], tuple[float, int]]:
+    """(arm, step, seed) → mean distance of traces from themselves in other words, and their number."""
+    sql = """
+        select a.arm, a.step, a.seed, 1 - list_dot_product(a.embedding::double[], b.embedding::double[]) as distance
+        from whole a join again b using (arm, step, seed, problem_id, rollout)
+    """
+    found = [query(sql, whole=whole, again=again) for again, whole in parts]
+    if not found:
+        return {}
+    means = query("select arm, step, seed, avg(distance), count(*) from t group by all", t=pa.concat_tables(found))
+    return {tuple(key): (mean, n) for *key, mean, n in zip(*means.to_pydict().values(), strict=True)}
 
 
 @stage(Diversity, version=4)

@@ -1,9 +1,10 @@
-"""Groups: the rollouts of one problem under one policy, reduced to counts. Where rows become numbers."""
+"""Groups: the rollouts of one problem under one policy, reduced to numbers; means of these over problems and seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,42 +13,29 @@ import pyarrow as pa
 from storage.artifacts.kinds import Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import KCurve, k_curve
+from tasks.domain.statistics.curves_of_k import INCOMPLETE, KCurve, k_curve, levels
+from tasks.domain.statistics.means import Means, Seeded, by_seed, combined, folded, same_adapters
 from tasks.stage import Ref, beside, store
 
+Row = dict[str, Any]
 #: What a group needs of its rollouts; completions stay on disk.
-COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "finish", "num_tokens"]
-
-
-def together(tables: Sequence[pa.Table]) -> pa.Table:
-    """One table of several artifacts' rollouts. Errors: UserError if one rollout occurs twice."""
-    joined = pa.concat_tables(tables) if tables else pa.table({})
-    if joined.num_rows == 0:
-        raise UserError("no rollouts to analyse: every artifact given is empty")
-    return joined
-
-
-def classed(rollouts: pa.Table, partitions: Sequence[pa.Table]) -> pa.Table:
-    """Rollouts with their classes: the column `answer_class`, and what else the partitions have. Errors: UserError if
-    one has no row there."""
-    columns = ["problem_id", "arm", "adapter", "step", "seed", "rollout"]
-    on = " and ".join(f"r.{name} is not distinct from p.{name}" for name in columns)
-    # keys alone are joined: of a million traces a database would copy each
-    found = query(
-        f"select p.* exclude ({', '.join(columns)}), p.rollout is null as missing"
-        f" from rollouts r left join partitions p on {on} order by r.place",
-        rollouts=rollouts.select(columns).append_column("place", pa.array(range(rollouts.num_rows))),
-        partitions=pa.concat_tables(partitions),
-    )
-    if any(found["missing"].to_pylist()):
-        raise UserError("some rollouts have no answer class: give the partitions of the same rollouts")
-    for name in found.drop(["missing"]).column_names:
-        rollouts = rollouts.append_column(name, found[name])
-    return rollouts
+COLUMNS = [
+    "problem_id",
+    "source",
+    "arm",
+    "adapter",
+    "step",
+    "seed",
+    "rollout",
+    "correct",
+    "finish",
+    "num_tokens",
+    "verdict",
+]
 
 
 def count_groups(rollouts: pa.Table) -> pa.Table:
-    """One row per (policy, problem), sorted: group_size, num_correct, num_tokens, truncated.
+    """One row per (policy, problem), sorted: group_size, num_correct, num_tokens, truncated, num_answered.
 
     Errors: UserError if the same rollout of a problem occurs twice under one policy.
     """
@@ -57,6 +45,7 @@ def count_groups(rollouts: pa.Table) -> pa.Table:
                count(*)::integer as group_size, count(*) filter (where correct)::integer as num_correct,
                sum(num_tokens)::bigint as num_tokens,
                count(*) filter (where finish = 'length')::integer as truncated,
+               count(*) filter (where verdict <> 'no_answer')::integer as num_answered,
                count(*)::integer - count(distinct rollout)::integer as repeated
         from rollouts group by arm, step, coalesce(adapter, ''), seed, problem_id
         order by arm, step, adapter, seed, problem_id
@@ -64,16 +53,12 @@ def count_groups(rollouts: pa.Table) -> pa.Table:
         rollouts=rollouts,
     )
     repeated = query("select problem_id, arm, repeated from groups where repeated > 0 limit 1", groups=groups)
-    if repeated.num_rows:
-        row = repeated.to_pylist()[0]
+    for row in repeated.to_pylist():
         raise UserError(
             f"problem {row['problem_id']} has {row['repeated']} rollouts of arm {row['arm']} twice: the same artifact"
             " was given more than once"
         )
     return groups.drop(["repeated"])
-
-
-# Groups from what stages are given: rollouts are counted, imported counts are taken as they are.
 
 
 def read_groups(refs: Sequence[Ref]) -> pa.Table:
@@ -82,7 +67,7 @@ def read_groups(refs: Sequence[Ref]) -> pa.Table:
     counted = [store().read(ref) for ref in refs if ref.kind == "groups"]
     sampled = [ref for ref in refs if ref.kind != "groups"]
     if sampled:
-        groups = count_groups(together([store().read(ref, COLUMNS) for ref in sampled]))
+        groups = count_groups(pa.concat_tables([store().read(ref, COLUMNS) for ref in sampled]))
         counted.append(with_clusters(groups, sampled))
     return pa.concat_tables(counted, promote_options="permissive")
 
@@ -107,20 +92,12 @@ def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
 def clusters_of(refs: Sequence[Ref]) -> pa.Table:
     """problem_id and cluster of every problem of these."""
     of_each = [store().keys(ref, ["problem_id"])["problem_id"].unique().cast(pa.string()) for ref in refs]
-    asked = together([pa.table({"problem_id": ids}) for ids in of_each])
-    return with_clusters(asked.group_by("problem_id").aggregate([]), refs)
-
-
-def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
-    """Rollouts of whole problems, part after part, with their classes. Errors: UserError if one has no row there."""
-    at = ["problem_id"]
-    known = set(store().keys(partitions, at)["problem_id"].unique().to_pylist())
-    pairs = beside(store().groups(rollouts, at, columns), store().groups(partitions, at), known, Partitions.schema)
-    yield from (classed(rows, [classes]) for rows, classes in pairs)
+    problems = pa.concat_tables([pa.table({"problem_id": ids}) for ids in of_each])
+    return with_clusters(problems.group_by("problem_id").aggregate([]), refs)
 
 
 def pool_of(ref: Ref) -> Ref | None:
-    """The pool that rollouts, or what was made of rollouts, were sampled from; null for what was imported."""
+    """The pool that rollouts, or what was made of rollouts, were sampled from; None for what was imported."""
     recipe = store().manifest(ref).recipe
     while "pool" not in recipe.inputs:
         onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
@@ -130,9 +107,28 @@ def pool_of(ref: Ref) -> Ref | None:
     return Ref.parse(recipe.inputs["pool"][0])
 
 
-# Groups as arrays of numbers, and the curve of every slice of them: one query, whatever the number of slices.
+def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:
+    """Rollouts with their classes: `answer_class`, and what else the partitions have. Errors: UserError if a rollout
+    has none."""
+    keys = ["problem_id", "arm", "step", "seed", "rollout"]
+    found = rollouts.join(partitions.drop(["adapter"]), keys, join_type="inner", use_threads=False)
+    if found.num_rows < rollouts.num_rows:
+        raise UserError("some rollouts have no answer class: give the partitions of the same rollouts")
+    return found
+
+
+def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
+    """Rollouts of whole problems, part after part, with their classes. Errors: UserError if one has no row there."""
+    at = ["problem_id"]
+    known = set(store().keys(partitions, at)["problem_id"].unique().to_pylist())
+    pairs = beside(store().groups(rollouts, at, columns), store().groups(partitions, at), known, Partitions.schema)
+    yield from (classed(rows, classes) for rows, classes in pairs)
+
+
+# Numbers of groups by slice, the curve over k of a slice, and the means of its columns.
 
 Slice = tuple[str, int, str]
+_KEYS = ("arm", "step", "source", "adapter", "seed", "problem_id", "cluster")
 
 
 def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any], slice]]:
@@ -182,17 +178,17 @@ class Counts:
 
 
 def counts_of(groups: pa.Table) -> Counts:
-    """problem, cluster, adapter and policy are numbers that mean the same in every slice; adapter 0 is none. Groups
-    without a column `cluster` have a cluster a problem."""
+    """problem, cluster, adapter and policy are numbers that mean the same in every slice; adapter 0 is none; all other
+    columns are kept. Groups without a column `cluster` have a cluster a problem."""
     cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
-    truncated = ", truncated" if "truncated" in groups.column_names else ""
+    kept = ", ".join(f'"{name}"' for name in groups.column_names if name not in _KEYS)
     ordered = query(
         f"""
         select arm, step, source, dense_rank() over (order by problem_id) as problem,
-               dense_rank() over (order by {cluster}) as cluster, group_size, num_correct, num_tokens{truncated},
+               dense_rank() over (order by {cluster}) as cluster,
                case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
-               dense_rank() over (order by adapter, seed) as policy
-        from groups order by arm, step, source
+               dense_rank() over (order by adapter, seed) as policy, {kept}
+        from groups order by arm, step, source, problem, policy
         """,
         groups=groups,
     )
@@ -205,37 +201,72 @@ def counts_of(groups: pa.Table) -> Counts:
     return Counts({name: ordered[name].to_numpy() for name in ordered.column_names[3:]}, places)
 
 
+def seeded(of: Mapping[str, np.ndarray], columns: Sequence[str]) -> Seeded:
+    """Columns of one slice, and behind them the cluster, by seed and problem."""
+    return by_seed(of["problem"], of["adapter"], np.column_stack([*(of[name] for name in columns), of["cluster"]]))
+
+
+def on_common_problems(policies: Sequence[Seeded]) -> list[Seeded]:
+    """The policies on the problems that all of them have, in one order."""
+    problem_P = reduce(np.intersect1d, [one.problem_P for one in policies])
+    places = [np.searchsorted(one.problem_P, problem_P) for one in policies]
+    pairs = zip(policies, places, strict=True)
+    return [replace(one, values_SPV=one.values_SPV[:, at], problem_P=problem_P) for one, at in pairs]
+
+
+def contrast(
+    signs: Sequence[float], policies: Sequence[Seeded], reach: float | None = None, *, shares: bool = True
+) -> Means:
+    """Σ sign · policy of each column but the last, which is the cluster, of policies on the same problems: paired by
+    problem, and by seed where they are the same adapters. reach, shares: as `combined` has them."""
+    cluster_P = policies[0].values_SPV[0, :, -1]
+    parts = [(sign, folded(one.values_SPV[:, :, :-1], cluster_P)) for sign, one in zip(signs, policies, strict=True)]
+    paired = same_adapters([one.adapter_S for one in policies])
+    return combined(parts, [one.trained for one in policies], reach, shares=shares, paired=paired)
+
+
+def estimates(
+    of: Mapping[str, np.ndarray], heads: Mapping[str, Row], *, partial: bool = False, gradual: bool = False
+) -> list[Row]:
+    """One row per column that `heads` names: its mean, a share, over the problems that every adapter was asked, with
+    the interval over problems and seeds, or the reason why there is none.
+
+    of: columns of one slice. heads: column → what its row begins with; `why`: the reason where numbers are missing, for
+    which one missing number is enough unless `partial`. gradual: as `levels` has it.
+    """
+    found = seeded(of, list(heads))
+    values_SPV, rows = found.values_SPV, list[Row]()
+    seeds = len(found.adapter_S) if found.trained else None
+    for place, (name, head) in enumerate(heads.items()):
+        there_P = np.isfinite(values_SPV[:, :, place]).all(axis=0)
+        missing_N = np.isnan(of[name])
+        why = head.get("why") if (missing_N.all() if partial else missing_N.any()) else None
+        row = {key: value for key, value in head.items() if key != "why"} | {"seeds": seeds}
+        if why or not there_P.any():
+            rows.append(row | {"n": 0 if partial else len(there_P), "reason": why or INCOMPLETE})
+            continue
+        values_SC1 = folded(values_SPV[:, there_P, place, None], values_SPV[0, there_P, -1])
+        rows.append(row | {"n": int(there_P.sum())} | levels(values_SC1, found.trained, gradual=gradual)[0])
+    return rows
+
+
 # Form: how many rollouts gave no answer, had no valid tags, were cut off. It stands beside every accuracy.
 
-FORM_COLUMNS = ["verdict", "tag_valid", "finish"]
+FORM_COLUMNS = ["verdict", "tag_valid", "finish", "correct"]
 
 
-def form_of(rollouts: pa.Table) -> dict[str, Any]:
-    """rollouts: their number; no_answer, invalid_tags, truncated: shares of them, null for none.
+def form_of(rollouts: pa.Table) -> Row:
+    """rollouts: their number; accuracy, no_answer, invalid_tags, truncated: shares of them, None for none.
 
-    >>> form_of(pa.table({"verdict": ["no_answer", "wrong"], "tag_valid": [False, True], "finish": ["length", "stop"]}))
-    {'rollouts': 2, 'no_answer': 0.5, 'invalid_tags': 0.5, 'truncated': 0.5}
+    >>> rows = {"verdict": ["no_answer", "wrong"], "tag_valid": [False, True], "finish": ["length", "stop"]}
+    >>> form_of(pa.table(rows | {"correct": [False, False]}))
+    {'rollouts': 2, 'accuracy': 0.0, 'no_answer': 0.5, 'invalid_tags': 0.5, 'truncated': 0.5}
     """
     return query(
         """
-        select count(*) as rollouts, avg((verdict = 'no_answer')::int) as no_answer,
+        select count(*) as rollouts, avg(correct::int) as accuracy, avg((verdict = 'no_answer')::int) as no_answer,
                avg((not tag_valid)::int) as invalid_tags, avg((finish = 'length')::int) as truncated
         from rollouts
         """,
         rollouts=rollouts,
     ).to_pylist()[0]
-
-
-def delivered(rollouts: pa.Table) -> dict[str, Any]:
-    """The same with the mean accuracy."""
-    return form_of(rollouts) | query("select avg(correct::int) as accuracy from t", t=rollouts).to_pylist()[0]
-
-
-def in_words(form: dict[str, Any]) -> str:
-    """
-    >>> in_words({"rollouts": 8, "no_answer": 0.25, "invalid_tags": 0.0, "truncated": 1.0})
-    '8 rollouts: 25.0 % without an answer, 0.0 % without valid tags, 100.0 % cut off'
-    """
-    names = {"no_answer": "without an answer", "invalid_tags": "without valid tags", "truncated": "cut off"}
-    shares = (f"{100 * form[name]:.1f} % {said}" for name, said in names.items() if form[name] is not None)
-    return f"{form['rollouts']:,} rollouts: {', '.join(shares)}"

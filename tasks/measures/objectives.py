@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,22 @@ from storage.artifacts.kinds import Partitions, Rollouts, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.rules import pass_at_k
+from storage.sql import query
 from tasks.domain.grpo.second_scaffold import trace_classes
-from tasks.domain.statistics.means import combined, folded
+from tasks.domain.statistics.curves_of_k import told_of
+from tasks.domain.statistics.means import Seeded, by_seed
 from tasks.domain.statistics.paired_tests import in_families
-from tasks.measures.groups import classed, with_clusters
+from tasks.measures.groups import Row, classed, clusters_of, contrast, on_common_problems
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 KS = (1, 8, 32)
-#: Answers and ways are counted among so many rollouts of a problem, whatever was drawn.
+#: Answers and ways are counted among so many rollouts of a problem, however many were sampled.
 AMONG = 8
 #: Of a training's last steps, whose mean is what it ends with.
 LAST = 5
 _COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "trace"]
-_JUDGED = ["correct", "answer_class", "trace"]
+ALIKE = "no problem differs from another"
 _STEPS = ("entropy", "live_groups", "signal_groups", "tokens")
 
 
@@ -43,44 +44,21 @@ class Objectives(
     """What each objective makes of the same arm, and how much more than the study's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """values_PV of its problems, metric by metric."""
-
-    problem_P: tuple[str, ...]
-    values_PV: np.ndarray
-
-
-def metrics(size: int) -> tuple[str, ...]:
-    """Of groups of this size.
-
-    >>> metrics(8)
-    ('pass@1', 'pass@8', 'distinct answers among 8', 'right ways among 8')
-    """
-    return (
-        *(f"pass@{k}" for k in KS if k <= size),
-        *((f"distinct answers among {AMONG}", f"right ways among {AMONG}") if size >= AMONG else ()),
-    )
-
-
-def reaches(names: Sequence[str]) -> list[float]:
-    return [1.0 if name.startswith("pass@") else float(AMONG) for name in names]
-
-
-def values_of(correct: Sequence[bool], answers: Sequence[int | None], traces: Sequence[str | None]) -> list[float]:
-    """Of one problem's rollouts, as `metrics`: unbiased pass@k, and the expected number of answers, and of ways of
-    right rollouts, among AMONG of them drawn without replacement. answers: their classes by the grader.
+def values_of(correct: Sequence[bool], answers: Sequence[int | None], traces: Sequence[str | None]) -> dict[str, float]:
+    """By metric, of one problem's rollouts: unbiased pass@k, and the expected number of answers, and of ways of right
+    rollouts, among AMONG of them drawn without replacement. answers: their classes by the grader.
 
     >>> ways = ["1+1=2.", "1+1=2.", "3-1=2.", *["4-1=3."] * 5]
-    >>> values_of([True] * 3 + [False] * 5, [0] * 3 + [1] * 5, ways)
-    [0.375, 1.0, 2.0, 2.0]
+    >>> list(values_of([True] * 3 + [False] * 5, [0] * 3 + [1] * 5, ways).items())[1:]
+    [('pass@8', 1.0), ('distinct answers among 8', 2.0), ('right ways among 8', 2.0)]
     """
     n, right = len(correct), [t for t, c in zip(traces, correct, strict=True) if c]
     ks = [k for k in KS if k <= n]
-    found = pass_at_k(np.array([n]), np.array([sum(correct)]), ks)[0].tolist()
-    if n < AMONG:
-        return found
-    return [*found, _among([a for a in answers if a is not None], n), _among(trace_classes(right), n)]
+    found = dict(zip((f"pass@{k}" for k in ks), pass_at_k(np.array([n]), np.array([sum(correct)]), ks)[0], strict=True))
+    if n >= AMONG:
+        found[f"distinct answers among {AMONG}"] = _among([a for a in answers if a is not None], n)
+        found[f"right ways among {AMONG}"] = _among(trace_classes(right), n)
+    return {metric: float(value) for metric, value in found.items()}
 
 
 def _among(classes: Sequence[object], n: int) -> float:
@@ -89,84 +67,70 @@ def _among(classes: Sequence[object], n: int) -> float:
     return float(pass_at_k(np.full(len(counts), n), counts, [AMONG]).sum()) if len(counts) else 0.0
 
 
-def policy_of(rollouts: pa.Table) -> Policy:
-    """Of rollouts with their classes. Problems in the order of their ids; one with fewer rollouts than the others is
-    left out."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rollouts.select(["problem_id", *_JUDGED]).to_pylist():
-        groups.setdefault(row["problem_id"], []).append(row)
-    size = max(len(group) for group in groups.values())
-    ids = tuple(sorted(p for p, group in groups.items() if len(group) == size))
-    columns = [[[row[name] for row in groups[p]] for name in _JUDGED] for p in ids]
-    return Policy(ids, np.array([values_of(*part) for part in columns]))
+def scale_of(metric: str) -> float:
+    """The largest value of a metric."""
+    return 1.0 if metric.startswith("pass@") else float(AMONG)
 
 
-def compared(
-    start: Policy, ends: Mapping[str, Sequence[Policy]], clusters: Mapping[str, str], size: int
-) -> list[dict[str, Any]]:
-    """A row for every objective and metric. ends: by objective, a policy a seed; the first is the baseline.
+def policy_of(seeds: Mapping[int, pa.Table], cluster_of: Mapping[str, str]) -> tuple[list[str], Seeded]:
+    """(metrics, their values as shares of the largest, and the cluster) of a policy. seeds: adapter, 0 for none, to its
+    rollouts with their classes. Problems with fewer rollouts than the others are left out."""
+    problem, adapter, rows = list[str](), list[int](), list[dict[str, float]]()
+    for seed, rollouts in seeds.items():
+        groups = query(
+            """
+            select problem_id, list(correct order by rollout) as correct, list(trace order by rollout) as traces,
+                   list(answer_class order by rollout) as answers
+            from t group by problem_id qualify count(*) = max(count(*)) over () order by problem_id
+            """,
+            t=rollouts,
+        ).to_pylist()
+        problem += [group["problem_id"] for group in groups]
+        adapter += [seed] * len(groups)
+        rows += [values_of(group["correct"], group["answers"], group["traces"]) for group in groups]
+    clusters = {name: place for place, name in enumerate(sorted(set(cluster_of.values())))}
+    values = [
+        [*(value / scale_of(metric) for metric, value in row.items()), clusters[cluster_of[one]]]
+        for one, row in zip(problem, rows, strict=True)
+    ]
+    return list(rows[0]), by_seed(np.array(problem), np.array(adapter), np.array(values))
+
+
+def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) -> list[Row]:
+    """A row for every objective and metric. ends: by objective; the first is the baseline.
 
     change: after minus before; over_baseline: after minus the baseline's after. Both are paired by problem, their
     intervals over problems and seeds; p is of over_baseline.
     """
-    names = metrics(size)
-    common = set(start.problem_P).intersection(*(p.problem_P for seeds in ends.values() for p in seeds))
-    kept, cluster_P = sorted(common), np.array([clusters[p] for p in sorted(common)])
-    scale_V = np.array(reaches(names))
-
-    def shares(policies: Sequence[Policy]) -> np.ndarray:
-        at = [{p: i for i, p in enumerate(policy.problem_P)} for policy in policies]
-        rows = [policy.values_PV[[place[p] for p in kept]] for policy, place in zip(policies, at, strict=True)]
-        return np.stack(rows) / scale_V
-
-    before_SPV, baseline = shares([start]), next(iter(ends))
-    baseline_SPV = shares(ends[baseline])
-    rows = []
-    for objective, seeds in ends.items():
-        after_SPV = shares(seeds)
-        change = combined(
-            [(s, folded(v, cluster_P)) for s, v in ((1.0, after_SPV), (-1.0, before_SPV))],
-            [True, False],
-            reach=1.0,
-            shares=True,
-        )
-        over = combined(
-            [(s, folded(v, cluster_P)) for s, v in ((1.0, after_SPV), (-1.0, baseline_SPV))],
-            [True, True],
-            reach=1.0,
-            shares=True,
-        )
-        ends_of_change, ends_of_over, p_V = change.interval(), over.interval(), over.p_value()
-        for v, metric in enumerate(names):
-            row: dict[str, Any] = {"objective": objective, "metric": metric, "n": len(kept), "seeds": len(seeds)}
-            row |= {
-                "before": scale_V[v] * before_SPV[0, :, v].mean(),
-                "after": scale_V[v] * after_SPV[:, :, v].mean(),
-                "change": scale_V[v] * change.estimate_V[v],
-                "change_low": scale_V[v] * ends_of_change[0][v],
-                "change_high": scale_V[v] * ends_of_change[1][v],
-                "holds_for": change.holds_for,
-            }
-            if objective != baseline:
-                row |= {
-                    "over_baseline": scale_V[v] * over.estimate_V[v],
-                    "over_low": scale_V[v] * ends_of_over[0][v],
-                    "over_high": scale_V[v] * ends_of_over[1][v],
-                    "p_value": p_V[v],
+    start, *policies = on_common_problems([start, *ends.values()])
+    n, rows = len(start.problem_P), list[Row]()
+    for objective, end in zip(ends, policies, strict=True):
+        change = told_of(contrast((1.0, -1.0), [end, start], reach=1.0), n, ALIKE)
+        over = told_of(contrast((1.0, -1.0), [end, policies[0]], reach=1.0), n, ALIKE)
+        means = [one.values_SPV.mean(axis=(0, 1)) for one in (start, end)]
+        for metric, before, after, gained, more in zip(metrics, *means, change, over, strict=False):
+            figures = {"before": before, "after": after, "change": gained["estimate"]}
+            figures |= {"change_low": gained.get("low"), "change_high": gained.get("high")}
+            row: Row = {"objective": objective, "metric": metric, "n": n, "seeds": len(end.values_SPV)}
+            row |= {"holds_for": gained["holds_for"], "reason": None if "low" in gained else gained.get("reason")}
+            if end is not policies[0]:
+                figures |= {
+                    "over_baseline": more["estimate"],
+                    "over_low": more.get("low"),
+                    "over_high": more.get("high"),
                 }
-            told = {name: None if isinstance(x, float) and np.isnan(x) else x for name, x in row.items()}
-            untold = objective != baseline and None in (told["over_low"], told["p_value"])
-            unknown = change if told["change_low"] is None else over if untold else None
-            rows.append(told | ({"reason": unknown.unknown(v, "no problem differs from another")} if unknown else {}))
+                row |= {"p_value": more.get("p_value"), "reason": row["reason"] or more.get("reason")}
+            scale = scale_of(metric)
+            rows.append(row | {name: None if v is None else scale * float(v) for name, v in figures.items()})
     return rows
 
 
-def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[Row]:
     """What the trainings of an objective say of themselves, means over seeds: at the first step and over the last ones;
     tokens: all that a training sampled."""
     rows = []
     for metric in _STEPS:
-        row: dict[str, Any] = {"objective": objective, "metric": metric, "seeds": len(trainings)}
+        row: Row = {"objective": objective, "metric": metric, "seeds": len(trainings)}
         if metric == "tokens":
             row |= {"after": float(np.mean([sum(s["num_tokens"] for s in steps) for steps in trainings]))}
         else:
@@ -180,7 +144,7 @@ def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -
     return rows
 
 
-def _steps(training: Training) -> list[dict[str, Any]]:
+def _steps(training: Training) -> list[Row]:
     rows = store().read(training, ["step", "entropy", "live_groups", "num_tokens"]).to_pylist()
     told = store().files(training) / "diagnostics.parquet"
     signal = pq.read_table(told).to_pylist() if told.is_file() else []
@@ -209,18 +173,21 @@ def compare_objectives(
 ) -> pa.Table:
     """objectives: of each end and training. start_answers, end_answers: the classes of each start and end. Every arm is
     compared by itself; p_adjusted: Holm over all of them."""
+    arms = [store().read(ref, ["arm"])["arm"][0].as_py() for ref in (*starts, *ends)]
     rows = []
-    for start, classes in zip(starts, start_answers, strict=True):
-        arm, size = _arm_of(start)
-        mine = [place for place, end in enumerate(ends) if _arm_of(end)[0] == arm]
+    for start, classes, arm in zip(starts, start_answers, arms[: len(starts)], strict=True):
+        problems = clusters_of([start])
+        cluster_of = dict(zip(problems["problem_id"].to_pylist(), problems["cluster"].to_pylist(), strict=True))
         named: dict[str, list[int]] = {}
-        for place in mine:
-            named.setdefault(objectives[place], []).append(place)
-        read = {name: [_policy(ends[p], end_answers[p]) for p in places] for name, places in named.items()}
-        began = _policy(start, classes)
-        known = with_clusters(pa.table({"problem_id": list(began.problem_P)}), [start]).to_pylist()
-        clusters = {row["problem_id"]: row["cluster"] for row in known}
-        found = compared(began, read, clusters, size)
+        for place, name in enumerate(objectives):
+            if arms[len(starts) + place] == arm:
+                named.setdefault(name, []).append(place)
+        metrics, before = policy_of({0: _read(start, classes)}, cluster_of)
+        after = {
+            name: policy_of({p + 1: _read(ends[p], end_answers[p]) for p in places}, cluster_of)[1]
+            for name, places in named.items()
+        }
+        found = compared(metrics, before, after)
         for name, places in named.items():
             found += of_steps(name, [_steps(trainings[p]) for p in places])
         rows += [{"arm": arm, **row} for row in found]
@@ -228,11 +195,5 @@ def compare_objectives(
     return pa.Table.from_pylist(corrected, schema=Objectives.schema)
 
 
-def _policy(rollouts: Rollouts, answers: Partitions) -> Policy:
-    return policy_of(classed(store().read(rollouts, _COLUMNS), [store().read(answers)]))
-
-
-def _arm_of(rollouts: Rollouts) -> tuple[str, int]:
-    """(arm, rollouts of a problem that has most)."""
-    table = store().read(rollouts, ["arm", "problem_id"])
-    return table["arm"][0].as_py(), max(table["problem_id"].value_counts().field("counts").to_pylist())
+def _read(rollouts: Rollouts, answers: Partitions) -> pa.Table:
+    return classed(store().read(rollouts, _COLUMNS), store().read(answers))

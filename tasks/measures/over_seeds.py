@@ -3,8 +3,7 @@ another's."""
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import Any
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +12,10 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.rules import LEVEL, resample_classes
+from tasks.domain.statistics.curves_of_k import INCOMPLETE
 from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, Shifts, by_seed, folded, holds_for, same_adapters
 from tasks.domain.statistics.shares import around, proportions, unseen
-from tasks.measures.groups import counts_of, read_groups
+from tasks.measures.groups import Row, counts_of, read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
@@ -104,6 +104,23 @@ def improvement(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float
     return at, low, high
 
 
+def deviation(scores_S: np.ndarray) -> tuple[float, float, float]:
+    """(estimate, low, high) of the standard deviation of a seed's score: chi square's interval. Not known where all
+    seeds are alike.
+
+    >>> [round(v, 3) for v in deviation(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))]
+    [0.158, 0.095, 0.454]
+    """
+    from scipy.stats import chi2
+
+    free = len(scores_S) - 1
+    if free < 1 or np.ptp(scores_S) < 1e-12:
+        return 0.0, np.nan, np.nan
+    at = float(scores_S.std(ddof=1))
+    low, high = (at * float(np.sqrt(free / chi2.ppf(p, free))) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
+    return at, low, high
+
+
 #: Below these an interval over seeds covers less than it says (docs/coverage.md).
 FEWEST_FOR_MEANS, FEWEST_FOR_CHANCES = 3, 5
 
@@ -120,77 +137,75 @@ class OverSeeds(
 
 
 def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
-    """Of every arm's last step, which was trained: metric `interquartile mean` of accuracy over seeds × sources, each
-    source once; `probability of improvement`, the chance that a new seed of the arm solves more of these problems than
-    one of the other, for all sources and for each; where both arms are the same adapters, than itself under
-    the other. mean: the plain mean over problems and seeds; n: problems.
+    """Rows of every arm's last step, which was trained.
+
+    metric: `interquartile mean` of accuracy over seeds × sources, each source once; `SD between seeds` of the accuracy
+    on these problems, sampling included; `probability of improvement`, for all sources and for each: the chance that a
+    new seed of the arm solves more of these problems than one of the other arm, or than itself under the other where
+    both are the same adapters. mean: the plain mean over problems and seeds; n: problems.
 
     Null with the reason where there are too few seeds for an interval.
     """
     counts = counts_of(groups)
     last = {arm: span[1] for arm, span in counts.spans.items() if span[1] > 0}
-    found: dict[tuple[str, str], np.ndarray] = {}
-    adapters: dict[tuple[str, str], np.ndarray] = {}
+    accuracy_SP: dict[tuple[str, str], np.ndarray] = {}
+    adapters: dict[str, np.ndarray] = {}
     for arm, step, source in counts.places:
         if last.get(arm) == step:
-            found[arm, source], adapters[arm, source] = _by_seed(counts.at((arm, step, source)))
-    sources = list(dict.fromkeys(source for _, source in found))
-    rows = [
-        {"arm": arm, "step": step} | _interquartile([v for (a, s), v in found.items() if a == arm and s != "all"], seed)
-        for arm, step in last.items()
-    ]
-    for one, other in combinations(last, 2):
-        for source in (s for s in sources if (one, s) in found and (other, s) in found):
-            about = {"arm": one, "step": last[one], "other": other, "other_step": last[other], "source": source}
-            shared = same_adapters([adapters[one, source], adapters[other, source]])
-            rows.append(about | _improvement(found[one, source], found[other, source], shared))
+            of = counts.at((arm, step, source))
+            values_NV = np.column_stack([of["num_correct"] / of["group_size"], of["cluster"]])
+            found = by_seed(of["problem"], of["adapter"], values_NV)
+            accuracy_SP[arm, source] = folded(found.values_SPV[:, :, :1], found.values_SPV[0, :, 1])[:, :, 0]
+            adapters[arm] = found.adapter_S
+    rows: list[Row] = []
+    for arm, step in last.items():
+        parts_SP = [v for (a, s), v in accuracy_SP.items() if a == arm and s != "all" and v.shape[1]]
+        about = {"arm": arm, "step": step, "source": "all", "n": sum(p.shape[1] for p in parts_SP)}
+        if not parts_SP:
+            rows.append(about | {"metric": "interquartile mean", "reason": INCOMPLETE})
+            continue
+        seeds = len(parts_SP[0])
+        about |= {"mean": float(np.concatenate([p.mean(axis=0) for p in parts_SP]).mean()), "seeds": seeds}
+        few = f"of some source: {ONE_PROBLEM}" if any(part.shape[1] < 2 for part in parts_SP) else None
+        why = _too_few(seeds, FEWEST_FOR_MEANS)
+        middle = _row("interquartile mean", over_seeds_and_sources(parts_SP, seed), why or few, holds_for(seeds))
+        spread = deviation(accuracy_SP[arm, "all"].mean(axis=1))
+        rows += [about | middle, about | _row("SD between seeds", spread, why, "new seeds, on these problems")]
+    for (one, source), other in product(accuracy_SP, last):
+        if one >= other or (other, source) not in accuracy_SP:
+            continue
+        first_SP, second_SP = accuracy_SP[one, source], accuracy_SP[other, source]
+        row = {"arm": one, "step": last[one], "other": other, "other_step": last[other], "source": source}
+        row |= {"n": first_SP.shape[1], "seeds": len(first_SP), "other_seeds": len(second_SP)}
+        rows.append(row | _improved(first_SP, second_SP, same_adapters([adapters[one], adapters[other]])))
     return pa.Table.from_pylist(rows, schema=OverSeeds.schema)
 
 
-def _by_seed(of: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """((S, clusters) accuracy of the problems that every seed was asked, the adapters)."""
-    accuracy_N = of["num_correct"] / of["group_size"]
-    found = by_seed(of["problem"], of["adapter"], np.column_stack([accuracy_N, of["cluster"]]))
-    return folded(found.values_SPV[:, :, :1], found.values_SPV[0, :, 1])[:, :, 0], found.adapter_S
+def _row(metric: str, found: tuple[float, float, float], why: str | None, whose: str | None) -> Row:
+    """found: estimate, low, high. why: the reason why the interval is not to be told."""
+    row: Row = {"metric": metric, "estimate": found[0], "holds_for": whose}
+    if why or not np.isfinite(found[1]):
+        return row | {"reason": why or SILENT}
+    return row | {"low": found[1], "high": found[2]}
 
 
-def _interquartile(parts_SP: list[np.ndarray], seed: int) -> dict[str, Any]:
-    parts_SP = [part for part in parts_SP if part.shape[1]]
-    row: dict[str, Any] = {"metric": "interquartile mean", "source": "all", "n": sum(p.shape[1] for p in parts_SP)}
-    if not parts_SP:
-        return row | {"reason": "no problem was evaluated under every seed"}
-    seeds = len(parts_SP[0])
-    at, low, high = over_seeds_and_sources(parts_SP, seed)
-    mean = float(np.concatenate([p.mean(axis=0) for p in parts_SP]).mean())
-    row |= {"estimate": at, "mean": mean, "seeds": seeds, "holds_for": holds_for(seeds)}
-    if seeds < FEWEST_FOR_MEANS:
-        return row | _too_few(seeds, FEWEST_FOR_MEANS)
-    if any(part.shape[1] < 2 for part in parts_SP):
-        return row | {"reason": f"of some source: {ONE_PROBLEM}"}
-    return row | ({"low": low, "high": high} if np.isfinite(low) else {"reason": SILENT})
+def _too_few(seeds: int, wanted: int) -> str | None:
+    return f"{seeds} seed{'s' if seeds > 1 else ''}: an interval of this wants {wanted}" if seeds < wanted else None
 
 
-def _too_few(seeds: int, wanted: int) -> dict[str, str]:
-    return {"reason": f"{seeds} seed{'s' if seeds > 1 else ''}: an interval of this wants {wanted}"}
-
-
-def _improvement(first_SP: np.ndarray, second_SP: np.ndarray, shared: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"metric": "probability of improvement", "n": first_SP.shape[1]}
-    seeds = [len(first_SP), len(second_SP)]
-    row |= {"seeds": seeds[0], "other_seeds": seeds[1]}
-    if not first_SP.shape[1] or first_SP.shape != (seeds[0], second_SP.shape[1]):
-        return row | {"reason": "the two were not asked the same problems"}
+def _improved(first_SP: np.ndarray, second_SP: np.ndarray, shared: bool) -> Row:
+    metric = "probability of improvement"
+    if not first_SP.shape[1] or first_SP.shape[1] != second_SP.shape[1]:
+        return {"metric": metric, "reason": "the two were not asked the same problems"}
     scores = [values.mean(axis=1).round(12) for values in (first_SP, second_SP)]
-    at, low, high = (improvement_of_pairs if shared else improvement)(*scores)
-    row |= {"estimate": at, "mean": float(scores[0].mean()), "other_mean": float(scores[1].mean())}
-    if min(seeds) < FEWEST_FOR_CHANCES:
-        return row | _too_few(min(seeds), FEWEST_FOR_CHANCES)
+    found = (improvement_of_pairs if shared else improvement)(*scores)
     whose = "new seeds, each under both arms" if shared else "new seeds of both recipes"
-    return row | {"low": low, "high": high, "holds_for": f"{whose}, on these problems"}
+    row = _row(metric, found, _too_few(min(map(len, scores)), FEWEST_FOR_CHANCES), f"{whose}, on these problems")
+    return row | {"mean": float(scores[0].mean()), "other_mean": float(scores[1].mean())}
 
 
 @standard_measure("over_seeds", needs=("trainings",), rollouts="final")
-@stage(OverSeeds, version=4)
+@stage(OverSeeds, version=5)
 def look_over_seeds(*, rollouts: tuple[Rollouts, ...], seed: int = 0) -> pa.Table:
     """Interquartile mean and probability of improvement over the seeds of every arm."""
     return over_seeds_of(read_groups(rollouts), seed)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
 from math import ceil
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,10 @@ from storage.artifacts.kinds import Asymptotes, Groups, PassAtK, PassAtKContrast
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import beyond_a_shift, contrast_at_cost, contrast_curves, doublings, interval
+from tasks.domain.statistics.curves_of_k import beyond_a_shift, contrast_at_cost, contrast_curves, doublings
 from tasks.domain.statistics.estimators import g_pass_at_k
 from tasks.domain.statistics.paired_tests import in_families
-from tasks.measures.groups import counts_of, read_groups
+from tasks.measures.groups import Row, counts_of, estimates, read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
@@ -135,41 +134,34 @@ class GPass(
 
 
 def g_pass_of(groups: pa.Table, ks: Sequence[int], thresholds: Sequence[Fraction] = THRESHOLDS) -> pa.Table:
-    """One row per (arm, step), source, k ≥ 2 and threshold τ; intervals over problems and, for what was trained, seeds.
+    """One row per (arm, step), source, k ≥ 3 and threshold τ; intervals over problems and, for what was trained, seeds.
 
-    metric: `G-Pass@k`, at least `wanted` = ⌈τ·k⌉ of k rollouts are correct; `mG-Pass@k`, its mean over the thresholds
-    i/k above a half, for even k the published 2/k · Σ_{i > k/2}. Null with the reason where a
-    problem has fewer than k rollouts.
+    metric: `G-Pass@k`, at least `wanted` = ⌈τ·k⌉ of k rollouts are correct, where that is neither pass@k (1 wanted) nor
+    pass^k (all); `mG-Pass@k`, its mean over the thresholds i/k above a half, for even k the published
+    2/k · Σ_{i > k/2}. Null with the reason where a problem has fewer than k rollouts.
     """
-    counts, rows = counts_of(groups), []
+    size_N, correct_N = (groups[name].to_numpy() for name in ("group_size", "num_correct"))
+    heads: dict[str, Row] = {}
+    for k in (k for k in ks if k > 2):
+        tails_NK = g_pass_at_k(size_N, correct_N, k, range(1, k + 1)).filled(np.nan)
+        about = {"k": k, "why": f"a problem has fewer than k = {k} rollouts"}
+        figures = [
+            ({"metric": "G-Pass@k", "threshold": float(t), "wanted": ceil(t * k)}, ceil(t * k)) for t in thresholds
+        ]
+        values = [(row, tails_NK[:, wanted - 1]) for row, wanted in figures if 1 < wanted < k]
+        for row, value_N in [*values, ({"metric": "mG-Pass@k"}, tails_NK[:, k // 2 :].mean(axis=1))]:
+            heads[f"column {len(heads)}"] = row | about
+            groups = groups.append_column(f"column {len(heads) - 1}", pa.array(value_N))
+    counts, rows = counts_of(groups), list[Row]()
     for arm, step, source in counts.places:
-        columns = counts.at((arm, step, source))
-        rollouts = int(columns["group_size"].min())
-        for k in (k for k in ks if k > 1):
-            about: dict[str, Any] = {"arm": arm, "step": step, "source": source, "k": k, "rollouts": rollouts}
-            why = f"a problem has {rollouts} rollouts, fewer than k = {k}"
-            found = _at(columns, k, thresholds) if k <= rollouts else [{"metric": "G-Pass@k", "reason": why}]
-            rows += [about | row for row in found]
+        of = counts.at((arm, step, source))
+        about = {"arm": arm, "step": step, "source": source, "rollouts": int(of["group_size"].min())}
+        rows += [about | row for row in estimates(of, heads)]
     return pa.Table.from_pylist(rows, schema=GPass.schema)
 
 
-def _at(columns: dict[str, np.ndarray], k: int, thresholds: Sequence[Fraction]) -> list[dict[str, Any]]:
-    """One row a threshold, and the mean over those above a half."""
-    size_N, correct_N = columns["group_size"], columns["num_correct"]
-    wanted = [max(1, ceil(t * k)) for t in thresholds]
-    mean_N = g_pass_at_k(size_N, correct_N, k, range(k // 2 + 1, k + 1)).data.mean(axis=1)
-    tails_NV = g_pass_at_k(size_N, correct_N, k, wanted).data
-    values_NV = np.column_stack([tails_NV, mean_N])
-    found = interval(columns["problem"], columns["adapter"], columns["cluster"], values_NV)
-    named: list[dict[str, Any]] = [
-        {"metric": "G-Pass@k", "threshold": float(t), "wanted": w} for t, w in zip(thresholds, wanted, strict=True)
-    ]
-    named.append({"metric": "mG-Pass@k"})
-    return [row | one for row, one in zip(named, found, strict=True)]
-
-
 @standard_measure("g_pass", rollouts="final")
-@stage(GPass, version=7)
+@stage(GPass, version=8)
 def measure_g_pass(*, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...]) -> pa.Table:
     """G-Pass@k and mG-Pass@k of every (arm, step), per source and for all of them."""
     return g_pass_of(read_groups(rollouts), ks)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,8 @@ from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.difficulty import (
     CHANCE_J,
     BetaBinomial,
+    Figure,
+    Pairs,
     bounds,
     fitted,
     mean_given,
@@ -30,7 +31,7 @@ from tasks.domain.statistics.difficulty import (
 )
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, repeated
 from tasks.evidence import sampled_with
-from tasks.measures.groups import read_groups, with_clusters
+from tasks.measures.groups import Row, read_groups, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
@@ -40,66 +41,17 @@ from tasks.stage import stage, store
 # The second draw is other rollouts of the same policy, or the other half of the same group: the mean over all ways of
 # halving it, which counts alone determine.
 #
-# Axes: P problems.
+# Axes: P problems; 3 bands in the order of Band, of the first draw, then of the second.
 
-Row = dict[str, Any]
 NO_FIT = "no beta-binomial can be fitted to the first draw"
-
-
-#: Bands that a group of the first draw is called dead by, in this order.
-DEAD = (Band.ALL_ZERO, Band.ALL_ONE)
-#: Figures of dead problems, and the bands' places that each is of.
-KEPT = {"mislabelled": (0, 2), f"mislabelled {DEAD[0]}": (0,), f"mislabelled {DEAD[1]}": (2,)}
-
-
-@dataclass(frozen=True, slots=True)
-class Draws:
-    """Of each problem: chance (0 or 1 where both draws were made) that both give it the same band, that the first gives
-    it each of DEAD, and that it does and the second finds it live. size: rollouts of the second draw."""
-
-    same_P: np.ndarray
-    dead_P2: np.ndarray
-    revived_P2: np.ndarray
-    size: int
-
-
-def second_draw(n_P: np.ndarray, c_P: np.ndarray, m_P: np.ndarray, d_P: np.ndarray) -> Draws:
-    """c of n correct in the first draw, d of m in the second, m the same everywhere. Errors: ValueError if it is not.
-
-    >>> draws = second_draw(*map(np.array, ([8, 8, 8], [0, 3, 8], [8, 8, 8], [0, 8, 7])))
-    >>> draws.same_P.tolist(), draws.dead_P2.sum(axis=1).tolist(), draws.revived_P2[:, 1].tolist()
-    ([1.0, 0.0, 0.0], [1.0, 0.0, 1.0], [0.0, 0.0, 1.0])
-    """
-    if len(np.unique(m_P)) > 1:
-        raise ValueError("a second draw has one size")
-    first_P, second_P = band_number(n_P, c_P), band_number(m_P, d_P)
-    dead_P2 = np.stack([first_P == 0, first_P == 2], axis=1)
-    return Draws((first_P == second_P) * 1.0, dead_P2 * 1.0, (dead_P2 & (second_P == 1)[:, None]) * 1.0, int(m_P[0]))
-
-
-def halves(n_P: np.ndarray, c_P: np.ndarray) -> Draws:
-    """Both halves of groups of one even size. Errors: ValueError for groups of several sizes, or smaller than 4.
-
-    >>> draws = halves(np.array([4, 4, 4]), np.array([0, 1, 2]))
-    >>> draws.same_P.round(3).tolist(), draws.dead_P2.round(3).tolist(), draws.revived_P2[:, 0].round(3).tolist()
-    ([1.0, 0.0, 0.667], [[1.0, 0.0], [0.5, 0.0], [0.167, 0.167]], [0.0, 0.5, 0.0])
-    """
-    from scipy.stats import hypergeom
-
-    size = int(n_P[0]) // 2
-    if len(np.unique(n_P)) > 1 or size < 2 or n_P[0] % 2:
-        raise ValueError("halves are of groups of one even size of at least 4")
-    first = np.arange(size + 1)[None, :]
-    chance = hypergeom.pmf(first, n_P[:, None], c_P[:, None], size)
-    rest = np.clip(c_P[:, None] - first, 0, size)  # elsewhere the chance is 0
-    one, two = band_number(np.full_like(first, size), first), band_number(np.full_like(rest, size), rest)
-    dead = [chance * (one == at) for at in (0, 2)]
-    return Draws(
-        (chance * (one == two)).sum(axis=1),
-        np.stack([part.sum(axis=1) for part in dead], axis=1),
-        np.stack([(part * (two == 1)).sum(axis=1) for part in dead], axis=1),
-        size,
-    )
+SECOND, HALVES = "second draw", "halves of one draw"
+#: (metric, band) → bands of the first draw that the figure is of; None: how often both draws agree.
+FIGURES: dict[tuple[str, Band | None], tuple[int, ...] | None] = {
+    ("agreement", None): None,
+    ("mislabelled", None): (0, 2),
+    ("mislabelled", Band.ALL_ZERO): (0,),
+    ("mislabelled", Band.ALL_ONE): (2,),
+}
 
 
 def band_number(n: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -113,47 +65,52 @@ def band_number(n: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.asarray(found, np.int64)
 
 
-def calibration(draws: Draws, cluster_P: np.ndarray, predicted: Mapping[str, Mapping[str, float]] | None) -> list[Row]:
-    """One row a figure: what was measured, over problems with near-duplicates as one, beside what was predicted.
+def second_draw(n_P: np.ndarray, c_P: np.ndarray, m_P: np.ndarray, d_P: np.ndarray) -> np.ndarray:
+    """joint_33P: whether a problem has this band in the first draw, c of n correct, and that one in the second, d of m.
 
-    predicted: figure → estimate, low, high, as `predict_second` or `predict_halves` give it, `given` where these are no
-    interval but bounds, empty where no problem is dead; null where nothing could be fitted. metric:
-    `agreement`; `mislabelled`, of all dead problems and of those of one band.
+    >>> second_draw(*map(np.array, ([8, 8], [0, 8], [8, 8], [0, 7]))).nonzero()
+    (array([0, 2]), array([0, 1]), array([0, 1]))
     """
-    n = len(draws.same_P)
-    rows: list[Row] = [
-        {"metric": "agreement", "n": n} | levels(folded(draws.same_P[None, :, None], cluster_P), trained=False)[0]
-    ]
-    for name, columns in (("mislabelled", [0, 1]), *((f"mislabelled {b}", [i]) for i, b in enumerate(DEAD))):
-        dead_P, revived_P = draws.dead_P2[:, columns].sum(axis=1), draws.revived_P2[:, columns].sum(axis=1)
-        of = name.partition(" ")[2] or None
-        rows.append({"metric": "mislabelled", "band": of} | _mislabelled(dead_P, revived_P, cluster_P))
-    for row in rows:
-        name = f"{row['metric']} {row['band']}" if row.get("band") else row["metric"]
-        told = {} if predicted is None else predicted[name]
-        if predicted is None:
-            row.setdefault("reason", NO_FIT)
-        elif told:
-            row["predicted"] = told["estimate"]
-            if told.get("given"):
-                row.setdefault("reason", f"predicted: {bounds(told, row['n'])}")
-            elif (why := too_few(row["n"])) is None:
-                row |= {"predicted_low": told["low"], "predicted_high": told["high"]}
-            else:
-                row.setdefault("reason", f"predicted: {why}")
-    return rows
+    one_P3, two_P3 = np.eye(3)[band_number(n_P, c_P)], np.eye(3)[band_number(m_P, d_P)]
+    return np.einsum("pa,pb->abp", one_P3, two_P3)
 
 
-def _mislabelled(dead_P: np.ndarray, revived_P: np.ndarray, cluster_P: np.ndarray) -> Row:
-    """The share of dead problems that the second draw finds live, of `n` expected dead ones."""
-    row: Row = {"n": round(float(dead_P.sum()))}
-    if dead_P.sum() == 0:
+def halves(n_P: np.ndarray, c_P: np.ndarray) -> np.ndarray:
+    """joint_33P: the chance of these bands of both halves of groups of one even size.
+
+    >>> joint_33P = halves(np.array([4, 4, 4]), np.array([0, 1, 2]))
+    >>> joint_33P.trace().round(3).tolist(), joint_33P[0, 1].round(3).tolist()
+    ([1.0, 0.0, 0.667], [0.0, 0.5, 0.0])
+    """
+    from scipy.stats import hypergeom
+
+    size = int(n_P[0]) // 2
+    first_PH = np.broadcast_to(np.arange(size + 1), (len(c_P), size + 1))
+    chance_PH = hypergeom.pmf(first_PH, n_P[:, None], c_P[:, None], size)
+    rest_PH = np.clip(c_P[:, None] - first_PH, 0, size)  # elsewhere the chance is 0
+    one, two = (np.eye(3)[band_number(np.full_like(part, size), part)] for part in (first_PH, rest_PH))
+    return np.einsum("ph,pha,phb->abp", chance_PH, one, two)
+
+
+def parts_of(joint: np.ndarray, kept: tuple[int, ...] | None) -> tuple[Any, Any]:
+    """(part, whole) of a figure, whose value is their ratio."""
+    if kept is None:
+        return np.trace(joint), joint.sum(axis=(0, 1))
+    dead = joint[list(kept)]
+    return dead[:, 1].sum(axis=0), dead.sum(axis=(0, 1))
+
+
+def measured(joint_33P: np.ndarray, kept: tuple[int, ...] | None, cluster_P: np.ndarray) -> Row:
+    """A figure over problems, with near-duplicates as one; n: problems, or expected dead ones."""
+    part_P, whole_P = parts_of(joint_33P, kept)
+    row: Row = {"n": round(float(whole_P.sum()))}
+    if whole_P.sum() == 0:
         return row | {"reason": "no problem is called dead"}
-    if np.isin(dead_P, (0.0, 1.0)).all():  # both draws were made: a share of the dead problems
-        kept = dead_P > 0
-        return row | levels(folded(revived_P[kept][None, :, None], cluster_P[kept]), trained=False)[0]
-    both_PV = folded(np.stack([revived_P, dead_P], axis=1)[None], cluster_P)[0]
-    row["estimate"] = float(revived_P.sum() / dead_P.sum())
+    if kept is None or np.isin(whole_P, (0.0, 1.0)).all():  # a share of the problems, or of the dead ones
+        there = whole_P > 0
+        return row | levels(folded(part_P[there][None, :, None], cluster_P[there]), trained=False)[0]
+    both_PV = folded(np.stack([part_P, whole_P], axis=1)[None], cluster_P)[0]
+    row["estimate"] = float(part_P.sum() / whole_P.sum())
     if len(both_PV) < 2:
         return row | {"reason": ONE_PROBLEM}
     low, high = _share_of_parts(both_PV)
@@ -177,75 +134,81 @@ def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
     return float(max((centre - half) / (1 + shrink), 0.0)), float(min((centre + half) / (1 + shrink), 1.0))
 
 
-def predict_second(
-    n_P: np.ndarray, c_P: np.ndarray, size: int, alike: float = 1.0
-) -> dict[str, dict[str, float]] | None:
-    """What the fit to the first draw says of a second one of `size` rollouts of the same problems. alike: how many
+# What the beta-binomial that is fitted to the first draw says of the joint bands, as the data have them.
+
+
+def of_a_second(counts: Pairs, size: int, model: BetaBinomial) -> np.ndarray:
+    """joint_33 of the problems' bands and those of a second draw of so many rollouts."""
+    joint_33 = np.zeros((3, 3))
+    for (n, c), times in sorted(Counter(counts).items()):
+        joint_33[band_number(np.array([n]), np.array([c]))[0]] += times * np.array(model.bands_given(n, c, size))
+    return joint_33
+
+
+def of_halves(size: int, chance: Callable[[int, int], Any], zero: Any) -> np.ndarray:
+    """joint_33 of two halves of so many rollouts each. chance: of one order of n rollouts with c correct."""
+    able = 1.0 - zero
+    zeros, ones = able * chance(2 * size, 0) + zero, able * chance(2 * size, 2 * size)
+    mixed, one_half = able * chance(2 * size, size), (able * chance(size, 0) + zero, able * chance(size, size))
+    alone = one_half[0] - zeros - mixed, one_half[1] - ones - mixed
+    live = 1.0 - zeros - ones - 2 * mixed - 2 * alone[0] - 2 * alone[1]
+    return np.array([[zeros, alone[0], mixed], [alone[0], live, alone[1]], [mixed, alone[1], ones]])
+
+
+def predicted(counts: Pairs, draw: str, size: int, alike: float) -> list[dict[str, float]] | None:
+    """estimate, low and high of each of FIGURES, by the fit to the first draw, whatever the shape of the difficulty; {}
+    where no problem is dead, None where nothing can be fitted. size: rollouts of the second draw. alike: how many
     near-duplicates count as one (`means.repeated`)."""
-    counts = list(zip(n_P.tolist(), c_P.tolist(), strict=True))
     found = fitted(counts, alike)
     if found is None:
         return None
-    often, bands = (
-        Counter(counts),
-        {pair: int(band_number(*map(np.array, ([n] for n in pair)))[0]) for pair in set(counts)},
-    )
+    figures: dict[int, Figure] = {}
+    if draw == HALVES:
+        free_33J = of_halves(size, seen, 0.0)
+        for place, kept in enumerate(FIGURES.values()):
+            part_J, whole_J = parts_of(free_33J, kept)
+            figures[place] = mean_of(part_J) if kept is None else share_of(part_J, whole_J)
+    else:
+        chance_J3 = (seen(size, 0), variance_chance(CHANCE_J, size), seen(size, size))
+        own = {pair: int(band_number(*(np.array([n]) for n in pair))[0]) for pair in set(counts)}
+        for place, kept in enumerate(FIGURES.values()):
+            mine = [pair for pair in counts if kept is None or own[pair] in kept]
+            if mine:
+                figures[place] = mean_given(mine, lambda pair, k=kept: chance_J3[own[pair] if k is None else 1])
 
-    def mean(among: Mapping[tuple[int, int], int], at: Callable[[int], int]) -> Callable[[BetaBinomial], Any]:
-        total = max(sum(among.values()), 1)
-        return lambda m: sum(
-            times / total * m.bands_given(*pair, size)[at(bands[pair])] for pair, times in sorted(among.items())
-        )
-
-    kept = {name: [p for p in counts if bands[p] in places] for name, places in KEPT.items()}
-    live_J = variance_chance(CHANCE_J, size)
-    chance_J3 = (seen(size, 0), live_J, seen(size, size))
-    figures = {name: mean_given(mine, lambda _: live_J) for name, mine in kept.items() if mine}
-    ends = ranges(counts, {"agreement": mean_given(counts, lambda pair: chance_J3[bands[pair]])} | figures, alike)
-    told = {"agreement": found.within(mean(often, lambda own: own), ends["agreement"])}
-    for name, mine in kept.items():
-        told[name] = found.within(mean(Counter(mine), lambda _: 1), ends[name]) if mine else {}
-    return {name: one | {"given": 1.0} if one else one for name, one in told.items()}
-
-
-def predict_halves(n_P: np.ndarray, c_P: np.ndarray, alike: float = 1.0) -> dict[str, dict[str, float]] | None:
-    """What the fit to whole groups says of their halves."""
-    counts, size = list(zip(n_P.tolist(), c_P.tolist(), strict=True)), int(n_P[0]) // 2
-    found = fitted(counts, alike)
-    if found is None:
-        return None
-
-    def chances(chance: Callable[[int, int], Any], zero: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """That a half is all_zero or all_one, that both are, and that one is the one and the other the other."""
-        able = 1.0 - zero
-        one = able * chance(size, 0) + zero, able * chance(size, size)
-        both = able * chance(2 * size, 0) + zero, able * chance(2 * size, 2 * size)
-        return *one, *both, able * chance(2 * size, size)
-
-    def agreement(zero: Any, one: Any, both_zero: Any, both_one: Any, mixed: Any) -> Any:
-        return 1 - 2 * (zero + one) + 2 * (both_zero + both_one) + 2 * mixed
-
-    def revived(kept: tuple[int, ...], zero: Any, one: Any, both_zero: Any, both_one: Any, mixed: Any) -> Any:
-        """(chance that a half is dead and the other live, that it is dead)."""
-        places = [i // 2 for i in kept]  # all_zero, all_one
-        dead = sum((zero, one)[i] for i in places)
-        return dead - sum((both_zero + mixed, both_one + mixed)[i] for i in places), dead
-
-    free = chances(seen, 0.0)
-    figures = {"agreement": mean_of(agreement(*free))}
-    ends = ranges(counts, figures | {name: share_of(*revived(k, *free)) for name, k in KEPT.items()}, alike)
-
-    def mislabelled(m: BetaBinomial, kept: tuple[int, ...]) -> Any:
-        part, whole = revived(kept, *chances(m.chance, m.zero))
+    def value(model: BetaBinomial, kept: tuple[int, ...] | None) -> Any:
+        halved = draw == HALVES
+        joint = of_halves(size, model.chance, model.zero) if halved else of_a_second(counts, size, model)
+        part, whole = parts_of(joint, kept)
         return part / whole
 
-    told = {"agreement": found.within(lambda m: agreement(*chances(m.chance, m.zero)), ends["agreement"])}
-    return told | {
-        name: found.within(lambda m, kept=kept: mislabelled(m, kept), ends[name]) for name, kept in KEPT.items()
-    }
+    ends = ranges(counts, {str(place): figure for place, figure in figures.items()}, alike)
+    return [
+        found.within(lambda model, k=kept: value(model, k), ends[str(place)]) if place in figures else {}
+        for place, kept in enumerate(FIGURES.values())
+    ]
 
 
-SECOND, HALVES = "second draw", "halves of one draw"
+def rows_of(draw: str, counts: Pairs, joint_33P: np.ndarray, size: int, clusters: pa.ChunkedArray) -> list[Row]:
+    """One row a figure: what was measured beside what was predicted."""
+    cluster_P = np.unique(np.array(clusters.to_pylist()), return_inverse=True)[1]
+    told, rows = predicted(counts, draw, size, repeated(cluster_P)), list[Row]()
+    first = size if draw == HALVES else max(n for n, _ in counts)
+    for place, ((metric, of), kept) in enumerate(FIGURES.items()):
+        row: Row = {"draw": draw, "group_size": first, "other_group_size": size, "metric": metric, "band": of}
+        row |= measured(joint_33P, kept, cluster_P)
+        if told is None:
+            row.setdefault("reason", NO_FIT)
+        elif one := told[place]:
+            row["predicted"] = one["estimate"]
+            if draw == SECOND:  # of these very problems: bounds, no interval
+                row.setdefault("reason", f"predicted: {bounds(one, row['n'])}")
+            elif why := too_few(row["n"]):
+                row.setdefault("reason", f"predicted: {why}")
+            else:
+                row |= {"predicted_low": one["low"], "predicted_high": one["high"]}
+        rows.append(row)
+    return rows
 
 
 class Rescreening(
@@ -285,34 +248,24 @@ def rescreening_of(bands: pa.Table, again: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=Rescreening.schema)
 
 
-def _of_second(both: pa.Table) -> list[dict[str, Any]]:
-    row: dict[str, Any] = {"draw": SECOND, "metric": "agreement", "n": both.num_rows}
+def _of_second(both: pa.Table) -> list[Row]:
+    row: Row = {"draw": SECOND, "metric": "agreement", "n": both.num_rows}
     if both.num_rows == 0:
         return [row | {"reason": "no rollouts of the screened policy but the screening's own"}]
     n_P, c_P, m_P, d_P = (both[c].to_numpy() for c in ("group_size", "num_correct", "other_size", "other_correct"))
     if len(np.unique(m_P)) > 1:
         return [row | {"reason": "the second draw's groups differ in size"}]
-    draws = second_draw(n_P, c_P, m_P, d_P)
-    cluster_P = numbered(both["cluster"])
-    found = calibration(draws, cluster_P, predict_second(n_P, c_P, draws.size, repeated(cluster_P)))
-    sizes = {"draw": SECOND, "group_size": int(n_P.max()), "other_group_size": draws.size}
-    return [sizes | row for row in found]
+    counts = list(zip(n_P.tolist(), c_P.tolist(), strict=True))
+    return rows_of(SECOND, counts, second_draw(n_P, c_P, m_P, d_P), int(m_P[0]), both["cluster"])
 
 
-def _of_halves(first: pa.Table) -> list[dict[str, Any]]:
+def _of_halves(first: pa.Table) -> list[Row]:
     n_P, c_P = first["group_size"].to_numpy(), first["num_correct"].to_numpy()
-    try:
-        draws = halves(n_P, c_P)
-    except ValueError as error:
-        return [{"draw": HALVES, "metric": "agreement", "n": len(n_P), "reason": str(error)}]
-    cluster_P = numbered(first["cluster"])
-    found = calibration(draws, cluster_P, predict_halves(n_P, c_P, repeated(cluster_P)))
-    return [{"draw": HALVES, "group_size": draws.size, "other_group_size": draws.size} | row for row in found]
-
-
-def numbered(clusters: pa.ChunkedArray) -> np.ndarray:
-    """A number a cluster."""
-    return np.unique(np.array(clusters.to_pylist()), return_inverse=True)[1]
+    if len(np.unique(n_P)) > 1 or n_P[0] < 4 or n_P[0] % 2:
+        why = "halves are of groups of one even size of at least 4"
+        return [{"draw": HALVES, "metric": "agreement", "n": len(n_P), "reason": why}]
+    counts = list(zip(n_P.tolist(), c_P.tolist(), strict=True))
+    return rows_of(HALVES, counts, halves(n_P, c_P), int(n_P[0]) // 2, first["cluster"])
 
 
 def drawn_anew(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollouts]:

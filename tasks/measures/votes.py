@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from math import isfinite
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import Partitions, Rollouts, Votes
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import interval
 from tasks.domain.statistics.estimators import best_chance, majority_chance, subsets
-from tasks.measures.groups import clusters_of, in_classes
+from tasks.measures.groups import Row, clusters_of, counts_of, estimates, in_classes
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
 COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum"]
 #: Of a group that are gone through; of more, so many drawn at random.
 SUBSETS = 500
-METRICS = ("maj@k", "shortest@k", "likeliest@k")
+#: Metric → why it may be missing.
+METRICS = {
+    "likeliest@k": "a problem has fewer than k = {} rollouts, or one without a log-probability",
+    "maj@k": "a problem has fewer than k = {} rollouts",
+    "shortest@k": "a problem has fewer than k = {} rollouts",
+}
 
 
 def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Table:
@@ -36,93 +37,50 @@ def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Tabl
 
     parts: rollouts of whole groups. cluster: of near-duplicates, where a part has such a column.
     """
-    policies: dict[tuple[str, int], Judged] = {}
-    for group in (group for part in parts for group in _groups(part)):
-        key = group["arm"], group["step"]
-        if key not in policies:
-            policies[key] = Judged(ks)
-        found = [_judged(group, k, subsets(len(group["answers"]), k, SUBSETS, seed)) for k in ks]
-        policies[key].add(group, [values[metric] for metric in METRICS for values in found])
-    rows: list[dict[str, Any]] = []
-    for (arm, step), judged in sorted(policies.items()):
-        for (metric, k), source, row in judged.rows():
-            rows.append({"metric": metric, "arm": arm, "step": step, "source": source, "k": k} | row)
-    rows.sort(key=lambda row: (row["metric"], row["arm"], row["step"], row["k"]))
+    voted = pa.concat_tables([_voted(part, ks, seed) for part in parts])
+    heads = {
+        f"{metric} {k}": {"metric": metric, "k": k, "why": why.format(k)} for metric, why in METRICS.items() for k in ks
+    }
+    counts, rows = counts_of(voted), list[Row]()
+    for arm, step, source in counts.places:
+        about = {"arm": arm, "step": step, "source": source}
+        rows += [about | row for row in estimates(counts.at((arm, step, source)), heads)]
     return pa.Table.from_pylist(rows, schema=Votes.schema)
 
 
-def _groups(rollouts: pa.Table) -> Iterator[dict[str, Any]]:
+def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:
+    """One row per group, one column per metric and k: the chance that it is right, null where that is undefined."""
     cluster = "any_value(coalesce(cluster, problem_id))" if "cluster" in rollouts.column_names else "problem_id"
-    yield from query(
+    groups = query(
         f"""
         select arm, step, source, problem_id, coalesce(adapter, '') as adapter, seed, {cluster} as cluster,
                list(answer_class order by rollout) as answers, list(correct order by rollout) as correct,
                list(-num_tokens::double order by rollout) as shortness,
-               list(logprob_sum / greatest(num_tokens, 1) order by rollout) as likelihood
-        from rollouts group by all order by arm, step, source, problem_id, adapter, seed
+               list(coalesce(logprob_sum, 'nan') / greatest(num_tokens, 1) order by rollout) as likelihood
+        from rollouts group by all
         """,
         rollouts=rollouts,
-    ).to_pylist()
-
-
-def _judged(group: dict[str, Any], k: int, chosen_SK: np.ndarray) -> dict[str, float | str]:
-    """Metric → chance that it is right for this group, or why that is undefined."""
-    answers, correct = group["answers"], group["correct"]
-    if k > len(answers):
-        return dict.fromkeys(METRICS, f"a problem has fewer than k = {k} rollouts")
-    found: dict[str, float | str] = {
-        "maj@k": majority_chance(answers, correct, chosen_SK),
-        "shortest@k": best_chance(answers, correct, group["shortness"], chosen_SK),
-        "likeliest@k": "a rollout has no log-probability",
-    }
-    if all(v is not None and isfinite(v) for v in group["likelihood"]):
-        found["likeliest@k"] = best_chance(answers, correct, group["likelihood"], chosen_SK)
-    return found
-
-
-class Judged:
-    """The groups of one policy after they were judged: numbers alone, so that no two parts' rows are held."""
-
-    def __init__(self, ks: Sequence[int]) -> None:
-        self._columns = [(metric, k) for metric in METRICS for k in ks]
-        self._codes: dict[str, dict[str, int]] = {name: {} for name in ("problem_id", "source", "cluster", "adapter")}
-        self._code_N = {name: array("q") for name in self._codes}
-        self._value_N = array("d")
-        self._why: dict[tuple[int, str], str] = {}
-
-    def add(self, group: dict[str, Any], values: Sequence[float | str]) -> None:
-        for name, codes in self._codes.items():
-            self._code_N[name].append(codes.setdefault(group[name], len(codes)))
-        for column, value in enumerate(values):
-            self._value_N.append(np.nan if isinstance(value, str) else value)
-            if isinstance(value, str):
-                self._why.setdefault((column, group["source"]), value)
-
-    def rows(self) -> Iterator[tuple[tuple[str, int], str, dict[str, Any]]]:
-        """((metric, k), source or `all`, mean over the problems that every adapter was asked, with its interval; or the
-        reason why there is none)."""
-        code_N = {name: self._by_name(name) for name in self._codes}
-        adapter_N = code_N["adapter"] + ("" not in self._codes["adapter"])
-        value_NV = np.frombuffer(self._value_N).reshape(-1, len(self._columns))
-        for place, source in enumerate(("all", *sorted(self._codes["source"]))):
-            kept_N = slice(None) if source == "all" else code_N["source"] == place - 1
-            problem_N, of_N, cluster_N = (c[kept_N] for c in (code_N["problem_id"], adapter_N, code_N["cluster"]))
-            for column, name in enumerate(self._columns):
-                [row] = interval(problem_N, of_N, cluster_N, value_NV[kept_N][:, [column]])
-                row |= {"seeds": row["seeds"] or 1}
-                why = next((w for (of, s), w in self._why.items() if of == column and source in ("all", s)), None)
-                yield name, source, {k: row[k] for k in ("n", "seeds")} | {"reason": why} if why else row
-
-    def _by_name(self, column: str) -> np.ndarray:
-        """Codes in the order of names, so that sums do not hang on which part came first."""
-        codes = self._codes[column]
-        rank_C = np.empty(len(codes), np.int64)
-        rank_C[[codes[name] for name in sorted(codes)]] = np.arange(len(codes))
-        return rank_C[np.frombuffer(self._code_N[column], np.int64)]
+    )
+    values: dict[str, list[float | None]] = {f"{metric} {k}": [] for metric in METRICS for k in ks}
+    for group in groups.to_pylist():
+        given = group["answers"], group["correct"]
+        likely = np.isfinite(group["likelihood"]).all()
+        for k in ks:
+            chosen_SK = subsets(len(group["answers"]), k, SUBSETS, seed)
+            enough = len(chosen_SK) > 0
+            values[f"maj@k {k}"].append(majority_chance(*given, chosen_SK) if enough else None)
+            values[f"shortest@k {k}"].append(best_chance(*given, group["shortness"], chosen_SK) if enough else None)
+            values[f"likeliest@k {k}"].append(
+                best_chance(*given, group["likelihood"], chosen_SK) if enough and likely else None
+            )
+    kept = groups.drop(["answers", "correct", "shortness", "likelihood"])
+    for name, column in values.items():
+        kept = kept.append_column(name, pa.array(column, pa.float64()))
+    return kept
 
 
 @standard_measure("votes", rollouts="final")
-@stage(Votes, version=11)
+@stage(Votes, version=12)
 def measure_votes(
     *, rollouts: tuple[Rollouts, ...], partitions: tuple[Partitions, ...], ks: tuple[int, ...], seed: int = 0
 ) -> pa.Table:

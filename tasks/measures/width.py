@@ -3,124 +3,98 @@ its formula and source; MEASURES lists them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import chain, repeat
-from math import comb, fsum, log
-from typing import Literal
+from math import comb, log
+from typing import Any, Literal
 
 import numpy as np
 
-from tasks.domain.partitions.classes import in_order
 from tasks.domain.statistics.estimators import subsets, vendi_of_k
 
-# Windows: the first so many words of each of a problem's traces, as numbers: counted once for all that is measured.
+# What a measure of width sees: one problem's rollouts under one policy.
 #
-# Axes: N traces, T places of a window, W words of 64 bits, V numbers or words, M places of all traces together; and
-# orders of n-grams, a list each.
+# Axes: N rollouts, T places of a window, G n-grams, S subsets of k, C classes.
+#
+# Every measure is about k of the n rollouts, averaged over all subsets of k: what k fresh rollouts are expected to
+# show, whatever n was. So policies with other n compare, and nothing is larger because more was sampled.
 
 ORDERS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Windows of one length. there_N: which traces are as long; rows of others are not to be read. word_NT: which of
-    the problem's words stands where; begun: by order, see `begun_in`."""
+class Words:
+    """A window: the first words of each trace. grams: by order, the number gram_NT of the n-gram that begins at each
+    place."""
 
-    length: int
-    there_N: np.ndarray
-    word_NT: np.ndarray
-    begun: Sequence[np.ndarray]
+    grams: tuple[np.ndarray, ...]
 
-    def only(self, at_N: np.ndarray) -> Windows:
-        """Of these traces alone."""
-        return Windows(self.length, self.there_N[at_N], self.word_NT[at_N], [one_NT[at_N] for one_NT in self.begun])
+    @property
+    def length(self) -> int:
+        return self.grams[0].shape[1]
+
+    def first(self, length: int) -> Words:
+        """Return the window of the first so many words."""
+        orders = zip(ORDERS, self.grams, strict=True)
+        return Words(tuple(gram_NT[:, : max(0, length - order + 1)] for order, gram_NT in orders))
+
+    def only(self, at_N: np.ndarray) -> Words:
+        return Words(tuple(gram_NT[at_N] for gram_NT in self.grams))
 
     @cached_property
-    def held_by(self) -> dict[int, int]:
-        """Traces → how many different words are in so many of them."""
-        has_NV = np.zeros((len(self.word_NT), int(self.word_NT.max(initial=0)) + 1), bool)
-        has_NV[np.arange(len(has_NV))[:, None], self.word_NT] = True
-        return {n: int(words) for n, words in enumerate(np.bincount(has_NV.sum(axis=0))) if n and words}
+    def spread(self) -> np.ndarray:
+        """Number of traces that hold each word, words_G, at least 1."""
+        held_G = (times_of(self.grams[0]) > 0).sum(axis=0)
+        return held_G[held_G > 0]
 
     @cached_property
     def shared(self) -> list[np.ndarray]:
-        """By order bits_NW: which of what begins in several traces each has."""
-        return [shared_bits(number_NT) for number_NT in self.begun]
+        """By order has_NG: which n-grams each trace has of those that several have, an n-gram that is there twice
+        counting as two."""
+        return [shared_by_several(gram_NT) for gram_NT in self.grams]
 
 
-def windows_of(texts: Sequence[Sequence[str]], lengths: Iterable[int]) -> dict[int, Windows]:
-    """By length. texts: one problem's, up to the longest."""
+def words_in(texts: Sequence[Sequence[str]]) -> Words:
+    """Return texts as one window of the longest length; what stands beyond the end of a text is not to be read.
+
+    >>> [gram_NT.tolist() for gram_NT in words_in(["aba", "bbb"]).grams[:2]]
+    [[[0, 1, 0], [1, 1, 1]], [[0, 1], [2, 2]]]
+    """
     known: dict[str, int] = {}
-    size_N = np.array([len(words) for words in texts])
-    word_NT = np.zeros((len(texts), int(size_N.max(initial=0))), np.int64)
+    word_NT = np.zeros((len(texts), max(map(len, texts), default=0)), np.int64)
     for row_T, words in zip(word_NT, texts, strict=True):
         row_T[: len(words)] = [known.setdefault(word, len(known)) for word in words]
-    begun = list(zip(ORDERS, begun_in(word_NT), strict=True))
-    return {
-        length: Windows(
-            length,
-            size_N >= length,
-            word_NT[:, :length],
-            [number_NT[:, : max(0, length - order + 1)] for order, number_NT in begun],
-        )
-        for length in lengths
-    }
+    grams = [word_NT]
+    for order in ORDERS[1:]:
+        longer_NT = grams[-1][:, :-1] * max(len(known), 1) + word_NT[:, order - 1 :]
+        grams.append(np.unique(longer_NT, return_inverse=True)[1].reshape(longer_NT.shape))
+    return Words(tuple(grams))
 
 
-def begun_in(word_NT: np.ndarray) -> list[np.ndarray]:
-    """By order number_NT: for each place one number that stands for the n-gram that begins there and for how often its
-    text had it before. So what two texts share, as often as both have it, is the numbers that both have.
+def times_of(gram_NT: np.ndarray) -> np.ndarray:
+    """times_NG: how often each text has each n-gram."""
+    n, size = len(gram_NT), int(gram_NT.max(initial=-1)) + 1
+    return np.bincount((gram_NT + size * np.arange(n)[:, None]).ravel(), minlength=n * size).reshape(n, size)
 
-    >>> begun_in(np.array([[7, 8, 7], [8, 7, 7]]))[0].tolist()
-    [[0, 2, 1], [2, 0, 1]]
+
+def shared_by_several(gram_NT: np.ndarray) -> np.ndarray:
+    """has_NG, see `Words.shared`.
+
+    >>> shared_by_several(np.array([[0, 1, 1], [3, 1, 1], [4, 5, 1]])).astype(int).tolist()
+    [[1, 1], [1, 1], [1, 0]]
     """
-    words, gram_NT, found = int(word_NT.max(initial=0)) + 1, word_NT, list[np.ndarray]()
-    for order in ORDERS:
-        if order > 1:
-            gram_NT = gram_NT[:, :-1] * words + word_NT[:, order - 1 :]
-        n, t = gram_NT.shape
-        if not n * t:
-            found.append(np.zeros((n, t), np.int64))
-            continue
-        place_M = np.arange(n * t)
-        key_M = np.sort(gram_NT.ravel() * (n * t) + place_M)  # by n-gram, then by text, then by place
-        first_M, first_of_text_M = (np.diff(key_M // size, prepend=-1) != 0 for size in (n * t, t))
-        before_M = place_M - np.maximum.accumulate(np.where(first_of_text_M, place_M, 0))
-        code_M = np.cumsum(first_M) - 1
-        most_V = np.maximum.reduceat(before_M, np.flatnonzero(first_M)) + 1
-        number_NT, gram_NT = np.empty((n, t), np.int64), np.empty((n, t), np.int64)
-        number_NT.ravel()[key_M % (n * t)] = (np.cumsum(most_V) - most_V)[code_M] + before_M
-        gram_NT.ravel()[key_M % (n * t)] = code_M
-        found.append(number_NT)
-    return found
-
-
-def shared_bits(number_NT: np.ndarray) -> np.ndarray:
-    """bits_NW: which of the numbers that several rows have each row has. A row has no number twice.
-
-    >>> shared_bits(np.array([[0, 1, 2], [3, 2, 1], [4, 5, 1]]))[:, 0].tolist()
-    [192, 192, 128]
-    """
-    shared_V = np.bincount(number_NT.ravel()) > 1
-    column_V = np.cumsum(shared_V) - 1
-    has_NV = np.zeros((len(number_NT), 64 * max(1, -(-int(shared_V.sum()) // 64))), bool)
-    row_M, place_M = np.nonzero(shared_V[number_NT])
-    has_NV[row_M, column_V[number_NT[row_M, place_M]]] = True
-    return np.packbits(has_NV, axis=1).view(np.uint64)
-
-
-# What a measure of width sees: one problem's rollouts under one policy. Axis suffixes: N rollouts, S subsets of k.
-#
-# Every measure is about k of the n rollouts, averaged over all subsets of k: what k fresh rollouts are expected to
-# show, whatever n was. So policies with other n compare, and nothing is larger because more was sampled.
+    times_NG, found = times_of(gram_NT), [np.zeros((len(gram_NT), 0), np.float32)]
+    while (times_NG := times_NG[:, (times_NG > 0).sum(axis=0) > 1]).size:
+        found.append((times_NG > 0).astype(np.float32))
+        times_NG = times_NG - 1
+    return np.concatenate(found, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """class_N: of the partition that is looked at, −1 without one. logprob_N, num_tokens_N: of whole completions, NaN
-    where unknown. vectors_ND: of traces, NaN without one. windows: of a length that is looked at. vocabulary: different
+    where unknown. vectors_ND: of traces, NaN without one. words: of the window that is looked at. vocabulary: different
     words in such windows of all policies that are compared."""
 
     class_N: np.ndarray
@@ -128,40 +102,22 @@ class Group:
     logprob_N: np.ndarray
     num_tokens_N: np.ndarray
     vectors_ND: np.ndarray
-    windows: Windows | None = None
+    words: Words
     vocabulary: int = 0
 
     def __len__(self) -> int:
         return len(self.class_N)
 
-    def only(self, kept_N: np.ndarray) -> Group:
-        """These rollouts alone."""
-        at = np.flatnonzero(kept_N)
-        return replace(
-            self,
-            class_N=self.class_N[at],
-            correct_N=self.correct_N[at],
-            logprob_N=self.logprob_N[at],
-            num_tokens_N=self.num_tokens_N[at],
-            vectors_ND=self.vectors_ND[at],
-            windows=None if self.windows is None else self.windows.only(at),
-        )
-
-    @property
-    def words(self) -> Windows:
-        """Errors: ValueError where none are looked at."""
-        if self.windows is None:
-            raise ValueError("a group without windows has no words")
-        return self.windows
-
-    @property
-    def classed(self) -> Group:
-        return self.only(self.class_N >= 0)
+    def only(self, at_N: np.ndarray) -> Group:
+        """Return these rollouts alone, given by places or by a mask."""
+        arrays = ("class_N", "correct_N", "logprob_N", "num_tokens_N", "vectors_ND")
+        kept: dict[str, Any] = {name: getattr(self, name)[at_N] for name in arrays}
+        return replace(self, words=self.words.only(at_N), **kept)
 
     @property
     def counts(self) -> np.ndarray:
         """Rollouts of each class, largest first."""
-        return np.sort(np.bincount(in_order(self.class_N[self.class_N >= 0])))[::-1] if len(self) else np.zeros(0, int)
+        return np.sort(np.unique(self.class_N[self.class_N >= 0], return_counts=True)[1])[::-1]
 
 
 @lru_cache(maxsize=4096)
@@ -221,8 +177,6 @@ def utility(group: Group, k: int) -> float:
 # has it. The latter is all but one rollout's where traces are long. Only rollouts of a class are looked at. From 0 to
 # log k; the plug-in of k rollouts, so it grows with k, and policies compare at one k.
 
-NO_LIKELIHOOD = "a rollout has no log-probability"
-
 
 def entropy_by_counts(group: Group, k: int) -> float:
     n = len(group)
@@ -236,18 +190,16 @@ def _expected(n: int, size: int, k: int) -> float:
     return sum(-(j / k) * log(j / k) * w for j, w in ways) / comb(n, k)
 
 
-def entropy_by_likelihood(group: Group, k: int) -> float | str:
+def entropy_by_likelihood(group: Group, k: int) -> float:
     """Length-normalised."""
     return _weighted(group, group.logprob_N / np.maximum(group.num_tokens_N, 1), k)
 
 
-def entropy_by_sequence_likelihood(group: Group, k: int) -> float | str:
+def entropy_by_sequence_likelihood(group: Group, k: int) -> float:
     return _weighted(group, group.logprob_N, k)
 
 
-def _weighted(group: Group, log_weight_N: np.ndarray, k: int) -> float | str:
-    if not np.isfinite(log_weight_N).all():
-        return NO_LIKELIHOOD
+def _weighted(group: Group, log_weight_N: np.ndarray, k: int) -> float:
     chosen_SK = subsets(len(group), k)
     log_SK = log_weight_N[chosen_SK]
     weight_SK = np.exp(log_SK - log_SK.max(axis=1, keepdims=True))
@@ -276,39 +228,19 @@ def vendi(group: Group, k: int) -> float | None:
 # alike: narrow is high. Mean over subsets of k.
 
 UNSEEN = 0.1
-#: Words of 64 bits that are looked at at once: 200 subsets of many long texts are a hundred megabytes.
-HELD = 1 << 17
 
 
 def self_bleu(group: Group, k: int) -> float:
     chosen_SK = subsets(len(group), k)
+    member_SN = np.zeros((len(chosen_SK), len(group)), np.float32)
+    np.put_along_axis(member_SN, chosen_SK, 1, axis=1)
     log_SK = np.zeros(chosen_SK.shape)
-    for order, bits_NW in zip(ORDERS, group.words.shared, strict=True):
-        match_SK = matches(bits_NW, chosen_SK)
+    for order, has_NG in zip(ORDERS, group.words.shared, strict=True):
+        match_SN = ((member_SN @ has_NG) > 1).astype(np.float32) @ has_NG.T  # n-grams that another of the subset has
+        match_SK = np.take_along_axis(match_SN, chosen_SK, axis=1).astype(np.float64)
         total = group.words.length - order + 1
         log_SK += np.log(np.where(match_SK > 0, match_SK, UNSEEN) / total) / len(ORDERS)
     return float(np.exp(log_SK).mean())
-
-
-def matches(bits_NW: np.ndarray, chosen_SK: np.ndarray) -> np.ndarray:
-    """(S, K) n-grams of each text that another of its subset has, as often as it does at most. bits_NW: of those that
-    more than one text has, each as often as a text has it, for others match nothing.
-
-    >>> matches(np.array([[0b111], [0b001], [0b010]], np.uint64), np.array([[0, 1], [0, 1], [1, 2]])).tolist()
-    [[1, 1], [1, 1], [0, 0]]
-    """
-    each = max(1, HELD // (chosen_SK.shape[1] * bits_NW.shape[1]))
-    parts = (_matches(bits_NW[some_SK]) for some_SK in np.split(chosen_SK, range(each, len(chosen_SK), each)))
-    return np.concatenate(list(parts))
-
-
-def _matches(bits_SKW: np.ndarray) -> np.ndarray:
-    before_SKW = np.bitwise_or.accumulate(bits_SKW, axis=1)
-    after_SKW = np.bitwise_or.accumulate(bits_SKW[:, ::-1], axis=1)[:, ::-1]
-    others_SKW = np.zeros_like(bits_SKW)
-    others_SKW[:, 1:] = before_SKW[:, :-1]
-    others_SKW[:, :-1] |= after_SKW[:, 1:]
-    return np.bitwise_count(bits_SKW & others_SKW).sum(axis=2, dtype=np.int64)
 
 
 # Expectation-adjusted distinct (EAD) of k windows: different words over those that chance would show.
@@ -321,8 +253,9 @@ def _matches(bits_SKW: np.ndarray) -> np.ndarray:
 
 
 def expectation_adjusted_distinct(group: Group, k: int) -> float:
-    seen = (repeat(1.0 - none_of(len(group), times, k), words) for times, words in group.words.held_by.items())
-    return fsum(chain.from_iterable(seen)) / _by_chance(group, k)
+    traces, words = np.unique(group.words.spread, return_counts=True)
+    seen = [1.0 - none_of(len(group), int(n), k) for n in traces]
+    return float(words @ seen) / _by_chance(group, k)
 
 
 def most_of_ead(group: Group, k: int) -> float:
@@ -339,24 +272,28 @@ def _by_chance(group: Group, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """value: of at least k rollouts, or why it is undefined. of: what it looks at. unclassed: whether a rollout of no
-    class is looked at too. least, most: what it lies between, for which intervals are made."""
+    """value: of at least k rollouts. of: what it looks at; rollouts without that are left out, those of no class unless
+    `unclassed`, those without a log-probability if `likelihood`. least, most: what it lies between, for which intervals
+    are made."""
 
     name: str
-    value: Callable[[Group, int], float | str | None]
+    value: Callable[[Group, int], float | None]
     of: Literal["partition", "vectors", "words"]
     most: Callable[[Group, int], float]
     least: float = 0.0
     unclassed: bool = False
+    likelihood: bool = False
 
 
 MEASURES = (
-    Measure("distinct_k", distinct, "partition", lambda group, k: float(k), unclassed=True),
-    Measure("utility_k", utility, "partition", lambda group, k: 1.0, unclassed=True),
-    Measure("semantic_entropy", entropy_by_counts, "partition", lambda group, k: log(k)),
-    Measure("semantic_entropy_likelihood", entropy_by_likelihood, "partition", lambda group, k: log(k)),
-    Measure("semantic_entropy_sequence", entropy_by_sequence_likelihood, "partition", lambda group, k: log(k)),
-    Measure("vendi", vendi, "vectors", lambda group, k: float(k), least=1.0),
-    Measure("self_bleu", self_bleu, "words", lambda group, k: 1.0),
+    Measure("distinct_k", distinct, "partition", lambda _, k: float(k), unclassed=True),
+    Measure("utility_k", utility, "partition", lambda _, k: 1.0, unclassed=True),
+    Measure("semantic_entropy", entropy_by_counts, "partition", lambda _, k: log(k)),
+    Measure("semantic_entropy_likelihood", entropy_by_likelihood, "partition", lambda _, k: log(k), likelihood=True),
+    Measure(
+        "semantic_entropy_sequence", entropy_by_sequence_likelihood, "partition", lambda _, k: log(k), likelihood=True
+    ),
+    Measure("vendi", vendi, "vectors", lambda _, k: float(k), least=1.0),
+    Measure("self_bleu", self_bleu, "words", lambda _, k: 1.0),
     Measure("ead", expectation_adjusted_distinct, "words", most_of_ead),
 )

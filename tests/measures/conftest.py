@@ -44,7 +44,7 @@ def rows_of(
                     "tag_valid": True,
                     "answer": letter,
                     "canonical": None if letter == "t" else f"{letter}{i % 2}",
-                    "verdict": "correct" if letter == "c" else "wrong",
+                    "verdict": {"c": "correct", "t": "no_answer"}.get(letter, "wrong"),
                     "reason": "",
                     "correct": letter == "c",
                     "grader_version": "1",

@@ -29,6 +29,7 @@ POPULATIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 }
 EDGES = ("near 0", "near 1")
 WRONG = 3  # wrong answers that a problem has
+ANSWERING = 0.8  # share of wrong rollouts that give an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +221,7 @@ def groups_of(cell: Cell, trials: int, seed: int) -> pa.Table:
                         "num_correct": pa.array(correct, pa.int32()),
                         "num_tokens": pa.array((mean * rng.gamma(4 * G, 1 / 4, n)).astype(np.int64)),
                         "truncated": pa.array([0] * n, pa.int32()),
+                        "num_answered": pa.array(correct + rng.binomial(G - correct, ANSWERING), pa.int32()),
                     }
                 )
             )

@@ -27,7 +27,7 @@ TRIALS = 40
 def test_what_is_printed_covers(cell: Cell) -> None:
     rows = measured(cell, TRIALS)
     banded = cell.problems == 100 and cell.seeds == 1
-    assert len({row["figure"] for row in rows}) == len(rows) == (18 if banded else 14)
+    assert len({row["figure"] for row in rows}) == len(rows) == (20 if banded else 16)
     for row in rows:
         assert row["no_width"] == 0, row
         assert row["covers"] is None or row["covers"] >= 0.8, row  # three standard errors under 0.92

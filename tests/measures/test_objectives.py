@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,33 +12,39 @@ from storage.artifacts.kinds import Rollouts, Training
 from storage.artifacts.store import Store
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.grpo.learner_config import BASELINE
-from tasks.measures.objectives import Policy, compare_objectives, compared, metrics, of_steps, policy_of, values_of
+from tasks.domain.statistics.means import Seeded
+from tasks.measures.objectives import compare_objectives, compared, of_steps, policy_of, values_of
 from tasks.partitions import partition_answers
 from tests.dashboards.made_up_rows import steps_of
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import MakeRollouts, classed_by_letter
 
-CLUSTERS = {f"p{i}": f"c{i}" for i in range(20)}
+NAMES = ["pass@1"]
 
 
-def policy(*accuracies: float) -> Policy:
-    """Of two rollouts a problem, whose only metric is pass@1."""
-    return Policy(tuple(f"p{i}" for i in range(len(accuracies))), np.array([[a] for a in accuracies]))
+def policy(*seeds: Sequence[float], trained: int = 0) -> Seeded:
+    """Of pass@1 by seed and problem. trained: the number of its first adapter."""
+    values_SP = np.array(seeds)
+    cluster_SP = np.tile(np.arange(values_SP.shape[1]), (len(seeds), 1))
+    values_SPV = np.stack([values_SP, cluster_SP], axis=2)
+    return Seeded(values_SPV, np.arange(values_SP.shape[1]), trained > 0, np.arange(len(seeds)) + trained)
 
 
 def test_metrics_of_a_problem_by_hand() -> None:
     """Of 16: one right way seven times, another once, one wrong answer eight times. Among 8 the first way is missed with
     chance C(9, 8)/C(16, 8), the second with C(15, 8)/C(16, 8) = 1/2, and that answer with C(8, 8)/C(16, 8)."""
     traces = [*["1+1=2."] * 7, "3-1=2.", *["hm"] * 8]
-    found = dict(zip(metrics(16), values_of([True] * 8 + [False] * 8, [0] * 8 + [1] * 8, traces), strict=True))
+    found = values_of([True] * 8 + [False] * 8, [0] * 8 + [1] * 8, traces)
     assert found["pass@1"] == 0.5 and found["pass@8"] == pytest.approx(1 - 1 / 12870)
     assert found["distinct answers among 8"] == pytest.approx(2 * (1 - 1 / 12870))
     assert found["right ways among 8"] == pytest.approx(1 - 9 / 12870 + 0.5)
 
 
 def test_a_problem_with_fewer_rollouts_is_left_out(rollouts: MakeRollouts) -> None:
-    found = policy_of(classed_by_letter(rollouts({"p1": "cw", "p2": "c", "p0": "ww"})))
-    assert found.problem_P == ("p0", "p1") and found.values_PV[:, 0].tolist() == [0.0, 0.5]
+    table = classed_by_letter(rollouts({"p1": "cw", "p2": "c", "p0": "ww"}))
+    names, found = policy_of({0: table}, {"p0": "a", "p1": "b", "p2": "c"})
+    assert names == NAMES and not found.trained
+    assert found.problem_P.tolist() == ["p0", "p1"] and found.values_SPV[0, :, 0].tolist() == [0.0, 0.5]
 
 
 def test_wrong_answers_are_one_if_the_grader_says_so(rollouts: MakeRollouts, in_store: Store) -> None:
@@ -60,36 +68,19 @@ def test_wrong_answers_are_one_if_the_grader_says_so(rollouts: MakeRollouts, in_
     assert (found["before"], found["after"]) == (1.0, 2.0)
 
 
-def test_a_problem_with_fewer_rollouts_leaves_the_metrics_of_the_others(
-    rollouts: MakeRollouts, in_store: Store
-) -> None:
-    groups = {"p0": "c" * 4 + "w" * 4, "p1": "w" * 8, "p2": "c" * 7}
-    start, end = (put(in_store, Rollouts, rollouts(groups, step=step), about=step) for step in (0, 5))
-    classes = [partition_answers(rollouts=ref, grader_version=GRADER_VERSION) for ref in (start, end)]
-    table = compare_objectives(
-        objectives=(BASELINE,),
-        starts=(start,),
-        ends=(end,),
-        start_answers=(classes[0],),
-        end_answers=(classes[1],),
-        trainings=(put(in_store, Training, steps_of("panel", 0, 5)),),
-    )
-    found = {row["metric"]: row for row in in_store.read(table).to_pylist() if row["n"]}
-    assert {*metrics(8)} == found.keys() and found["pass@1"]["n"] == 2 and found["pass@1"]["after"] == 0.25
-
-
 def test_a_policy_that_is_the_baselines_has_a_reason_for_no_p() -> None:
-    same = [policy(0.2, 0.4, 0.9, 0.1)]
-    own, other = compared(policy(0.1, 0.3, 0.5, 0.2), {BASELINE: same, "MaxRL": same}, CLUSTERS, 2)
-    assert own.get("reason") is None
+    same = [0.2, 0.4, 0.9, 0.1]
+    ends = {BASELINE: policy(same, trained=1), "MaxRL": policy(same, trained=2)}
+    own, other = compared(NAMES, policy([0.1, 0.3, 0.5, 0.2]), ends)
+    assert own["reason"] is None
     assert other["over_baseline"] == 0.0 and other["p_value"] is None
     assert other["reason"] == "no problem differs from another"
 
 
 def test_changes_and_what_is_more_than_the_baselines() -> None:
-    start = policy(0.0, 0.0, 0.5, 0.5)
-    ends = {BASELINE: [policy(0.5, 0.0, 0.5, 1.0)], "other": [policy(1.0, 0.0, 1.0, 1.0)]}
-    own, other = compared(start, ends, CLUSTERS, 1)
+    start = policy([0.0, 0.0, 0.5, 0.5])
+    ends = {BASELINE: policy([0.5, 0.0, 0.5, 1.0], trained=1), "other": policy([1.0, 0.0, 1.0, 1.0], trained=2)}
+    own, other = compared(NAMES, start, ends)
     assert (own["before"], own["after"], own["change"]) == (0.25, 0.5, 0.25) and "over_baseline" not in own
     assert (other["change"], other["over_baseline"]) == (0.5, 0.25)
     assert other["over_low"] < 0.25 < other["over_high"] and 0 < other["p_value"] < 1
@@ -98,11 +89,11 @@ def test_changes_and_what_is_more_than_the_baselines() -> None:
 
 def test_seeds_that_differ_widen_the_interval() -> None:
     rng = np.random.default_rng(0)
-    start, level = policy(*[0.2] * 20), rng.uniform(0.3, 0.5, 20)
+    start, level = policy([0.2] * 20), rng.uniform(0.3, 0.5, 20)
     widths = []
     for apart in (0.0, 0.2):
-        seeds = [policy(*(level + shift)) for shift in (-apart, 0.0, apart)]
-        row = compared(start, {BASELINE: seeds}, CLUSTERS, 1)[0]
+        seeds = policy(*(level + shift for shift in (-apart, 0.0, apart)), trained=1)
+        [row] = compared(NAMES, start, {BASELINE: seeds})
         widths.append(row["change_high"] - row["change_low"])
     assert widths[1] > 2 * widths[0]
 
@@ -112,8 +103,8 @@ def test_an_objective_that_changes_nothing_is_not_told_as_better() -> None:
     rng, said = np.random.default_rng(1), 0
     for _ in range(200):
         problems = rng.uniform(0, 1, 20)
-        drawn = [[policy(*(rng.binomial(8, problems) / 8)) for _ in range(3)] for _ in range(2)]
-        row = compared(policy(*problems), {BASELINE: drawn[0], "alike": drawn[1]}, CLUSTERS, 1)[1]
+        drawn = [policy(*(rng.binomial(8, problems) / 8 for _ in range(3)), trained=first) for first in (1, 4)]
+        row = compared(NAMES, policy(problems), {BASELINE: drawn[0], "alike": drawn[1]})[1]
         said += row["p_value"] < 0.05
     assert said <= 18
 

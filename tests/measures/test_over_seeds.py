@@ -31,7 +31,8 @@ def trained(arm: str, chances: list[float], seed: int, problems: int = 20) -> li
 
 def test_a_broken_seed_moves_the_mean_and_not_the_interquartile_mean() -> None:
     rows = over_seeds_of(pa.Table.from_pylist(trained("a", [0.6, 0.6, 0.6, 0.6, 0.0], 1)), 0).to_pylist()
-    (row,) = rows
+    row, spread = rows
+    assert spread["metric"] == "SD between seeds" and spread["low"] < spread["estimate"] < spread["high"]
     assert row["mean"] < 0.5 < row["low"] < row["estimate"] < row["high"] or row["estimate"] - row["mean"] > 0.08
     assert (row["seeds"], row["n"], row["holds_for"]) == (5, 20, "the recipe, by 5 seeds")
 

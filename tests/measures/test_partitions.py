@@ -50,9 +50,9 @@ def classes_of(rows: pa.Table, equal: object) -> list[int | None]:
 def test_five_right_in_three_spellings_outvote_three_wrong() -> None:
     rows = answering(RIGHT, ("7", "7", "7"))
     parts = partitions_of(rows, never)
-    found = {(r["metric"], r["k"]): r for r in votes_of([classed(rows, [parts])], (8,), 0).to_pylist()}
+    found = {(r["metric"], r["k"]): r for r in votes_of([classed(rows, parts)], (8,), 0).to_pylist()}
     assert found["maj@k", 8]["estimate"] == 1.0
-    answers = answers_of(classed(rows, [parts])).to_pylist()[0]
+    answers = answers_of(classed(rows, parts)).to_pylist()[0]
     assert (answers["distinct"], answers["distinct_wrong"]) == (2, 1)
     assert answers["disagreement"] == pytest.approx(1 - (5 * 4 + 3 * 2) / (8 * 7))
 
@@ -131,4 +131,4 @@ def test_stages_hand_the_classes_on(in_store: Store) -> None:
 
 def test_partitions_of_other_rollouts_are_refused() -> None:
     with pytest.raises(UserError, match="have no answer class"):
-        classed(answering(("7",), ()), [partitions_of(answering(("7",), (), problem="b"), never)])
+        classed(answering(("7",), ()), partitions_of(answering(("7",), (), problem="b"), never))

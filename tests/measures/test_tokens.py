@@ -39,35 +39,60 @@ def test_nothing_correct_has_no_cost(rollouts: Make) -> None:
     assert (row["estimate"], row["reason"], row["truncated"]) == (None, "no rollout is correct", 0.5)
 
 
-def test_buckets_by_rollout_and_by_problem(rollouts: Make) -> None:
+def test_the_cost_of_one_arm_over_another_by_hand(rollouts: Make) -> None:
+    """Six problems of 30 tokens, of 9 correct answers in all, against six of 45, of 7."""
+    first, second = {"a": "cw", "b": "cc", "d": "cw", "e": "cc", "f": "cw", "g": "cc"}, {"a": "cc"}
+    both = [rollouts(first), rollouts(dict.fromkeys("abdefg", "cw") | second, arm="z", tokens=15)]
+    (row,) = [
+        r for r in rows(pa.concat_tables(both)) if r["metric"] == "tokens_per_correct_ratio" and r["source"] == "all"
+    ]
+    assert (row["arm"], row["other"], row["n"]) == ("panel", "z", 6)
+    assert row["estimate"] == pytest.approx((180 / 9) / (270 / 7))
+    assert row["low"] < row["estimate"] < row["high"]
+    few = [rollouts({"a": "cw", "b": "cc"}), rollouts({"a": "cw", "b": "cw"}, arm="z", tokens=15)]
+    (row,) = [
+        r for r in rows(pa.concat_tables(few)) if r["metric"] == "tokens_per_correct_ratio" and r["source"] == "all"
+    ]
+    assert (row["low"], row["reason"]) == (None, "fewer than 3 problems' worth of correct answers")
+
+
+def test_accuracy_of_answers_leaves_out_what_gave_none(rollouts: Make) -> None:
+    (row,) = [
+        r
+        for r in rows(rollouts({"a": "cwtt", "b": "cccc", "d": "tttt"}))
+        if r["metric"] == "accuracy_answered" and r["source"] == "all"
+    ]
+    assert row["estimate"] == pytest.approx(5 / 6)
+    assert 0 < row["low"] < 5 / 6 < row["high"] <= 1
+    none = rows(rollouts({"a": "tt"}))[1]
+    assert (none["metric"], none["estimate"], none["reason"]) == (
+        "accuracy_answered",
+        None,
+        "no rollout gave an answer",
+    )
+
+
+def test_lengths_by_who_is_correct(rollouts: Make) -> None:
     both = pa.concat_tables(
         [rollouts({"a": "cc", "b": "cw"}), rollouts({"a": "cc", "b": "wc"}, arm="thinking", tokens=30)]
     )
-    found = {(r["pairing"], r["bucket"]): r for r in rows(both) if r["metric"] == "bucket" and r["source"] == "all"}
-    by_rollout, by_problem = found["rollout", "both_correct"], found["problem", "both_correct"]
-    assert (by_rollout["n"], by_rollout["mean"], by_rollout["other_mean"]) == (2, 15.0, 45.0)
-    assert (by_rollout["ratio_geomean"], by_rollout["global_ratio"], by_rollout["longer_in"]) == (
-        pytest.approx(3),
-        3,
-        2,
-    )
-    assert by_rollout["p_wilcoxon"] is None  # rollouts of one problem are no independent pairs
-    assert (by_problem["n"], by_problem["mean"]) == (1, 15.0)
-    assert (found["rollout", "arm_only"]["n"], found["rollout", "other_only"]["n"]) == (1, 1)
-    assert found["rollout", "all_paired"]["n"] == 4
+    found = {r["bucket"]: r for r in rows(both) if r["metric"] == "bucket" and r["source"] == "all"}
+    assert {bucket: r["n"] for bucket, r in found.items()} == {
+        "all_paired": 2,
+        "arm_only": 1,
+        "both_correct": 1,
+        "other_only": 1,
+    }
+    correct = found["both_correct"]
+    assert (correct["mean"], correct["other_mean"], correct["longer_in"]) == (15.0, 45.0, 1)
+    assert correct["ratio_geomean"] == pytest.approx(3)
 
 
 def test_where_a_ratio_of_lengths_has_no_interval_it_is_said_why(rollouts: Make) -> None:
     alike = dict.fromkeys("abdef", "cc")
     both = pa.concat_tables([rollouts(alike), rollouts(alike, arm="thinking", tokens=30)])
-    found = {
-        r["pairing"]: r
-        for r in rows(both)
-        if r["metric"] == "bucket" and (r["source"], r["bucket"]) == ("all", "all_paired")
-    }
-    assert found["problem"]["ratio_low"] is None
-    assert found["problem"]["reason"] == "every problem has the same ratio: no interval"
-    assert "no independent pairs" in found["rollout"]["reason"]
+    (row,) = [r for r in rows(both) if (r["metric"], r["source"], r["bucket"]) == ("bucket", "all", "all_paired")]
+    assert (row["ratio_low"], row["reason"]) == (None, "every problem has the same ratio: no interval")
 
 
 def test_lengths_of_near_duplicates_count_once(rollouts: Make) -> None:
@@ -85,7 +110,7 @@ def test_lengths_of_near_duplicates_count_once(rollouts: Make) -> None:
                 "cluster", pa.array([p.split("-")[0] for p in groups["problem_id"].to_pylist()])
             ),
         ).to_pylist()
-        kept = {"metric": "bucket", "pairing": "problem", "bucket": "both_correct", "source": "all"}
+        kept = {"metric": "bucket", "bucket": "both_correct", "source": "all"}
         return next(r for r in found if kept.items() <= r.items())
 
     once, often = told(1), told(10)

@@ -56,7 +56,7 @@ def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
     found = {r["metric"]: r for r in votes_of([classed_by_letter(rollouts({"a": "cc"}))], (1,), 0).to_pylist()}
     assert (found["likeliest@k"]["estimate"], found["likeliest@k"]["reason"]) == (
         None,
-        "a rollout has no log-probability",
+        "a problem has fewer than k = 1 rollouts, or one without a log-probability",
     )
 
 

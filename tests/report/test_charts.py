@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from storage.reading.charts import as_pdf, as_svg, drawn
-from storage.reading.figures import FIGURES, Heat, Points
+from storage.reading.figures import FIGURES, Chart
 from tasks.report.tables import cut, number, shown
 
 ARMS = ("panel", "thinking")
@@ -45,7 +45,7 @@ def test_nothing_to_draw_is_no_chart() -> None:
     assert charts("entropy", [{"arm": "panel", "step": 1, "entropy": None}]) == []
     assert charts("bands", [{"arm": "panel", "all_zero": 0, "variance": 0, "all_one": 0}]) == []
     nothing = pa.table({"arm": ["a"], "other": ["b"], "band": [None], "other_band": [None], "count": [None]})
-    assert drawn(Heat(), nothing, ARMS) == []
+    assert drawn(Chart(kind="heat"), nothing, ARMS) == []
 
 
 def test_names_of_bars_are_whole_and_counts_stand_in_them() -> None:
@@ -80,7 +80,7 @@ def test_cross_tab_of_the_study_sums_up() -> None:
 def test_points_carry_their_names_and_intervals() -> None:
     ends = {"x_low": 5.0, "x_high": 15.0, "y_low": None, "y_high": None}
     rows = [{"arm": "panel", "name": name, "x": x, "y": -x} | ends for name, x in (("GRPO", 10.0), ("a<b", 0.0))]
-    chart = Points(x="x", y="y", x_name="x", y_name="y", label="name")
+    chart = Chart(kind="points", x="x", y="y", x_name="x", y_name="y", label="name")
     [spec] = drawn(chart, pa.Table.from_pylist(rows), ARMS)
     assert {"GRPO", "a<b"} <= {*words(as_svg(spec))}
 

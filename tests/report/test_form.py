@@ -15,7 +15,7 @@ from storage.sql import named, query
 from tasks.designs import findings_of
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of, classify_bands, crosstab_of
-from tasks.measures.groups import form_of, in_words
+from tasks.measures.groups import form_of
 from tasks.report.findings import SCREENING, START, TRAINED, answer
 from tasks.stage import Progress, Session, session
 from tests.dashboards.synthetic import put
@@ -77,7 +77,13 @@ def test_an_arm_that_never_answers_is_no_finding() -> None:
     """3,504 of thinking's 4,000 rollouts have no answer and none has valid tags; panel has 26.67 times as many bands."""
     mute = screened("thinking", ["cccccccw"] * 6 + ["cccccccc"] * 56 + ["n" * G] * 438, tags=False)
     other = screened("panel", ["ccccwwww"] * 160 + ["w" * G] * 340)
-    assert form_of(mute) == {"rollouts": 4000, "no_answer": 0.876, "invalid_tags": 1.0, "truncated": 0.0}
+    assert form_of(mute) == {
+        "rollouts": 4000,
+        "accuracy": 0.1225,
+        "no_answer": 0.876,
+        "invalid_tags": 1.0,
+        "truncated": 0.0,
+    }
     said = " ".join(said_of(other, mute))
     assert "100 % of the rollouts of thinking have no valid tags (at most 50 %)" in said
     assert "87.6 % of the rollouts of thinking give no answer (at most 50 %)" in said
@@ -167,11 +173,6 @@ def test_the_audit_judges_form(no_answer: float, invalid: float, found: int) -> 
     assert [f["code"] for f in findings] == ["form"] * found
     if found:
         assert f"{100 * no_answer:.1f} % of the 4000 rollouts of panel on pool gave no answer" in findings[0]["fact"]
-
-
-def test_the_line_after_screening_says_it() -> None:
-    words = in_words(form_of(screened("panel", ["cn", "nn"])))
-    assert words == "4 rollouts: 75.0 % without an answer, 75.0 % without valid tags, 0.0 % cut off"
 
 
 def test_screening_tells_its_form_while_it_is_banded(tmp_path: Path) -> None:

@@ -11,5 +11,5 @@ sources = ["g_pass"]
 select metric, arm, step, k, threshold, wanted, estimate as g_pass_rate, low as g_pass_rate_low, high as g_pass_rate_high,
     n, holds_for, reason
 from g_pass join arms using (arm)
-where source = 'all' and (wanted is null or wanted between 2 and k - 1)
+where source = 'all'
 order by place, step, k, threshold nulls last

@@ -3,7 +3,8 @@ section = "training"
 place = 65
 title = "What the seeds say together"
 caption = """
-Interquartile mean: accuracy over seeds and sources without the lowest and the highest quarter of them. Probability of \
+Interquartile mean: accuracy over seeds and sources without the lowest and the highest quarter of them. SD between \
+seeds: of the accuracy of a training on these problems. Probability of \
 improvement: how often a new seed of the first arm solves more of these problems than one of the other; a half is no \
 difference."""
 sources = ["over_seeds"]

@@ -1,16 +1,16 @@
 /*
 section = "tokens"
 place = 20
-title = "Lengths, pair by pair"
+title = "Lengths, problem by problem"
 caption = """
-Ratios are other over arm. Pairing by rollout index as published, and by problem as independence asks; the test is \
-given for problems only."""
+Mean tokens of a problem's rollouts by who was correct, paired by rollout index. Ratios are other over arm."""
 sources = ["tokens"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
--- Lengths of two policies pair by pair, by who was correct. Ratios are other over arm.
-select pairing, bucket, arm, step, other, other_step, n, median, other_median, ratio_median, ratio_geomean, ratio_low as ratio_geomean_low, ratio_high as ratio_geomean_high, ratio_min,
-    ratio_max, longer_in as other_longer_in, p_wilcoxon, p_adjusted, truncated, other_truncated, holds_for, reason
+-- Lengths of two policies problem by problem, by who was correct. Ratios are other over arm.
+select bucket, arm, step, other, other_step, n, median, other_median, ratio_median, ratio_geomean,
+    ratio_low as ratio_geomean_low, ratio_high as ratio_geomean_high, ratio_min, ratio_max,
+    longer_in as other_longer_in, p_wilcoxon, p_adjusted, truncated, other_truncated, holds_for, reason
 from tokens
 where metric = 'bucket' and (source = 'all' or source is null) and arm <> other
-order by arm, step, other, other_step, pairing desc, bucket
+order by arm, step, other, other_step, bucket

@@ -59,9 +59,3 @@ def test_no_extension_is_fetched_for_a_question(tmp_path: Path, statement: str) 
     with pytest.raises(UserError) as refused:
         ask(tmp_path, statement)
     assert "install the required extension" not in str(refused.value)
-
-
-def test_a_statement_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
-    """As a shell hands on bytes that are no UTF-8."""
-    with pytest.raises(UserError, match="no text in UTF-8"):
-        ask(tmp_path, "select '\udcff'")
