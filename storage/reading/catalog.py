@@ -196,7 +196,7 @@ def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
     """Shards of every account that an artifact among these was sampled into, a training's own adapters included."""
     sampled, digests = [], {}
     for manifest in map(store.manifest, made_from):
-        given = manifest.recipe.arguments
+        given: Mapping[str, Any] = manifest.recipe.arguments
         who = next((given[name] for name in WHO if isinstance(given.get(name), dict)), None)
         if who is not None:
             sampled.append((manifest.ref, given, who))

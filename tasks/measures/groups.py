@@ -243,7 +243,7 @@ def estimates(
         why = head.get("why") if (missing_N.all() if partial else missing_N.any()) else None
         row = {key: value for key, value in head.items() if key != "why"} | {"seeds": seeds}
         if why or not there_P.any():
-            rows.append(row | {"n": 0 if partial else len(there_P), "reason": why or INCOMPLETE})
+            rows.append(row | {"n": 0 if partial else values_SPV.shape[1], "reason": why or INCOMPLETE})
             continue
         values_SC1 = folded(values_SPV[:, there_P, place, None], values_SPV[0, there_P, -1])
         rows.append(row | {"n": int(there_P.sum())} | levels(values_SC1, found.trained, gradual=gradual)[0])

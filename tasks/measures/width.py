@@ -65,7 +65,7 @@ def words_in(texts: Sequence[Sequence[str]]) -> Words:
     word_NT = np.zeros((len(texts), max(map(len, texts), default=0)), np.int64)
     for row_T, words in zip(word_NT, texts, strict=True):
         row_T[: len(words)] = [known.setdefault(word, len(known)) for word in words]
-    grams = [word_NT]
+    grams: list[np.ndarray] = [word_NT]
     for order in ORDERS[1:]:
         longer_NT = grams[-1][:, :-1] * max(len(known), 1) + word_NT[:, order - 1 :]
         grams.append(np.unique(longer_NT, return_inverse=True)[1].reshape(longer_NT.shape))

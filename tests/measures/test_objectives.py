@@ -22,7 +22,7 @@ from tests.measures.conftest import MakeRollouts, classed_by_letter
 NAMES = ["pass@1"]
 
 
-def policy(*seeds: Sequence[float], trained: int = 0) -> Seeded:
+def policy(*seeds: Sequence[float] | np.ndarray, trained: int = 0) -> Seeded:
     """Of pass@1 by seed and problem. trained: the number of its first adapter."""
     values_SP = np.array(seeds)
     cluster_SP = np.tile(np.arange(values_SP.shape[1]), (len(seeds), 1))
