@@ -194,7 +194,8 @@ DRAWN = ("max_tokens", "temperature", "top_p", "seed")
 
 def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
     """Shards of every account that an artifact among these was sampled into, a training's own adapters included."""
-    sampled, digests = [], {}
+    digests: dict[str, str | None] = {}
+    sampled: list[tuple[Ref, Mapping[str, Any], Mapping[str, Any]]] = []
     for manifest in map(store.manifest, made_from):
         given: Mapping[str, Any] = manifest.recipe.arguments
         who = next((given[name] for name in WHO if isinstance(given.get(name), dict)), None)
