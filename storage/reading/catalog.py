@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import orjson
@@ -197,7 +197,7 @@ def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
     digests: dict[str, str | None] = {}
     sampled: list[tuple[Ref, Mapping[str, Any], Mapping[str, Any]]] = []
     for manifest in map(store.manifest, made_from):
-        given: Mapping[str, Any] = manifest.recipe.arguments
+        given = cast("Mapping[str, Any]", manifest.recipe.arguments)
         who = next((given[name] for name in WHO if isinstance(given.get(name), dict)), None)
         if who is not None:
             sampled.append((manifest.ref, given, who))
