@@ -138,6 +138,7 @@ def _search(
     from cli.tables import print_table
     from flows.running.sessions import Charging, stages_on
     from flows.study.models import found_model
+    from flows.study.prices import team_prices
     from flows.study.profile import check_methods
     from storage.artifacts.kinds import Training
     from storage.artifacts.store import Store
@@ -168,9 +169,12 @@ def _search(
     store, places = Store(root), {base.sha256: folder}
     scorer = found_model(reward, places, "reward model") if reward and chosen.reward not in ("", CERTAINTY) else None
     store.prepare()
-    charging = Charging.apart(CHARGED_TO, hardware, store, CHARGED_TO, Budget())
+    team = team_prices(root)
+    prices = team.of(CHARGED_TO, hardware)
+    team.check_limits(prices, hardware, Budget(), root)
+    charging = Charging(run=CHARGED_TO, prices=prices, month=team.month)
     with (
-        metered(charging.meter_on(hardware, store)) as charged,
+        metered(charging.meter(hardware, store)) as charged,
         stages_on(store, charged, hardware=hardware, places=places),
     ):
         made = search_question(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import options
-from storage.errors import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,8 +54,6 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
         f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied, {copied.bytes / 1e6:.1f}"
         f" MB{light}"
     )
-    for change in copied.changed:
-        click.echo(printable(f"changed in {target}: {change}"))
     if copied.others:
         click.echo(f"{copied.others:,} artifacts are there in another making, which stays")
     click.echo(f"go on with it: --root {target}, and --model sha256:… where the base model is not")

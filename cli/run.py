@@ -149,11 +149,10 @@ def _named(request: Request, study: Study, store: Store, planned: Sequence[Plann
     from flows.running.accounting import accounted
     from flows.running.sessions import Charging, unheard
     from storage.records.runs import earlier_attempt, run_id
-    from tasks.domain.budget import Budget
 
     name = run_id(study.profile.called, planned[-1].step.ref)
     if request.name and earlier_attempt(store.root, name) is None:
-        with accounted(study, store, planned, Charging.of(study, store, name, Budget()), unheard, request.as_json()):
+        with accounted(study, store, planned, Charging(run=name), unheard, request.as_json()):
             pass
 
 

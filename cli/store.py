@@ -99,12 +99,11 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 
     Without --study it is answered over everything in the root, whatever study it was made for.
     """
-    from storage.artifacts.store import Store
     from storage.reading.catalog import ask, of_study
-    from storage.records.notes import studies_with_rows
+    from storage.records.runs import all_runs
 
     _print(ask(root, statement, of_study(root, study) if study is not None else None), as_json)
-    if study is None and len(several := studies_with_rows(root, Store(root).refs())) > 1:
+    if study is None and len(several := [run.profile for run in reversed(all_runs(root))]) > 1:
         said = f"this is over all {len(several)} studies of {root}, finished or not: {_listed(several)}"
         click.echo(f"varband: {said}; --study NAME asks of one", err=True)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -21,7 +21,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
-from rich.text import Text
 
 from cli import options
 from flows.running.forecast import UNITS, Forecast, amounts
@@ -30,18 +29,17 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.rules import Band
 from storage.sql import query
-from tasks.rollouts import SHOWN, first_trace
 from tasks.stage import Progress as Event
 
 #: Who reads a pipe is told so often how far a stage is.
 PIPED_SECONDS = 10.0
-#: Characters of a full bar of a band.
-WIDTH = 30
+#: Characters of a full bar of a band, and of a problem or trace that is shown.
+WIDTH, SHOWN = 30, 240
 
 
 class Watch:
-    """Follows one run. On a terminal: a live line for the stage at work, and the bands of what is screened so far;
-    piped: one line per finished stage, and for a long one now and then how far it is."""
+    """Follows one run. On a terminal: a live line for the stage at work; piped: one line per finished stage, and for a
+    long one now and then how far it is."""
 
     def __init__(self, profile: str, planned: Sequence[Planned], *, as_json: bool, store: Store | None = None) -> None:
         """store: of which a person is shown something while it fills."""
@@ -61,10 +59,8 @@ class Watch:
             console=self.console,
         )
         self._bar: dict[Ref, TaskID] = {}
-        self._screened: dict[str, tuple[int, ...]] = {}
-        self._traced: set[str] = set()
         self._told: dict[Ref, float] = {}
-        self._live = Live(console=self.console, transient=True, get_renderable=self._at_work)
+        self._live = Live(console=self.console, transient=True, get_renderable=lambda: self._bars)
 
     def __enter__(self) -> Watch:
         todo, reused, left = (sum(getattr(p, how) for p in self.planned) for how in ("made_here", "reused", "left"))
@@ -92,15 +88,11 @@ class Watch:
                     self._bar[event.ref], completed=event.done, total=event.total, unit=event.unit, detail=event.detail
                 )
                 self._advance(event)
-            case "seen" if _is_screening(event) and event.title not in self._traced:
-                self._traced.add(event.title)
-                self._indented([event.detail])
             case "noted":
                 self.console.print(f"  {event.title}: {event.detail}", soft_wrap=True)
             case "made":
                 if event.ref in self._bar:
                     self._bars.remove_task(self._bar.pop(event.ref))
-                self._screened.pop(event.title, None)
                 self._made += 1
                 self._line(event, f"made {event.done:>6,} rows {event.seconds:>7.1f} s")
                 self._glimpse(event)
@@ -109,35 +101,17 @@ class Watch:
         self._seen.add(event.ref)
 
     def _advance(self, event: Event) -> None:
-        """The bands so far, below the bars or, in a pipe, in a line."""
-        if sum(event.bands) and _is_screening(event):
-            self._screened[event.title] = event.bands
+        """In a pipe, how far it is, in a line."""
         if self.console.is_terminal or time.monotonic() - self._told.get(event.ref, 0.0) < PIPED_SECONDS:
             return
         self._told[event.ref] = time.monotonic()
-        bands = self._screened.get(event.title, ())
-        so_far = ", ".join(f"{n} {band}" for band, n in zip(Band, bands, strict=False))
-        far = f"{event.done:,} of {event.total:,} {event.unit}"
-        self.console.print("; ".join(filter(None, (f"  {event.title}: {far}", so_far))), soft_wrap=True)
-
-    def _at_work(self) -> Group:
-        """What is redrawn while it changes."""
-        bands = (
-            f"    {title}, so far\n" + "\n".join(f"    {line}" for line in bands_drawn(counts))
-            for title, counts in list(self._screened.items())
-        )
-        return Group(self._bars, *(Text(drawn) for drawn in bands))
+        self.console.print(f"  {event.title}: {event.done:,} of {event.total:,} {event.unit}", soft_wrap=True)
 
     def _glimpse(self, event: Event) -> None:
-        """Of a pool a problem; of bands all; of a screening one trace, where none was shown while it went on."""
-        if self._store is None or not (event.ref.kind in ("pool", "bands") or _is_screening(event)):
-            return
-        if event.title not in self._traced:
-            self._indented(glimpse(self._store, event.ref))
-
-    def _indented(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.console.print(f"    {line}", markup=False, soft_wrap=True)
+        """Of a pool a problem; of bands all; of a screening one trace."""
+        if self._store is not None and (event.ref.kind in ("pool", "bands") or event.title.startswith("screen ")):
+            for line in glimpse(self._store, event.ref):
+                self.console.print(f"    {line}", markup=False, soft_wrap=True)
 
     def _line(self, event: Event, what: str) -> None:
         colour = "green" if what.startswith("made") else "dim"
@@ -171,10 +145,6 @@ class Watch:
             self.console.print(sentence, markup=False)
         self.console.print(f"[bold]{self._made}[/] of {len(self.planned)} stages made in {seconds:.1f} s")
         self.console.print(f"report: {page}", soft_wrap=True)
-
-
-def _is_screening(event: Event) -> bool:
-    return event.title.startswith("screen ")
 
 
 def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
@@ -231,6 +201,22 @@ def glimpse(store: Store, ref: Ref) -> Iterator[str]:
         wanted = "select * from rows order by not correct limit 1"
         rows = store.read(ref, ["arm", "step", "adapter", "completion", "verdict", "correct"])
         yield from filter(None, [first_trace(query(wanted, rows=rows).to_pylist())])
+
+
+def first_trace(rows: Sequence[Mapping[str, object]]) -> str:
+    """The first rollout that was solved, else the first, in one line; nothing of none.
+
+    >>> row = {"arm": "panel", "completion": "so  7", "verdict": "wrong", "correct": False}
+    >>> first_trace([row, row | {"completion": "8", "verdict": "correct", "correct": True}])
+    'panel: 8  → correct'
+    >>> first_trace([row]), first_trace([])
+    ('panel: so 7  → wrong', '')
+    """
+    if not rows:
+        return ""
+    row = next((row for row in rows if row["correct"]), rows[0])
+    said = " ".join(str(row["completion"]).split())
+    return f"{row['arm']}: {said[:SHOWN]}{'…' if len(said) > SHOWN else ''}  → {row['verdict']}"
 
 
 def bands_of(store: Store, ref: Ref) -> list[int]:

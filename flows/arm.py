@@ -7,9 +7,9 @@ One that is evaluated as it is receives none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from flows.artifacts import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
+from flows.artifacts import ArmArtifacts, Measured, ObjectiveResult, Screened, Start, Trained
 from flows.gate import gate_of
 from flows.problems import Prepared, encoder_of
 from flows.study.profile import Objective, SamplingPlan
@@ -35,267 +35,252 @@ from tasks.training import STEP, import_adapter, train_adapter
 
 
 def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
-    """A study's arms, end to end, each under its own name: screen, band, train, evaluate, measure diversity."""
-    p, arms = study.profile, study.profile.arms
-    training = bool(p.training.steps and p.seeds)
-    heads = p.heads(arms) if training else ()
-    joint = heads if p.train_on == "joint" else ()
-    needed = [*dict.fromkeys([*heads, *arms])]
-    attempts = Attempts.of(arms)
-    taught = attempts.each((p.arm(a).head for a in needed), lambda head: _taught(study, at, head))
-    needed = [a for a in needed if p.arm(a).head in taught]
-    check_bases(study.models, [p.arm(a) for a in needed if training or taught[p.arm(a).head]])
-    screened = attempts.each(
-        needed, lambda a: grouped(f"screen {a}", lambda: _screened(study, at, a, taught[p.arm(a).head]))
-    )
-    banded = heads if p.train_on != "all" else ()
-    live = {head: _live(head, screened, joint) for head in banded if screened.keys() >= {head, *joint}}
-    gate = gate_of(study, at.studied.splits, [screened[head] for head in heads if head in screened])
-    made: dict[tuple[str, int], Training] = {}
+    """Make a study's arms, end to end, each under its own name: screen, band, train, evaluate, measure diversity."""
+    return _Arms(study, at).made()
 
-    def make(arm: str) -> ArmArtifacts:
-        head = p.arm(arm).head
-        with only_noted() as steps:
-            for seed in p.seeds if head in heads else ():
-                for objective in (None, *(p.objectives if head == arm else ())):
-                    _trained(study, at, _start(study, head, taught[head]), live.get(head), seed, objective)
-        trained = all(store().fresh(step.ref) for step in steps)
-        with provided(None if trained else gate):
-            return make_all(arm)
 
-    def make_all(arm: str) -> ArmArtifacts:
-        head, start = p.arm(arm).head, screened[arm].start
-        trains = training and head in p.heads([arm])
-        plans = (*_finally(study), *_compared(study), p.evaluation) if trains else _finally(study)
-        heldout = _heldout(study, at, start, plans)
-        before, trained = _measured(study, at, start, heldout), []
+@dataclass(slots=True)
+class _Arms:
+    """The arms of a study while they are made. A head is the arm whose training an arm is evaluated with.
+
+    taught: after its lessons, by head. live: bands that a head is trained on. trainings: by head and seed.
+    """
+
+    study: Study
+    at: Prepared
+    taught: dict[str, Start | None] = field(default_factory=dict)
+    screened: dict[str, Screened] = field(default_factory=dict)
+    live: dict[str, Bands] = field(default_factory=dict)
+    trainings: dict[tuple[str, int], Training] = field(default_factory=dict)
+
+    def made(self) -> tuple[ArmArtifacts, ...]:
+        p, arms = self.study.profile, self.study.profile.arms
+        training = bool(p.training.steps and p.seeds)
+        heads = p.heads(arms) if training else ()
+        attempts, needed = Attempts.of(arms), [*dict.fromkeys([*heads, *arms])]
+        self.taught = attempts.each((p.arm(a).head for a in needed), self._taught)
+        needed = [a for a in needed if p.arm(a).head in self.taught]
+        check_bases(self.study.models, [p.arm(a) for a in needed if training or self.taught[p.arm(a).head]])
+        self.screened = attempts.each(needed, lambda a: grouped(f"screen {a}", lambda: self._screened(a)))
+        banded, joint = heads if p.train_on != "all" else (), heads if p.train_on == "joint" else ()
+        self.live = {head: self._live(head, joint) for head in banded if self.screened.keys() >= {head, *joint}}
+        gate = gate_of(self.study, self.at.studied.splits, [self.screened[h] for h in heads if h in self.screened])
+
+        def make(arm: str) -> ArmArtifacts:
+            head = p.arm(arm).head
+            with only_noted() as steps:
+                for seed in p.seeds if head in heads else ():
+                    for objective in (None, *(p.objectives if head == arm else ())):
+                        self._trained(self._start(head, self.taught[head]), seed, objective)
+            trained = all(store().fresh(step.ref) for step in steps)
+            with provided(None if trained else gate):
+                return self._artifacts(arm, trains=training and head in p.heads([arm]))
+
+        ready = [a for a in arms if a in self.screened and (p.arm(a).head in self.live or p.arm(a).head not in banded)]
+        artifacts = attempts.each(ready, lambda arm: grouped(arm, lambda: make(arm)))
+        attempts.finish(arms)
+        return tuple(artifacts[arm] for arm in arms)
+
+    def _artifacts(self, arm: str, *, trains: bool) -> ArmArtifacts:
+        p, head, start = self.study.profile, self.study.profile.arm(arm).head, self.screened[arm].start
+        heldout = self._heldout(start, (*self._finally, *((*self._compared, p.evaluation) if trains else ())))
+        before, trained = self._measured(start, heldout), []
         for seed in p.seeds if trains else ():
-            if (head, seed) not in made:
-                made[head, seed] = _trained(study, at, _start(study, head, taught[head]), live.get(head), seed)
-            trained.append(_evaluated_after(study, at, start, heldout[p.evaluation], made[head, seed], seed))
-        otherwise = [
-            _otherwise(study, at, start, live.get(arm), seed, objective)
+            if (head, seed) not in self.trainings:
+                self.trainings[head, seed] = self._trained(self._start(head, self.taught[head]), seed)
+            trained.append(self._evaluated_after(start, heldout[p.evaluation], self.trainings[head, seed], seed))
+        results = [
+            self._by_objective(start, seed, objective)
             for objective in (p.objectives if trains and head == arm else ())
             for seed in p.seeds
         ]
-        return ArmArtifacts(screened[arm], before, tuple(trained), tuple(otherwise))
+        return ArmArtifacts(self.screened[arm], before, tuple(trained), tuple(results))
 
-    ready = [a for a in arms if a in screened and (p.arm(a).head in live or p.arm(a).head not in banded)]
-    artifacts = attempts.each(ready, lambda arm: grouped(arm, lambda: make(arm)))
-    attempts.finish(arms)
-    return tuple(artifacts[arm] for arm in arms)
+    def _start(self, arm: str, taught: Start | None) -> Start:
+        """Where the studied training of an arm starts, which is screened: the base model after its head's lessons."""
+        base = Policy(arm=arm, model=self.study.models[arm], scaffold=self.study.profile.arm(arm).scaffold)
+        if taught is None:
+            return Start(base)
+        adapter, step = taught.policy.adapter, taught.policy.adapter_step
+        return Start(replace(base, adapter=adapter, adapter_step=step), taught.training)
 
+    def _taught(self, head: str) -> Start | None:
+        """The policy after the profile's lessons for this arm, each started from the one before, the first from an
+        adapter that was made elsewhere; None without any of these."""
+        p, taught = self.study.profile, None
+        if (adapter := self.study.adapters.get(head)) is not None:
+            imported = import_adapter.titled(f"adapter of {head}")(adapter=adapter, base=self.study.models[head])
+            taught = self._start(head, None).after(imported, STEP)
+        for lesson in p.lessons:
+            if head in lesson.arms and p.arm(head).trains:
+                start, where = self._start(head, taught), self.at.lessons[lesson.name]
+                title, how = f"lesson {lesson.name} for {head}", (lesson.training, lesson.rollouts)
+                training = self._adapter(title, start, where.pool, where.splits, None, *how, 0)
+                taught = start.after(training, lesson.training.steps)
+        return taught
 
-def _start(study: Study, arm: str, taught: Start | None) -> Start:
-    """Where the studied training of an arm starts, and what is screened: the base model after its head's lessons."""
-    base = Policy(arm=arm, model=study.models[arm], scaffold=study.profile.arm(arm).scaffold)
-    if taught is None:
-        return Start(base)
-    adapter, step = taught.policy.adapter, taught.policy.adapter_step
-    return Start(replace(base, adapter=adapter, adapter_step=step), taught.training)
-
-
-def _taught(study: Study, at: Prepared, head: str) -> Start | None:
-    """The policy after the profile's lessons for this arm, each started from the one before, the first from an adapter
-    that was made elsewhere; null without any of these."""
-    p, taught = study.profile, _made_elsewhere(study, head)
-    for lesson in p.lessons:
-        if head in lesson.arms and p.arm(head).trains:
-            start = _start(study, head, taught)
-            where, how = at.lessons[lesson.name], (lesson.training, lesson.rollouts)
-            title = f"lesson {lesson.name} for {head}"
-            training = _adapter(study, at, title, start, where.pool, where.splits, None, *how, 0)
-            taught = start.after(training, lesson.training.steps)
-    return taught
-
-
-def _made_elsewhere(study: Study, head: str) -> Start | None:
-    if (adapter := study.adapters.get(head)) is None:
-        return None
-    imported = import_adapter.titled(f"adapter of {head}")(adapter=adapter, base=study.models[head])
-    return _start(study, head, None).after(imported, STEP)
-
-
-def _screened(study: Study, at: Prepared, arm: str, taught: Start | None) -> Screened:
-    plan, start = study.profile.screening, _start(study, arm, taught)
-    sample = screen_adaptively if plan.adaptive else sample_rollouts
-    rollouts = sample.titled(f"screen {arm}")(
-        pool=at.studied.pool,
-        splits=at.studied.splits,
-        policy=start.policy,
-        sampling=plan.sampling,
-        group_size=plan.group_size,
-        training=start.training,
-        lora_rank=study.profile.training.lora_rank,
-    )
-    band = classify_bands.titled(f"band {arm}")
-    trained_on = band(rollouts=rollouts)
-    judged = regrade(rollouts=rollouts, pool=at.studied.pool, grader=study.grader)
-    return Screened(arm, start, judged, trained_on if judged == rollouts else band(rollouts=judged), trained_on)
-
-
-def _live(head: str, screened: Mapping[str, Screened], joint: Sequence[str]) -> Bands:
-    """Bands whose variance band a head is trained on: its own, or of that what every arm of `joint` has in its own."""
-    own, others = screened[head].trained_on, tuple(screened[arm].trained_on for arm in joint if arm != head)
-    return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
-
-
-def _otherwise(
-    study: Study, at: Prepared, start: Start, bands: Bands | None, seed: int, objective: Objective
-) -> Otherwise:
-    """The arm by another objective: the same start, problems and seeds."""
-    plan = _compared(study)[0]
-    training = _trained(study, at, start, bands, seed, objective)
-    end = start.after(training, objective.training.steps, seed)
-    return Otherwise(objective.name, training, _heldout(study, at, end, (plan,), f" by {objective.name}")[plan])
-
-
-def _trained(
-    study: Study, at: Prepared, start: Start, bands: Bands | None, seed: int, objective: Objective | None = None
-) -> Training:
-    """The adapter of an arm. bands: null for all problems. objective: null for the study's own."""
-    p, arm = study.profile, start.policy.arm
-    by = f" by {objective.name}" if objective else ""
-    learner = replace(objective.training if objective else p.training, seed=seed)
-    title, group_size = f"train {arm} seed {seed}{by}", p.evaluation.group_size
-    return _adapter(study, at, title, start, at.studied.pool, at.studied.splits, bands, learner, p.rollouts, group_size)
-
-
-def _adapter(
-    study: Study,
-    at: Prepared,
-    title: str,
-    start: Start,
-    pool: Pool,
-    splits: Splits,
-    bands: Bands | None,
-    learner: LearnerConfig,
-    rollouts: Sampling,
-    evaluation_group_size: int,
-) -> Training:
-    """With what its objective needs beside the rollouts."""
-    needs = ADVANTAGES[learner.advantage].needs
-    return train_adapter.titled(title)(
-        pool=pool,
-        splits=splits,
-        bands=bands,
-        start=start.policy,
-        learner=learner,
-        rollouts=rollouts,
-        evaluation=study.profile.evaluation.sampling,
-        evaluation_group_size=evaluation_group_size,
-        init=start.training,
-        second=second_scaffold(learner, start.policy.scaffold),
-        calibration=at.calibration if "vectors" in needs else None,
-        context=study.profile.hardware.max_model_len if "refinements" in needs else None,
-    )
-
-
-def _evaluated_after(
-    study: Study, at: Prepared, start: Start, first: Rollouts, training: Training, seed: int
-) -> Trained:
-    """first: the rollouts at step 0, which are the same for every seed."""
-    p = study.profile
-    *earlier, end = (
-        start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]
-    )
-    curve = tuple(_heldout(study, at, policy, (p.evaluation,))[p.evaluation] for policy in earlier)
-    heldout = _heldout(study, at, end, (p.evaluation, *_finally(study), *_compared(study)))
-    return Trained(seed, training, (first, *curve, heldout[p.evaluation]), _measured(study, at, end, heldout))
-
-
-def _finally(study: Study) -> tuple[SamplingPlan, ...]:
-    """How a policy is sampled that is measured: as all are and, where the asymptote is asked for, deeper."""
-    p = study.profile
-    return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
-
-
-def _compared(study: Study) -> tuple[SamplingPlan, ...]:
-    """How policies are sampled by which objectives are compared; empty where none are."""
-    p = study.profile
-    return (replace(p.final, group_size=p.objective_group_size),) if p.objectives else ()
-
-
-def _heldout(
-    study: Study, at: Prepared, start: Start, plans: Sequence[SamplingPlan], by: str = ""
-) -> Mapping[SamplingPlan, Rollouts]:
-    """Rollouts of one policy on the held-out problems, by plan: equal plans are one artifact."""
-    pool, splits, p = at.studied.pool, at.studied.splits, study.profile
-    known = [("curve", p.evaluation), *zip(("final", "asymptote"), _finally(study), strict=False)]
-    known += [("objectives", plan) for plan in _compared(study)]
-    names = {plan: " and ".join(name for name, one in known if one == plan) for plan in plans}
-    return {
-        plan: _sampled(
-            study, start, f"evaluate{by}", pool, splits, "heldout", plan, f" ({name}, {plan.group_size} each)"
-        )
-        for plan, name in names.items()
-    }
-
-
-def _asked(study: Study, at: Prepared, start: Start) -> tuple[Rollouts, ...]:
-    final, several = study.profile.final, zip(study.profile.benchmarks, at.benchmarks, strict=True)
-    return tuple(
-        _sampled(study, start, f"{b.name}:", c.pool, c.choice, ASKED, replace(final, group_size=b.group_size))
-        for b, c in several
-    )
-
-
-def _sampled(
-    study: Study,
-    start: Start,
-    what: str,
-    pool: Pool,
-    splits: Splits | Benchmark,
-    split: str,
-    plan: SamplingPlan,
-    how: str = "",
-) -> Rollouts:
-    """how: of its title, which plan it is."""
-    policy = start.policy
-    rollouts = sample_rollouts.titled(f"{what} {policy.arm} at step {policy.step}{how}")(
-        pool=pool,
-        splits=splits,
-        policy=policy,
-        sampling=plan.sampling,
-        group_size=plan.group_size,
-        split=split,
-        training=start.training,
-        lora_rank=study.profile.training.lora_rank,
-    )
-    return regrade(rollouts=rollouts, pool=pool, grader=study.grader)
-
-
-def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[SamplingPlan, Rollouts]) -> Measured:
-    where, (final, *deeper) = f"{start.policy.arm} at step {start.policy.step}", _finally(study)
-    embeddings = diversity = None
-    if study.profile.embeds:
-        embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder_of(study))
-        diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
-    deep = heldout[deeper[0]] if deeper else None
-    compared = next((heldout[plan] for plan in _compared(study) if plan in heldout), None)
-    searches = search(study, at, start)
-    return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start), compared, searches)
-
-
-def search(study: Study, at: Prepared, start: Start) -> tuple[Searches, ...]:
-    """One artifact a method, and one of the method whose rollouts they share; none where no method is asked for."""
-    p, policy = study.profile, start.policy
-    methods = with_base({name: method_named(name) for name in p.search.methods})
-    return tuple(
-        search_problems.titled(f"{name}: {policy.arm} at step {policy.step}")(
-            pool=at.studied.pool,
-            splits=at.studied.splits,
-            policy=policy,
-            sampling=p.final.sampling,
-            name=name,
-            method=method,
-            tokens=p.search.tokens,
-            context=p.hardware.max_model_len,
-            grader_version=study.grader.version,
-            split="heldout",
+    def _screened(self, arm: str) -> Screened:
+        p, at = self.study.profile, self.at.studied
+        plan, start = p.screening, self._start(arm, self.taught[p.arm(arm).head])
+        sample = screen_adaptively if plan.adaptive else sample_rollouts
+        rollouts = sample.titled(f"screen {arm}")(
+            pool=at.pool,
+            splits=at.splits,
+            policy=start.policy,
+            sampling=plan.sampling,
+            group_size=plan.group_size,
             training=start.training,
             lora_rank=p.training.lora_rank,
-            reward=study.reward if method.reward not in ("", CERTAINTY) else None,
         )
-        for name, method in methods.items()
-    )
+        band = classify_bands.titled(f"band {arm}")
+        trained_on = band(rollouts=rollouts)
+        graded = regrade(rollouts=rollouts, pool=at.pool, grader=self.study.grader)
+        return Screened(arm, start, graded, trained_on if graded == rollouts else band(rollouts=graded), trained_on)
+
+    def _live(self, head: str, joint: Sequence[str]) -> Bands:
+        """Bands whose variance band a head is trained on: its own, or of that what every arm of `joint` has in its
+        own."""
+        own = self.screened[head].trained_on
+        others = tuple(self.screened[arm].trained_on for arm in joint if arm != head)
+        return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
+
+    def _by_objective(self, start: Start, seed: int, objective: Objective) -> ObjectiveResult:
+        """The arm by another objective: the same start, problems and seeds."""
+        (plan,) = self._compared
+        training = self._trained(start, seed, objective)
+        end = start.after(training, objective.training.steps, seed)
+        return ObjectiveResult(objective.name, training, self._heldout(end, (plan,), f" by {objective.name}")[plan])
+
+    def _trained(self, start: Start, seed: int, objective: Objective | None = None) -> Training:
+        """The adapter of an arm. objective: None for the study's own."""
+        p, arm, at = self.study.profile, start.policy.arm, self.at.studied
+        by = f" by {objective.name}" if objective else ""
+        learner = replace(objective.training if objective else p.training, seed=seed)
+        title, each = f"train {arm} seed {seed}{by}", p.evaluation.group_size
+        return self._adapter(title, start, at.pool, at.splits, self.live.get(arm), learner, p.rollouts, each)
+
+    def _adapter(
+        self,
+        title: str,
+        start: Start,
+        pool: Pool,
+        splits: Splits,
+        bands: Bands | None,
+        learner: LearnerConfig,
+        rollouts: Sampling,
+        evaluation_group_size: int,
+    ) -> Training:
+        """With what its objective needs beside the rollouts. bands: None for all problems."""
+        needs, p = ADVANTAGES[learner.advantage].needs, self.study.profile
+        return train_adapter.titled(title)(
+            pool=pool,
+            splits=splits,
+            bands=bands,
+            start=start.policy,
+            learner=learner,
+            rollouts=rollouts,
+            evaluation=p.evaluation.sampling,
+            evaluation_group_size=evaluation_group_size,
+            init=start.training,
+            second=second_scaffold(learner, start.policy.scaffold),
+            calibration=self.at.calibration if "vectors" in needs else None,
+            context=p.hardware.max_model_len if "refinements" in needs else None,
+        )
+
+    def _evaluated_after(self, start: Start, first: Rollouts, training: Training, seed: int) -> Trained:
+        """first: the rollouts at step 0, which are the same for every seed."""
+        p = self.study.profile
+        *earlier, end = (
+            start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]
+        )
+        curve = tuple(self._heldout(policy, (p.evaluation,))[p.evaluation] for policy in earlier)
+        heldout = self._heldout(end, (p.evaluation, *self._finally, *self._compared))
+        return Trained(seed, training, (first, *curve, heldout[p.evaluation]), self._measured(end, heldout))
+
+    @property
+    def _finally(self) -> tuple[SamplingPlan, ...]:
+        """How a policy is sampled that is measured: as all are and, where the asymptote is asked for, deeper."""
+        p = self.study.profile
+        return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
+
+    @property
+    def _compared(self) -> tuple[SamplingPlan, ...]:
+        """How policies are sampled by which objectives are compared; empty where none are."""
+        p = self.study.profile
+        return (replace(p.final, group_size=p.objective_group_size),) if p.objectives else ()
+
+    def _heldout(self, start: Start, plans: Sequence[SamplingPlan], by: str = "") -> Mapping[SamplingPlan, Rollouts]:
+        """Rollouts of one policy on the held-out problems, by plan: equal plans are one artifact."""
+        at = self.at.studied
+        known = [("curve", self.study.profile.evaluation), *zip(("final", "asymptote"), self._finally, strict=False)]
+        known += [("objectives", plan) for plan in self._compared]
+        names = {plan: " and ".join(name for name, one in known if one == plan) for plan in plans}
+        return {
+            plan: self._sampled(
+                start, f"evaluate{by}", at.pool, at.splits, "heldout", plan, f" ({name}, {plan.group_size} each)"
+            )
+            for plan, name in names.items()
+        }
+
+    def _sampled(
+        self,
+        start: Start,
+        what: str,
+        pool: Pool,
+        splits: Splits | Benchmark,
+        split: str,
+        plan: SamplingPlan,
+        how: str = "",
+    ) -> Rollouts:
+        """how: of its title, which plan it is."""
+        policy = start.policy
+        rollouts = sample_rollouts.titled(f"{what} {policy.arm} at step {policy.step}{how}")(
+            pool=pool,
+            splits=splits,
+            policy=policy,
+            sampling=plan.sampling,
+            group_size=plan.group_size,
+            split=split,
+            training=start.training,
+            lora_rank=self.study.profile.training.lora_rank,
+        )
+        return regrade(rollouts=rollouts, pool=pool, grader=self.study.grader)
+
+    def _measured(self, start: Start, heldout: Mapping[SamplingPlan, Rollouts]) -> Measured:
+        p, where = self.study.profile, f"{start.policy.arm} at step {start.policy.step}"
+        final, *deeper = self._finally
+        embeddings = diversity = None
+        if p.embeds:
+            embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder_of(self.study))
+            diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
+        deep = heldout[deeper[0]] if deeper else None
+        compared = next((heldout[plan] for plan in self._compared if plan in heldout), None)
+        searches = self._searched(start)
+        benchmarks = tuple(
+            self._sampled(start, f"{b.name}:", c.pool, c.choice, ASKED, replace(final, group_size=b.group_size))
+            for b, c in zip(p.benchmarks, self.at.benchmarks, strict=True)
+        )
+        return Measured(heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)
+
+    def _searched(self, start: Start) -> tuple[Searches, ...]:
+        """One artifact a method, and one of the method whose rollouts they share; none where no method is asked for."""
+        p, policy, at = self.study.profile, start.policy, self.at.studied
+        methods = with_base({name: method_named(name) for name in p.search.methods})
+        return tuple(
+            search_problems.titled(f"{name}: {policy.arm} at step {policy.step}")(
+                pool=at.pool,
+                splits=at.splits,
+                policy=policy,
+                sampling=p.final.sampling,
+                name=name,
+                method=method,
+                tokens=p.search.tokens,
+                context=p.hardware.max_model_len,
+                grader_version=self.study.grader.version,
+                split="heldout",
+                training=start.training,
+                lora_rank=p.training.lora_rank,
+                reward=self.study.reward if method.reward not in ("", CERTAINTY) else None,
+            )
+            for name, method in methods.items()
+        )

@@ -57,7 +57,7 @@ class Screened:
 
 
 @dataclass(frozen=True, slots=True)
-class Otherwise:
+class ObjectiveResult:
     """An arm trained by another objective under one seed, and its last adapter's held-out rollouts."""
 
     objective: str
@@ -70,7 +70,7 @@ class ArmArtifacts:
     screened: Screened
     start: Measured
     trained: tuple[Trained, ...]
-    objectives: tuple[Otherwise, ...] = ()
+    objectives: tuple[ObjectiveResult, ...] = ()
 
     @property
     def measured(self) -> tuple[Measured, ...]:

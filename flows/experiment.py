@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flows.arm import make_arms
-from flows.artifacts import ArmArtifacts, Measured, Otherwise
+from flows.artifacts import ArmArtifacts, Measured, ObjectiveResult
 from flows.problems import calibrated, prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import (
@@ -46,9 +46,9 @@ def experiment(study: Study) -> Report:
     calibration = at.calibration or (calibrated(study) if p.embeds else None)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
-    otherwise = tuple(one for arm in arms for one in (*as_it_is(arm), *arm.objectives)) if p.objectives else ()
+    results = tuple(one for arm in arms for one in (*own_results(arm), *arm.objectives)) if p.objectives else ()
     starts = tuple(arm.start.compared for arm in arms if arm.start.compared is not None)
-    ends = tuple(one.rollouts for one in otherwise)
+    ends = tuple(one.rollouts for one in results)
     partitions = tuple(partitioned(study, m, calibration) for m in measured)
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     evidence = Evidence(
@@ -99,8 +99,8 @@ def experiment(study: Study) -> Report:
                 arms=p.arms,
                 ks=passk.ks,
                 train_group_size=p.training.group_size,
-                objectives=tuple(one.objective for one in otherwise),
-                objective_trainings=tuple(one.training for one in otherwise),
+                objectives=tuple(one.objective for one in results),
+                objective_trainings=tuple(one.training for one in results),
                 objective_starts=starts,
                 objective_ends=ends,
                 objective_start_answers=classes_of_answers(study, starts),
@@ -133,10 +133,10 @@ def experiment(study: Study) -> Report:
     )
 
 
-def as_it_is(arm: ArmArtifacts) -> tuple[Otherwise, ...]:
+def own_results(arm: ArmArtifacts) -> tuple[ObjectiveResult, ...]:
     """The study's own trainings, which others are compared with."""
     ends = [(t, t.end.compared) for t in arm.trained]
-    return tuple(Otherwise(BASELINE, t.training, end) for t, end in ends if end is not None)
+    return tuple(ObjectiveResult(BASELINE, t.training, end) for t, end in ends if end is not None)
 
 
 def partitioned(study: Study, measured: Measured, calibration: Calibrations | None) -> Partitions:

@@ -16,7 +16,7 @@ from tasks.stage import Condition
 
 #: The end of a sentence of the gate, by which it is known from a budget limit wherever only its words arrive.
 ADVICE = "; mend the prompt, the lesson or max_tokens"
-#: Completions whose ends are shown, and how much of each.
+#: Completions whose ends are printed, and how much of each.
 SHOWN, END = 3, 160
 
 
@@ -44,8 +44,8 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
         return ""
     blamed = [there[arm] for arm in dict.fromkeys(arm for one in found for arm in one.arms) if arm in there]
     ends = [end for one in blamed for end in _ends(store, one)][:SHOWN]
-    shown = f"; so end {len(ends)} of the completions: {' · '.join(ends)}" if ends else ""
-    return f"training could not teach what the study asks: {'; '.join(one.words for one in found)}{shown}{ADVICE}"
+    endings = f"; so end {len(ends)} of the completions: {' · '.join(ends)}" if ends else ""
+    return f"training could not teach what the study asks: {'; '.join(one.words for one in found)}{endings}{ADVICE}"
 
 
 def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:

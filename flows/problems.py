@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from flows.shown import refuse_shown_problems
 from flows.study import profile
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
@@ -45,8 +44,7 @@ class Prepared:
 
 def prepare(study: Study) -> Prepared:
     """Pools, splits, and of each benchmark the problems that nothing in this study trains on, whatever the arm. What
-    two of them have in common, such as a lesson on the study's own pool, is asked for once. Errors: as
-    refuse_shown_problems."""
+    two of them have in common, such as a lesson on the study's own pool, is asked for once."""
     p = study.profile
 
     @cache
@@ -88,8 +86,6 @@ def prepare(study: Study) -> Prepared:
             seed=b.seed,
         )
         chosen.append(Chosen(pool, choice))
-    pools = {"": studied.pool, **{name: some.pool for name, some in taught.items()}}
-    refuse_shown_problems(study, pools, [(one.pool, one.choice) for one in chosen])
     return Prepared(studied, lessons, tuple(chosen), calibrated(study) if p.trains_on_vectors else None)
 
 

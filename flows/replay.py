@@ -4,16 +4,15 @@ one object, a key per stage (what `replay --json` prints)."""
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from flows.running.sessions import Listener, stages_on, unheard
 from storage.artifacts.fingerprint import file_digest
-from storage.artifacts.kinds import Diversity
-from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.notes import note_planned
@@ -56,28 +55,9 @@ NEEDED = (
     *(f"reports/{folder}/summary.json" for folder in (*VARIANTS, *EVALUATIONS, "token_efficiency")),
     *(f"reports/olympiad_panel_only/{n}.jsonl" for n in ("heldout_trajectory", "train_per_batch", "diversity_proxy")),
 )
-#: A p-value never stands without the one that is corrected over its family.
-TESTED = ("p_value", "p_adjusted", "family")
-
-
-@dataclass(slots=True)
-class Replayed:
-    """Refs by what they answer. Slices and diversity folders have one each."""
-
-    bands: tuple[Ref, ...]
-    crosstab: Ref
-    splits: Ref
-    pools: Ref
-    curves: Ref
-    series: Ref
-    tokens: Ref
-    designs: Ref
-    audit: Ref
-    diversities: dict[str, tuple[Diversity, ...]] = field(default_factory=dict)
-    comparisons: dict[str, Ref] = field(default_factory=dict)
-    passk: dict[str, Ref] = field(default_factory=dict)
-    contrasts: dict[str, Ref] = field(default_factory=dict)
-    solved_by: dict[str, Ref] = field(default_factory=dict)
+#: Refs by what they answer; slices and diversity folders have one each.
+Replayed = dict[str, Any]
+Row = dict[str, Any]
 
 
 def replay(folder: Path, store: Store, listener: Listener = unheard) -> Replayed:
@@ -140,56 +120,54 @@ def _dag(folder: Path, files: dict[str, PublishedFile], whole: PublishedFolder) 
         train_group_size=TRAIN_GROUP_SIZE,
     )
     ks = {name: tuple(range(1, k + 1)) for name, (_, _, k) in SLICES.items()}
-    return Replayed(
-        bands=bands,
-        crosstab=cross_bands(bands=bands, train_group_size=TRAIN_GROUP_SIZE),
-        splits=splits,
-        pools=pools,
-        curves=import_trajectory(trajectory=files[f"{run}/heldout_trajectory.jsonl"], pools=pools),
-        series=import_series(steps=files[f"{run}/train_per_batch.jsonl"], spread=files[f"{run}/diversity_proxy.jsonl"]),
-        tokens=check_tokens(
+    return {
+        "bands": bands,
+        "crosstab": cross_bands(bands=bands, train_group_size=TRAIN_GROUP_SIZE),
+        "splits": splits,
+        "pools": pools,
+        "curves": import_trajectory(trajectory=files[f"{run}/heldout_trajectory.jsonl"], pools=pools),
+        "series": import_series(
+            steps=files[f"{run}/train_per_batch.jsonl"], spread=files[f"{run}/diversity_proxy.jsonl"]
+        ),
+        "tokens": check_tokens(
             tokens=files["reports/token_efficiency/summary.json"], math=pairs["math500_l5"], aime=pairs["aime"]
         ),
-        designs=designs,
-        audit=audit,
-        diversities=diversities,
-        comparisons={name: compare_diversity(diversities=refs) for name, refs in diversities.items()},
-        passk={name: estimate_pass_at_k(rollouts=refs, ks=ks[name]) for name, refs in pairs.items()},
-        contrasts={name: contrast_pass_at_k(rollouts=refs, ks=ks[name]) for name, refs in pairs.items()},
-        solved_by={name: compare_solved(rollouts=refs) for name, refs in pairs.items()},
-    )
-
-
-Row = dict[str, Any]
-
-
-def summary(store: Store, r: Replayed) -> Row:
-    """Keys: bands, crosstab, splits, diversity, passk, solved_by, trajectory, entropy, length_cv,
-    training, token_efficiency, reference, audit, provenance, refs."""
-    read = store.read
-    bands, crosstab, pools = pa.concat_tables([read(b) for b in r.bands]), read(r.crosstab), read(r.pools)
-    series = read(r.series)
-    return {
-        "provenance": "imported",
-        "bands": _bands(crosstab),
-        "crosstab": _crosstab(crosstab),
-        "splits": _splits(pools, bands),
-        "diversity": {name: _diversity(read(ref)) for name, ref in r.comparisons.items()},
-        "passk": {name: _passk(read(r.passk[name]), read(r.contrasts[name])) for name in r.passk},
-        "solved_by": {name: _solved_by(read(ref)) for name, ref in r.solved_by.items()},
-        "trajectory": _trajectory(read(r.curves)),
-        "entropy": _series(series, "entropy"),
-        "length_cv": _series(series, "length_cv_within"),
-        "training": {m: _series(series, m) for m in sorted(set(series["metric"].to_pylist()))},
-        "token_efficiency": _tokens(read(r.tokens), store, r),
-        "reference": query(named("replay_reference"), bands=bands, pools=pools).to_pylist(),
-        "audit": read(r.audit).to_pylist(),
-        "refs": _refs(r),
+        "designs": designs,
+        "audit": audit,
+        "diversities": diversities,
+        "comparisons": {name: compare_diversity(diversities=refs) for name, refs in diversities.items()},
+        "passk": {name: estimate_pass_at_k(rollouts=refs, ks=ks[name]) for name, refs in pairs.items()},
+        "contrasts": {name: contrast_pass_at_k(rollouts=refs, ks=ks[name]) for name, refs in pairs.items()},
+        "solved_by": {name: compare_solved(rollouts=refs) for name, refs in pairs.items()},
     }
 
 
-def _bands(crosstab: pa.Table) -> Row:
-    rows = crosstab.to_pylist()
+def summary(store: Store, r: Replayed) -> Row:
+    """Return the figures of a replay as one object. Keys: bands, crosstab, splits, diversity, passk, solved_by,
+    trajectory, training, token_efficiency, reference, audit, provenance, refs."""
+    read = store.read
+    bands, crosstab, pools = pa.concat_tables([read(b) for b in r["bands"]]), read(r["crosstab"]), read(r["pools"])
+    series: dict[str, list[Row]] = defaultdict(list)
+    for row in query("from t order by metric, step", t=read(r["series"])).to_pylist():
+        series[row["metric"]].append({"step": row["step"], "value": row["value"]})
+    return {
+        "provenance": "imported",
+        "bands": _bands(crosstab.to_pylist()),
+        "crosstab": _crosstab(crosstab.to_pylist()),
+        "splits": _splits(pools, bands),
+        "diversity": {name: _diversity(read(ref)) for name, ref in r["comparisons"].items()},
+        "passk": {name: _passk(read(r["passk"][name]), read(r["contrasts"][name])) for name in r["passk"]},
+        "solved_by": {name: _solved_by(read(ref).to_pylist()) for name, ref in r["solved_by"].items()},
+        "trajectory": _trajectory(read(r["curves"]).to_pylist()),
+        "training": series,
+        "token_efficiency": _tokens(store, r),
+        "reference": query(named("replay_reference"), bands=bands, pools=pools).to_pylist(),
+        "audit": read(r["audit"]).to_pylist(),
+        "refs": orjson.loads(orjson.dumps(r, str, orjson.OPT_PASSTHROUGH_DATACLASS)),
+    }
+
+
+def _bands(rows: list[Row]) -> Row:
     found: Row = {}
     for row in (r for r in rows if r["metric"] == "count"):
         arm = found.setdefault(row["arm"], {"by_source": {}})
@@ -200,37 +178,20 @@ def _bands(crosstab: pa.Table) -> Row:
     return found | {"ratio": ratio["estimate"], **ends, "ratio_of": [ratio["arm"], ratio["other"]]}
 
 
-def _crosstab(crosstab: pa.Table) -> Row:
-    rows = crosstab.to_pylist()
+def _crosstab(rows: list[Row]) -> Row:
+    """Rows of the table are the panel's bands, columns the thinking arm's. measures: all rows of the crosstab."""
     cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["metric"] == "cell"}
     table = [[cells[(a, b)] for b in Band] for a in Band]
-    one = {r["metric"]: r for r in rows if r["source"] == "all"}
-    live = {
-        r["arm"]: {k: r[k] for k in ("estimate", "count", "n") if r[k] is not None}
-        for r in rows
-        if r["metric"] == "mislabelled" and r["source"] == "all" and r["band"] is None
-    }
+    row_totals, column_totals = [sum(row) for row in table], [sum(c) for c in zip(*table, strict=True)]
     return {
-        "rows": "panel",
-        "columns": "thinking",
-        "bands": list(Band),
         "table": table,
-        "row_totals": [sum(row) for row in table],
-        "column_totals": [sum(c) for c in zip(*table, strict=True)],
-        "cells": {f"{a}__{b}": n for (a, b), n in cells.items()},
-        "n": sum(map(sum, table)),
+        "row_totals": row_totals,
+        "column_totals": column_totals,
+        "n": sum(row_totals),
         "shared_variance": table[1][1],
-        "union_variance": sum(table[1]) + sum(r[1] for r in table) - table[1][1],
-        "only": {r["arm"]: r["count"] for r in rows if r["metric"] == "only"},
-        "mcnemar": {p: one["mcnemar"][p] for p in TESTED},
-        "stuart_maxwell": {"statistic": one["stuart_maxwell"]["estimate"]}
-        | {p: one["stuart_maxwell"][p] for p in TESTED},
-        "weighted_kappa": one["weighted_kappa"]["estimate"],
-        "train_group_size": TRAIN_GROUP_SIZE,
-        "expected_live_at_train_group_size": {
-            r["arm"]: r["estimate"] for r in rows if r["metric"] == "expected_live" and r["source"] == "all"
-        },
-        "mislabelled_at_train_group_size": live,
+        "union_variance": row_totals[1] + column_totals[1] - table[1][1],
+        "mcnemar": next(r for r in rows if r["metric"] == "mcnemar" and r["source"] == "all"),
+        "measures": rows,
     }
 
 
@@ -261,87 +222,56 @@ def _diversity(comparison: pa.Table) -> list[Row]:
 
 
 def _passk(passk: pa.Table, contrasts: pa.Table) -> Row:
-    curves: Row = {}
+    """contrasts: every gap and how the gaps close, over all sources."""
+    curves: dict[str, list[Row]] = defaultdict(list)
     for r in passk.to_pylist():
         if r["metric"] == "pass@k" and r["source"] == "all":
-            keys = ("k", "estimate", "low", "high", "low_simultaneous", "high_simultaneous", "n", "rollouts", "reason")
-            curves.setdefault(r["arm"], []).append({k: r[k] for k in keys})
+            curves[r["arm"]].append(r)
     mine = [r for r in contrasts.to_pylist() if r["source"] == "all"]
-    gaps = [{k: r[k] for k in ("k", "estimate", "low", "high", *TESTED, "n")} for r in mine if r["metric"] == "gap"]
-    one = {r["metric"]: r for r in mine}
-    closure, monotone = one["closure"], one["monotone"]
-    keys = ("estimate", "low", "high", *TESTED, "n", "k")
+    gaps, one = [r["estimate"] for r in mine if r["metric"] == "gap"], {r["metric"]: r for r in mine}
     return {
         "curves": curves,
-        "gaps": gaps,
-        "gap_first_pp": 100 * gaps[0]["estimate"],
-        "gap_last_pp": 100 * gaps[-1]["estimate"],
-        "closure_pp": 100 * closure["estimate"],
-        **{m: {k: one[m][k] for k in keys} for m in ("closure", "closure_of_shift", "closure_beyond_shift")},
-        "monotone": monotone["reason"] == "narrows at every k",
-        "monotone_share_of_draws": monotone["estimate"],
+        "gap_first_pp": 100 * gaps[0],
+        "gap_last_pp": 100 * gaps[-1],
+        "closure_pp": 100 * one["closure"]["estimate"],
+        **{metric: one[metric] for metric in ("closure", "closure_of_shift", "closure_beyond_shift")},
+        "monotone": one["monotone"]["reason"] == "narrows at every k",
+        "contrasts": mine,
     }
 
 
-def _solved_by(table: pa.Table) -> Row:
-    rows = table.to_pylist()
-    by = {
-        name: sorted(r["problem_id"] for r in rows if r["solved_by"] == name)
-        for name in ("both", "arm_only", "other_only", "neither")
-    }
+def _solved_by(rows: list[Row]) -> Row:
+    """problems: how often each arm solved each, and the chance at equal numbers of rollouts."""
+    counts = Counter(r["solved_by"] for r in rows)
     return {
-        "arm": rows[0]["arm"],
-        "other": rows[0]["other"],
-        "n": len(rows),
-        "counts": {k: len(v) for k, v in by.items()},
-        "arm_solved": len(by["both"]) + len(by["arm_only"]),
-        "other_solved": len(by["both"]) + len(by["other_only"]),
-        "strict_subset": not by["arm_only"] and bool(by["other_only"]),
+        "counts": {name: counts[name] for name in ("both", "arm_only", "other_only", "neither")},
+        "strict_subset": not counts["arm_only"] and counts["other_only"] > 0,
         "equal_n": all(r["equal_n"] for r in rows),
-        "expected_solved_at_equal_n": {
-            "arm": sum(r["chance_of_arm"] for r in rows),
-            "other": sum(r["chance_of_other"] for r in rows),
-        },
-        "expected_arm_only_at_equal_n": sum(r["chance_of_arm"] * (1 - r["chance_of_other"]) for r in rows),
-        "arm_only_ids": by["arm_only"],
-        "other_only_ids": by["other_only"],
-        "neither_ids": by["neither"],
+        "expected_solved_at_equal_n": {who: sum(r[f"chance_of_{who}"] for r in rows) for who in ("arm", "other")},
+        "problems": rows,
     }
 
 
-def _trajectory(curves: pa.Table) -> Row:
-    rows = curves.to_pylist()
-    keys = ("estimate", "low", "high", "n")
+def _trajectory(rows: list[Row]) -> Row:
     points: dict[int, Row] = {}
     for r in (r for r in rows if r["series"] == "heldout"):
         point = points.setdefault(r["step"], {"step": r["step"], "by_source": {}})
         place = point if r["source"] == "all" else point["by_source"].setdefault(r["source"], {})
-        place.update({k: r[k] for k in keys})
-    gains = {
-        r["source"]: {k: r[k] for k in (*keys, *TESTED, "training_share", "reason", "method")}
-        for r in rows
-        if r["series"] == "gain"
-    }
-    ordered = [points[s] for s in sorted(points)]
+        place.update({k: r[k] for k in ("estimate", "low", "high", "n")})
+    ordered = [points[step] for step in sorted(points)]
     return {
         "points": ordered,
         "first": ordered[0]["estimate"],
         "last": ordered[-1]["estimate"],
         "last_step": ordered[-1]["step"],
-        "gains": gains,
+        "gains": {r["source"]: r for r in rows if r["series"] == "gain"},
     }
 
 
-def _series(series: pa.Table, metric: str) -> list[Row]:
-    return query(
-        "select step, value from t where metric = $metric order by step", {"metric": metric}, t=series
-    ).to_pylist()
-
-
-def _tokens(checks: pa.Table, store: Store, r: Replayed) -> Row:
+def _tokens(store: Store, r: Replayed) -> Row:
     """Consistency of the printed table, and what the per-problem lengths allow to recompute of it."""
-    rows = checks.to_pylist()
-    lengths = {name: pa.concat_tables([store.read(d) for d in refs]) for name, refs in r.diversities.items()}
+    rows = store.read(r["tokens"]).to_pylist()
+    lengths = {name: pa.concat_tables([store.read(d) for d in refs]) for name, refs in r["diversities"].items()}
     return {
         "recomputable": False,
         "reason": "the paired rollouts were not published; the printed table is checked against itself",
@@ -353,14 +283,3 @@ def _tokens(checks: pa.Table, store: Store, r: Replayed) -> Row:
             if not name.endswith("longhead")
         },
     }
-
-
-def _refs(r: Replayed) -> Row:
-    def text(value: object) -> object:
-        if isinstance(value, Ref):
-            return str(value)
-        if isinstance(value, dict):
-            return {k: text(v) for k, v in value.items()}
-        return [text(v) for v in value] if isinstance(value, tuple) else value
-
-    return {name: text(getattr(r, name)) for name in r.__dataclass_fields__}

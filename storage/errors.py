@@ -30,8 +30,8 @@ class UserError(Exception):
 class NotHere(UserError):
     """An input that is not on this machine; a plan does without its content. what: the input."""
 
-    def __init__(self, what: str, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, what: str, message: str) -> None:
+        super().__init__(message)
         self.what = what
 
 

@@ -234,8 +234,8 @@ class Leases:
     def _lives(self, holder: str) -> bool:
         if holder in _ended or (found := self.documents.get(_of(holder))) is None:
             return False
-        shown = orjson.loads(found[0])
-        if shown["machine"] == machine() and not _runs(shown["pid"], shown["started"]):
+        state = orjson.loads(found[0])
+        if state["machine"] == machine() and not _runs(state["pid"], state["started"]):
             return False
         etag, since = self._heard.get(holder, ("", 0.0))
         if etag != found[1]:
@@ -265,8 +265,8 @@ class Leases:
 
     def _beat(self) -> None:
         began, me = time.monotonic(), psutil.Process()
-        shown = {"machine": machine(), "host": socket.gethostname(), "pid": me.pid, "started": me.create_time()}
-        self.documents.put(_of(self.holder), orjson.dumps(shown | {"beat": began}))
+        state = {"machine": machine(), "host": socket.gethostname(), "pid": me.pid, "started": me.create_time()}
+        self.documents.put(_of(self.holder), orjson.dumps(state | {"beat": began}))
         self._renewed = began
 
 

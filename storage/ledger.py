@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -75,8 +75,10 @@ class Ledger:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             aside.parent.mkdir(parents=True, exist_ok=True)
-            if not (folder / ABOUT).exists():
-                self._describe(account, about)
+            if not (folder / ABOUT).exists():  # before the first rows, so that a lost machine leaves none without it
+                write_durably(folder / ABOUT, orjson.dumps(about))
+                if self._mirror:
+                    self._mirror.push(folder / ABOUT)
             pq.write_table(
                 rows,
                 aside,
@@ -94,19 +96,6 @@ class Ledger:
             return target
         finally:
             aside.unlink(missing_ok=True)
-
-    def restore_words(self, account: Account, about: Callable[[], dict[str, object]]) -> None:
-        """Describe an account again whose shards have lost their `about.json`. about: called in that case only."""
-        folder = self.folder(account)
-        if not (folder / ABOUT).exists() and any(folder.glob("shard-*.parquet")):
-            self._describe(account, about())
-
-    def _describe(self, account: Account, about: dict[str, object]) -> None:
-        """Called before the first rows, so that a lost machine leaves no rows that cannot be found."""
-        path = self.folder(account) / ABOUT
-        write_durably(path, orjson.dumps(about))
-        if self._mirror:
-            self._mirror.push(path)
 
     def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
         """All rows, oldest shard first, duplicates included; None if nothing was ever sampled."""
@@ -198,35 +187,35 @@ class Entries:
             keys = pa.table({"problem_id": pa.array([], pa.string()), "rollout": pa.array([], pa.int32())})
         return cls(shards, keys.append_column("place", pa.array(np.arange(keys.num_rows))))
 
-    def lacking(self, asked: pa.Table) -> list[int]:
-        """Return the `nth` of those that are not entered. asked: columns of KEY and `nth`."""
+    def lacking(self, wanted: pa.Table) -> list[int]:
+        """Return the `nth` of those that are not entered. wanted: columns of KEY and `nth`."""
         # a join, then an anti join: DuckDB holds the smaller side in memory
-        there = "select nth from keys join asked using (problem_id, rollout)"
-        found = query(f"select nth from asked anti join ({there}) using (nth)", asked=asked, keys=self._near(asked))
+        there = "select nth from keys join wanted using (problem_id, rollout)"
+        found = query(f"select nth from wanted anti join ({there}) using (nth)", wanted=wanted, keys=self._near(wanted))
         return sorted(found["nth"].to_pylist())
 
-    def rows(self, asked: pa.Table, columns: list[str] | None = None) -> pa.Table | None:
-        """Rows of those that are entered, in the order of `nth`, with the other columns of `asked`; None for none.
+    def rows(self, wanted: pa.Table, columns: list[str] | None = None) -> pa.Table | None:
+        """Rows of those that are entered, in the order of `nth`, with the other columns of `wanted`; None for none.
 
         Only shards that have some of them are read.
         """
         found = query(
-            "select min(place) as place, asked.* from asked join keys using (problem_id, rollout) group by all"
+            "select min(place) as place, wanted.* from wanted join keys using (problem_id, rollout) group by all"
             " order by place",
-            asked=asked,
-            keys=self._near(asked),
+            wanted=wanted,
+            keys=self._near(wanted),
         )
         rows = _joined(list(self._taken(found["place"].to_numpy(), columns)))
         if rows is None:
             return None
-        for name in asked.column_names:
+        for name in wanted.column_names:
             if name not in KEY:
                 rows = rows.append_column(name, found[name])
         return rows.sort_by("nth")
 
-    def _near(self, asked: pa.Table) -> pa.Table:
-        """Keys of the problems that are asked for: DuckDB may else hold a million of them in memory."""
-        return self.keys.filter(pc.field("problem_id").isin(asked["problem_id"].unique()))
+    def _near(self, wanted: pa.Table) -> pa.Table:
+        """Keys of the problems that are wanted: DuckDB may else hold a million of them in memory."""
+        return self.keys.filter(pc.field("problem_id").isin(wanted["problem_id"].unique()))
 
     def _taken(self, place_N: np.ndarray, columns: list[str] | None) -> Iterator[pa.Table]:
         ends = np.cumsum([_keys_of(shard).num_rows for shard in self.shards])

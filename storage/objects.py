@@ -101,8 +101,8 @@ class Objects:
         }
         return S3Store(self.bucket, prefix=self.prefix or None, **how)
 
-    def _error(self, said: str) -> UserError:
-        return UserError(f"root {self.address}: {said}")
+    def _error(self, message: str) -> UserError:
+        return UserError(f"root {self.address}: {message}")
 
     def _call(self, does: str, request: Callable[[Any, Any], T]) -> T:
         """Return the answer to a request, repeated while the server does not answer.
@@ -122,28 +122,28 @@ class Objects:
             except (AlreadyExistsError, PreconditionError):
                 raise FileExistsError(does) from None
             except (BaseError, FileNotFoundError) as error:
-                said, moment = str(error).partition("\n")[0], time.monotonic()
-                if refusal := self._refusal(does, error, said):
+                message, moment = str(error).partition("\n")[0], time.monotonic()
+                if refusal := self._refusal(does, error, message):
                     raise refusal from None
                 failing = failing or moment
                 self._silent_since = since = min(failing, self._silent_since or failing)
                 if moment - since >= (patience := _patience()):
                     raise Unreachable(
-                        f"root {self.address}: storage did not answer for {moment - since:.0f} s ({_cause(said)});"
+                        f"root {self.address}: storage did not answer for {moment - since:.0f} s ({_cause(message)});"
                         f" what was made is kept in {self.root}, and the same command goes on"
                     ) from None
                 time.sleep(min(1.0, patience / 10))
 
-    def _refusal(self, does: str, error: Exception, said: str) -> Exception | None:
+    def _refusal(self, does: str, error: Exception, message: str) -> Exception | None:
         """Return the error for an answer that repeating does not change; None to repeat."""
         if "NoSuchBucket" in str(error):
             return self._error(f"there is no bucket '{self.bucket}' at this server")
         if isinstance(error, FileNotFoundError):
             return FileNotFoundError(does)
-        if "169.254." in said or "credential" in said.lower():
-            return self._error(NO_CREDENTIALS.format(said))
-        if re.search(r"status code: (?!408|429)[34]", said):
-            return self._error(f"{does} was refused ({said[-300:]}); check credentials, bucket, region and endpoint")
+        if "169.254." in message or "credential" in message.lower():
+            return self._error(NO_CREDENTIALS.format(message))
+        if re.search(r"status code: (?!408|429)[34]", message):
+            return self._error(f"{does} was refused ({message[-300:]}); check credentials, bucket, region and endpoint")
         return None
 
     def get(self, name: str) -> tuple[bytes, str] | None:
@@ -219,10 +219,10 @@ class Objects:
         return found
 
 
-def _cause(said: str) -> str:
+def _cause(message: str) -> str:
     """
     >>> _cause("Error performing GET http://127.0.0.1:9/b?x=1 in 9ms, after 3 retries  - HTTP error: request failed")
     'http://127.0.0.1:9: HTTP error: request failed'
     """
-    host = re.search(r"https?://[^/?\s]+", said)
-    return f"{host[0] if host else 'no address'}: {said.rpartition(' - ')[2]}"
+    host = re.search(r"https?://[^/?\s]+", message)
+    return f"{host[0] if host else 'no address'}: {message.rpartition(' - ')[2]}"

@@ -121,21 +121,8 @@ def address_of(folder: Path) -> str | None:
 def lock_file(root: Path, name: str) -> Path:
     """Return the path of a lock file, with its folder made."""
     lock = linkless(root, f".locks/{name}.lock")
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise UserError(f"{lock.parent}: no folder, so nothing can be locked; move it away") from None
+    lock.parent.mkdir(parents=True, exist_ok=True)
     return lock
-
-
-def read_whole(path: Path) -> bytes:
-    """Errors: FileNotFoundError for none; UserError for a link to a file that is gone."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise UserError(f"{path}: a link to what is not there, {path.readlink()}; mend or remove it") from None
-        raise
 
 
 def write_durably(path: Path, content: bytes) -> None:

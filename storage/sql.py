@@ -66,24 +66,24 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) 
     """Ask in another thread: in the main one DuckDB delays a signal's exception or replaces it by its own error."""
     if threading.current_thread() is not threading.main_thread():
         return ask()
-    asked: Future[T] = Future()
-    thread = threading.Thread(target=_ask, args=(asked, ask))
+    future: Future[T] = Future()
+    thread = threading.Thread(target=_ask, args=(future, ask))
     try:
         thread.start()
-        return asked.result()
+        return future.result()
     finally:
         # a signal may come while the thread is being started: no executor's, which would wait for it to end by itself
-        while thread.is_alive() or asked.running():
+        while thread.is_alive() or future.running():
             connection.interrupt()
             thread.join(0.01)
 
 
-def _ask(asked: Future[T], ask: Callable[[], T]) -> None:
-    asked.set_running_or_notify_cancel()
+def _ask(future: Future[T], ask: Callable[[], T]) -> None:
+    future.set_running_or_notify_cancel()
     try:
-        asked.set_result(ask())
+        future.set_result(ask())
     except BaseException as error:  # the caller's to raise
-        asked.set_exception(error)
+        future.set_exception(error)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None) -> pa.Table:

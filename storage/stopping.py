@@ -76,8 +76,7 @@ def stopped_by_signals() -> Iterator[None]:
             raise KeyboardInterrupt from error
         if isinstance(error, UserError):
             raise
-        # C++ that calls Python may raise an error of its own for one of Python's
-        raise Parked(STOPPED if _is_of_stop(error) else f"{STOPPED}; it ended with {_said(error)}") from error
+        raise Parked(STOPPED) from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         _received.clear()
@@ -93,19 +92,6 @@ def deaf_children() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, was)
-
-
-def _is_of_stop(error: BaseException | None) -> bool:
-    """Whether the error comes from the handler's exception."""
-    while error is not None:
-        if isinstance(error, Parked) or "SIGTERM" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _said(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _swallows(frame: FrameType | None) -> bool:

@@ -80,52 +80,38 @@ TABLES: dict[str, pa.Schema] = {
 def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: str, counted: Row) -> Row:
     """The design of a `rollouts` artifact from its recipe. `counted`: what its rows say (num_problems, grader, …)."""
     policy, sampling = restored(Policy, arguments["policy"]), restored(Sampling, arguments["sampling"])
-    return {
-        "run": ref,
-        "role": role,
-        "family": f"{role} of {problems}",
-        "arm": policy.arm,
-        "model": _named(policy),
-        "policy": _sampled_from(policy),
-        "problems": problems,
-        "group_size": arguments["group_size"],
-        "temperature": sampling.temperature,
-        "max_tokens": sampling.max_tokens,
-        "place": ref,
-    } | counted
+    design = _design(ref, role, policy, sampling, problems, arguments["group_size"])
+    return design | {"family": f"{role} of {problems}"} | counted
 
 
 def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_evaluated: int | None) -> Row:
     """The design of a `training` artifact from its recipe."""
     start, learner = restored(Policy, recipe.arguments["start"]), restored(LearnerConfig, recipe.arguments["learner"])
-    drawn = restored(Sampling, recipe.arguments["rollouts"])
-    return {
-        "run": ref,
-        "role": "training",
-        "family": "training",
-        "arm": start.arm,
-        "model": _named(start),
-        "policy": _sampled_from(start),
-        "problems": problems,
-        "group_size": learner.group_size,
-        "temperature": drawn.temperature,
-        "top_p": drawn.top_p,
-        "learned_at": drawn.temperature if recipe.version >= LEARNS_AT_ITS_TEMPERATURE else 1.0,
-        "max_tokens": drawn.max_tokens,
+    rollouts = restored(Sampling, recipe.arguments["rollouts"])
+    return _design(ref, "training", start, rollouts, problems, learner.group_size) | {
+        "top_p": rollouts.top_p,
+        "learned_at": rollouts.temperature if recipe.version >= LEARNS_AT_ITS_TEMPERATURE else 1.0,
         "steps": learner.steps,
         "seeds": seeds,
         "last_evaluated": last_evaluated,
-        "place": ref,
     }
 
 
-def _named(policy: Policy) -> str:
-    """Its base model, as people call it and by content."""
-    return f"{policy.model.name} ({policy.model.sha256[:12]})".strip()
-
-
-def _sampled_from(policy: Policy) -> str:
-    return f"{policy.model.sha256}+{policy.adapter}@{policy.step}" if policy.step else policy.model.sha256
+def _design(ref: str, role: str, policy: Policy, sampling: Sampling, problems: str, group_size: int) -> Row:
+    base = policy.model.sha256
+    return {
+        "run": ref,
+        "role": role,
+        "family": role,
+        "arm": policy.arm,
+        "model": f"{policy.model.name} ({base[:12]})".strip(),
+        "policy": f"{base}+{policy.adapter}@{policy.step}" if policy.step else base,
+        "problems": problems,
+        "group_size": group_size,
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "place": ref,
+    }
 
 
 def recipe_row(ref: str, arguments: Mapping[str, Any]) -> Row:

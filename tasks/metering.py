@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from storage.errors import Parked
 from storage.records.runs import Amounts, now
 from storage.records.spending import Charge, Journal, plus, spent_in_month
@@ -60,28 +62,13 @@ def of_team(wall: Parked) -> bool:
     return str(wall).endswith(TEAM)
 
 
-@dataclass(slots=True)
-class _Begun:
-    """Requests of one arm in flight together: how many, their prompts' tokens, the most that their completions take."""
+def likely_tokens(number_N: np.ndarray, most_N: np.ndarray, mean: float | None) -> np.ndarray:
+    """Return tokens_N of so many completions. most_N: the most that they take. mean: None if none was measured.
 
-    number: int = 0
-    prompt: int = 0
-    most: int = 0
-
-    def add(self, request: Request) -> None:
-        self.number += 1
-        self.prompt += len(request.prompt_ids)
-        self.most += request.decoding.max_tokens
-
-    def likely(self, mean: float | None) -> float:
-        """Tokens of their completions. mean: null if none was measured.
-
-        >>> _Begun(number=9, most=9000).likely(100.0), _Begun(number=9, most=900).likely(100.0)
-        (1800.0, 900)
-        """
-        if mean is None:
-            return self.most
-        return min(self.most, mean * (self.number + MARGIN * math.sqrt(self.number)))
+    >>> likely_tokens(np.array([9, 9]), np.array([9000, 900]), 100.0)
+    array([1800.,  900.])
+    """
+    return most_N if mean is None else np.minimum(most_N, mean * (number_N + MARGIN * np.sqrt(number_N)))
 
 
 @dataclass(slots=True)
@@ -113,7 +100,7 @@ class Meter:
         if self.month.limits():
             self.spent_in_month = spent_in_month(self.journal.root, now()[:7])
 
-    def _walls(self) -> list[tuple[str, dict[str, float], Amounts]]:
+    def _limits(self) -> list[tuple[str, dict[str, float], Amounts]]:
         """(whose, limits, spent) of every budget that has a limit."""
         both = (("", self.budget, self.spent), ("the team's month: ", self.month, self.spent_in_month))
         return [(whose, limits, spent) for whose, budget, spent in both if (limits := budget.limits())]
@@ -138,28 +125,23 @@ class Meter:
 
         whole: all or none. Errors: BudgetExceeded if none fit.
         """
-        walls, count = self._walls(), 0
-        if walls:
+        if self._limits():
             self._reread()
-            walls = self._walls()
         self.check()
-        begun: dict[str, _Begun] = defaultdict(_Begun)
-        over = ""
-        for request, arm in zip(requests, arms, strict=True):
-            begun[arm].add(request)
-            likely = {arm: part.likely(self.lengths.get(arm)) for arm, part in begun.items()}
-            tokens = math.fsum(part.prompt + likely[arm] for arm, part in begun.items())
-            usd = math.fsum(self.prices.of_tokens(arm, part.prompt, likely[arm]) for arm, part in begun.items())
-            passed = [
-                whose
-                for whose, limits, spent in walls
-                if spent.tokens + tokens > limits.get("tokens", math.inf)
-                or spent.usd + usd > limits.get("usd", math.inf)
-            ]
-            if passed:
-                over = passed[0]
-                break
-            count += 1
+        tokens_N, usd_N = np.zeros(len(requests)), np.zeros(len(requests))
+        for arm in dict.fromkeys(arms):
+            mine_N = np.array([one == arm for one in arms])
+            prompt_N = np.cumsum(mine_N * [len(request.prompt_ids) for request in requests])
+            most_N = np.cumsum(mine_N * [request.decoding.max_tokens for request in requests])
+            likely_N = likely_tokens(np.cumsum(mine_N), most_N, self.lengths.get(arm))
+            tokens_N += prompt_N + likely_N
+            usd_N += self.prices.of_tokens(arm, prompt_N, likely_N)
+        count, over = len(requests), ""
+        for whose, limits, spent in self._limits():
+            fits_N = spent.tokens + tokens_N <= limits.get("tokens", math.inf)
+            fits_N &= spent.usd + usd_N <= limits.get("usd", math.inf)
+            if (fitting := int(fits_N.sum())) < count:
+                count, over = fitting, whose
         if count < (len(requests) if whole else min(len(requests), SMALLEST_CHUNK)):
             most = f"the next {len(requests)} rollouts may take" if whole else "the next rollouts may take"
             raise BudgetExceeded(f"{over}{most} more than the budget leaves ({self.words()})", team=bool(over))
@@ -188,9 +170,9 @@ class Meter:
 
     def check(self) -> None:
         """Errors: BudgetExceeded if a limit is reached, by this process or by another worker of the run."""
-        if self._walls() and time.monotonic() - self._read > REREAD_SECONDS:
+        if self._limits() and time.monotonic() - self._read > REREAD_SECONDS:
             self._reread()
-        for whose, limits, spent in self._walls():
+        for whose, limits, spent in self._limits():
             for name, limit in limits.items():
                 if getattr(spent, name) >= limit:
                     said = f"{whose}the budget of {plainly(limit)} {UNITS[name]} is spent ({self.words()})"
@@ -200,7 +182,7 @@ class Meter:
         """What was spent, of what, in a few words; empty without a budget."""
         return "; ".join(
             whose + ", ".join(f"{plainly(getattr(spent, n))} of {plainly(v)} {UNITS[n]}" for n, v in limits.items())
-            for whose, limits, spent in self._walls()
+            for whose, limits, spent in self._limits()
         )
 
     def _hours(self) -> float:

@@ -5,7 +5,6 @@ Used by the stages that need rollouts (sampling, training); each promise about p
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +18,6 @@ from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.leases import leases_of
 from storage.ledger import Account, Entries, Ledger
-from storage.rules import Band, band
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.adapter_files import served_name
 from tasks.engines.hardware import release_memory
@@ -116,8 +114,6 @@ def ensure_rollouts(
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)
-    for key, account in accounts.items():
-        ledger().restore_words(account, partial(about, *key))
     stats = SamplingStats()
     for (policy, _), nth in _accounts(missing).items():
         refuse_shown(policy.scaffold, (missing[i].problem for i in nth))
@@ -152,7 +148,7 @@ def _lacking(
 ) -> list[RolloutRequest]:
     """What of it the ledger does not have, in its order."""
     wanted = _accounts(requested).items()
-    lacking = [ledger().entries(accounts[key]).lacking(as_asked(requested, nth)) for key, nth in wanted]
+    lacking = [ledger().entries(accounts[key]).lacking(ledger_keys(requested, nth)) for key, nth in wanted]
     return [requested[i] for i in sorted(chain.from_iterable(lacking))]
 
 
@@ -176,7 +172,7 @@ def _sampled(
     if not sampled_before:
         how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
         progress(0, len(requested), "rollouts", how, event="noted")
-    began, counter, groups = time.perf_counter(), meter(), WholeGroups(requested, missing)
+    began, counter = time.perf_counter(), meter()
     weights = model.sha256, kv_cache, adapter and served_name(adapter)
     first = _FirstTokens.of(weights, missing[0].policy, generator, adapter, score)
 
@@ -197,8 +193,8 @@ def _sampled(
     def keep(rows: Rows) -> Sequence[RolloutRequest]:
         enter(rows)
         if more is None:
-            rate, bands = f"{stats.tokens / stats.seconds:,.0f} tok/s", groups.tell(rows) if total else ()
-            progress(before + stats.rollouts, total or len(requested), "rollouts", rate, bands=bands)
+            rate = f"{stats.tokens / stats.seconds:,.0f} tok/s"
+            progress(before + stats.rollouts, total or len(requested), "rollouts", rate)
         if counter is not None:
             counter.check()
         return more(rows) if more else ()
@@ -302,7 +298,7 @@ def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Samplin
     return found
 
 
-def as_asked(requested: Sequence[RolloutRequest], nth: Sequence[int] | None = None) -> pa.Table:
+def ledger_keys(requested: Sequence[RolloutRequest], nth: Sequence[int] | None = None) -> pa.Table:
     """What storage.ledger.Entries is asked by, and the golds. nth: which of them; null for all."""
     nth = range(len(requested)) if nth is None else nth
     return pa.table(
@@ -326,7 +322,7 @@ def entered(
     read = [name for name in LEDGER.names if name in schema.names or name not in FOR_TRAINING]
     parts = []
     for key, nth in _accounts(requested).items():
-        rows = (entries or ledger().entries(account_of(*key))).rows(as_asked(requested, nth), read)
+        rows = (entries or ledger().entries(account_of(*key))).rows(ledger_keys(requested, nth), read)
         if rows is not None:
             judged = as_read_by(rows, key[0], rows["wanted_gold"].to_pylist())
             parts.append(judged.select(schema.names).cast(schema).append_column("nth", rows["nth"]))
@@ -354,47 +350,3 @@ def _with(rows: pa.Table, name: str, values: Sequence[object]) -> pa.Table:
     """Rows with other values in a column of LEDGER."""
     field = LEDGER.field(name)
     return rows.set_column(rows.column_names.index(name), field, pa.array(values, field.type))
-
-
-#: Characters of a trace that is shown.
-SHOWN = 240
-
-
-class WholeGroups:
-    """Bands of the problems all of whose rollouts were kept here: of one that was begun before nothing is said."""
-
-    def __init__(self, requested: Sequence[RolloutRequest], missing: Sequence[RolloutRequest]) -> None:
-        whole = Counter(one.problem_id for one in requested)
-        left = Counter(one.problem_id for one in missing)
-        self._size = {problem: size for problem, size in whole.items() if left[problem] == size}
-        self._kept: Counter[str] = Counter()
-        self._correct: Counter[str] = Counter()
-        self._bands: Counter[Band] = Counter()
-
-    def tell(self, rows: Rows) -> tuple[int, ...]:
-        """Of the first rows a trace. Returns how many problems each band has with these, as Band lists them."""
-        if not self._kept:
-            progress(0, 0, detail=first_trace([row for _, row in rows]), event="seen")
-        for asked, row in rows:
-            problem = asked.problem_id
-            self._kept[problem] += 1
-            self._correct[problem] += bool(row["correct"])
-            if self._kept[problem] == self._size.get(problem):
-                self._bands[band(self._correct[problem], self._size[problem])] += 1
-        return tuple(self._bands[one] for one in Band)
-
-
-def first_trace(rows: Sequence[Mapping[str, object]]) -> str:
-    """The first rollout that was solved, else the first, in one line; nothing of none.
-
-    >>> row = {"arm": "panel", "completion": "so  7", "verdict": "wrong", "correct": False}
-    >>> first_trace([row, row | {"completion": "8", "verdict": "correct", "correct": True}])
-    'panel: 8  → correct'
-    >>> first_trace([row]), first_trace([])
-    ('panel: so 7  → wrong', '')
-    """
-    if not rows:
-        return ""
-    row = next((row for row in rows if row["correct"]), rows[0])
-    said = " ".join(str(row["completion"]).split())
-    return f"{row['arm']}: {said[:SHOWN]}{'…' if len(said) > SHOWN else ''}  → {row['verdict']}"

@@ -15,7 +15,7 @@ from storage.rules import in_variance_band
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
-from tasks.rollouts import account_of, as_asked, ensure_rollouts, entered, requests_for, served
+from tasks.rollouts import account_of, ensure_rollouts, entered, ledger_keys, requests_for, served
 from tasks.stage import PART_ROWS, Payload, Step, ledger, stage, store, toolbox
 
 #: Rollouts that are asked for together: an hour of a GPU or more, so that it is seldom left to the last few of them.
@@ -111,14 +111,14 @@ def _until_decided(draw: Sampled, problems: pa.Table, stats: SamplingStats) -> d
 
 
 #: Stages whose work can be shared out in shards of problems.
-DRAWN: dict[str, Drawing] = {"sample_rollouts": _whole_groups, "screen_adaptively": _until_decided}
+SHARDED: dict[str, Drawing] = {"sample_rollouts": _whole_groups, "screen_adaptively": _until_decided}
 
 
 def enter_shard(step: Step, rollouts: int, shard: int) -> None:
-    """See that the rollouts of one shard of a stage of DRAWN are in the ledger. rollouts: of a shard, about."""
+    """See that the rollouts of one shard of a stage of SHARDED are in the ledger. rollouts: of a shard, about."""
     draw, problems = _asked(step)
     part = [part for _, part in in_parts(problems, draw.group_size, rollouts)][shard]
-    DRAWN[step.recipe.stage](draw, part, SamplingStats())
+    SHARDED[step.recipe.stage](draw, part, SamplingStats())
 
 
 def open_shards(step: Step, rollouts: int, done: set[int]) -> Iterator[int]:
@@ -131,7 +131,7 @@ def open_shards(step: Step, rollouts: int, done: set[int]) -> Iterator[int]:
         if shard in done:
             continue
         try:
-            DRAWN[step.recipe.stage](draw, part, SamplingStats())
+            SHARDED[step.recipe.stage](draw, part, SamplingStats())
             done.add(shard)
         except _Lacking:
             yield shard
@@ -146,7 +146,7 @@ class Found(Sampled):
     """Samples nothing."""
 
     def ensure(self, asked: list[RolloutRequest], ahead: int = 0, total: int | None = None) -> SamplingStats:
-        if ledger().entries(account_of(self.policy, self.sampling)).lacking(as_asked(asked)):
+        if ledger().entries(account_of(self.policy, self.sampling)).lacking(ledger_keys(asked)):
             raise _Lacking
         return SamplingStats()
 

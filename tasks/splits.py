@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import ArmSplits, Bands, Benchmark, Pool, Splits
+from storage.artifacts.kinds import Benchmark, Pool, Splits
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.problems.leaks import find_leaks, left_out
@@ -22,18 +22,6 @@ TEXT = ["problem_id", "source_id", "problem"]
 def split_pool(*, pool: Pool, heldout_per_source: int, seed: int) -> pa.Table:
     """`train` or `heldout` for every problem of the pool. Schema: Splits."""
     return draw_split(store().read(pool), heldout_per_source, seed)
-
-
-@stage(Splits, version=1)
-def import_split(*, pool: Pool, heldout_source_ids: tuple[str, ...]) -> pa.Table:
-    """A split drawn elsewhere: the problems named by the ids that their sources publish are held out."""
-    return split_by_source_id(store().read(pool), heldout_source_ids)
-
-
-@stage(ArmSplits, version=1)
-def split_arms(*, splits: Splits, bands: tuple[Bands, ...]) -> pa.Table:
-    """What each arm trains on (its variance band minus held-out) and `joint`: what all do. Schema: ArmSplits."""
-    return arm_splits(store().read(splits), pa.concat_tables([store().read(ref) for ref in bands]))
 
 
 @stage(Splits, version=1)
@@ -86,42 +74,6 @@ def draw_split(pool: pa.Table, heldout_per_source: int, seed: int) -> pa.Table:
     return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(Splits.schema)
 
 
-def split_by_source_id(pool: pa.Table, heldout: Sequence[str]) -> pa.Table:
-    """Errors: UserError for an id that the pool does not hold, or holds twice."""
-    ids = Counter(pool["source_id"].to_pylist())
-    strange = [i for i in heldout if ids[i] != 1]
-    if strange:
-        raise UserError(f"split: {len(strange)} held-out ids are not in the pool exactly once, first {strange[0]!r}")
-    chosen = set(heldout)
-    split = ["heldout" if i in chosen else "train" for i in pool["source_id"].to_pylist()]
-    return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(Splits.schema)
-
-
-def arm_splits(splits: pa.Table, bands: pa.Table) -> pa.Table:
-    """Rows of arm × problem in train or heldout, variance band only for train; the arm `joint` is the intersection."""
-    return query(
-        """
-        with arms as (select distinct arm from bands),
-        live as (
-            select b.problem_id, s.source, b.arm from bands b join splits s using (problem_id)
-            where is_variance(b.band) and s.split = 'train'
-        ),
-        joint as (
-            select problem_id, source, 'joint' as arm from live
-            group by all having count(distinct live.arm) = (select count(*) from arms)
-        )
-        select problem_id, source, arm, 'train' as split from (
-            select problem_id, source, arm from live union all select problem_id, source, arm from joint)
-        union all
-        select problem_id, source, arm, 'heldout' from splits, (from arms union all select 'joint') a
-        where split = 'heldout'
-        order by arm, split, problem_id
-        """,
-        splits=splits,
-        bands=bands,
-    ).cast(ArmSplits.schema)
-
-
 #: The value of `split` of the problems that are asked.
 ASKED = "benchmark"
 
@@ -141,18 +93,12 @@ def choose_benchmark(
     Schema: Benchmark."""
     problems, leaks = store().read(pool), []
     for training, split in zip(trained, splits, strict=True):
-        known = in_training(store().read(training, TEXT), store().read(split))
+        known = of_split(store().read(training, TEXT), store().read(split), "train")
         leaks.append(find_leaks(problems.select(TEXT), known, name, "train"))
     chosen = benchmark_of(name, problems, pa.concat_tables(leaks), levels, per_level, seed)
     states = chosen["split"].to_pylist()
     notes = {"asked": str(states.count(ASKED)), "near_training": str(states.count("near_training"))}
     return Payload(chosen, notes=notes)
-
-
-def in_training(pool: pa.Table, splits: pa.Table) -> pa.Table:
-    """The pool's problems that may be trained on."""
-    train = {row["problem_id"] for row in splits.to_pylist() if row["split"] == "train"}
-    return pool.filter(pa.array([p in train for p in pool["problem_id"].to_pylist()], pa.bool_()))
 
 
 def benchmark_of(

@@ -61,8 +61,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `seen` (a first
-    trace), `made`. bands: problems of each so far, of which whole groups are sampled."""
+    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`."""
 
     event: str
     title: str
@@ -72,7 +71,6 @@ class Progress:
     unit: str = "rows"
     seconds: float = 0.0
     detail: str = ""
-    bands: tuple[int, ...] = ()
 
 
 P = ParamSpec("P")
@@ -232,13 +230,11 @@ def making() -> Ref:
     return _step.get().ref
 
 
-def progress(
-    done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced", bands: tuple[int, ...] = ()
-) -> None:
-    """Report how far the step at work is, or (`noted`, `seen`) a remark about it."""
+def progress(done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced") -> None:
+    """Report how far the step at work is, or (`noted`) a remark about it."""
     end_if_stopped()
     step = _step.get()
-    _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail, bands=bands))
+    _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail))
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ProblemSet:
     """Problems that a step samples. within: the set that holds all of them. ids: null while they are not known."""
 
     name: str
@@ -105,8 +105,8 @@ class Estimator:
         given = planned.step.arguments
         match planned.step.ref.kind:
             case "rollouts" if "policy" in given:  # regraded ones cost nothing
-                asked = self.asked(given, given["split"])
-                sampled = self._sampled(given["policy"], given["sampling"], asked, given["group_size"])
+                wanted = self.problem_set(given, given["split"])
+                sampled = self._sampled(given["policy"], given["sampling"], wanted, given["group_size"])
                 return self._timed("rollouts", sampled)
             case "training" if "learner" in given:  # an adapter made elsewhere is only brought here
                 return self._training(planned.step.ref, given)
@@ -119,13 +119,13 @@ class Estimator:
                 return Cost(gpu_hours=hours, usd=self.prices.of_hours(self.prices.device, hours), bytes=texts * 3200.0)
         return Cost()
 
-    def _sampled(self, policy: Policy, sampling: Sampling, asked: _Asked, group_size: int) -> Cost:
+    def _sampled(self, policy: Policy, sampling: Sampling, wanted: _ProblemSet, group_size: int) -> Cost:
         """Cost without time of the rollouts that neither the ledger nor an earlier step has."""
-        account, problems = account_of(policy, sampling), asked.number
+        account, problems = account_of(policy, sampling), wanted.number
         promised = self._promised.setdefault(account, {})
-        before = max(promised.get(name, 0) for name in (asked.within, asked.name))
-        promised[asked.name] = max(before, group_size)
-        had = before * problems or min(problems * group_size, self._entered(account, group_size, asked.ids))
+        before = max(promised.get(name, 0) for name in (wanted.within, wanted.name))
+        promised[wanted.name] = max(before, group_size)
+        had = before * problems or min(problems * group_size, self._entered(account, group_size, wanted.ids))
         missing = max(0, problems * group_size - had)
         length = self._length(policy, sampling)
         tokens = missing * (length.prompt + length.completion)
@@ -145,7 +145,7 @@ class Estimator:
         """The most that a search takes without reaching its budget: rollouts of the problems themselves, less what is
         there or promised, and questions that hold two earlier completions. Each is read once more where it is scored:
         by a reward model, which a problem's budget pays for, or for its distributions. That takes hours alone."""
-        asked, policy, sampling = self.asked(given, given["split"]), given["policy"], given["sampling"]
+        wanted, policy, sampling = self.problem_set(given, given["split"]), given["policy"], given["sampling"]
         length = self._length(policy, sampling)
         draws, later = given["method"].most
         longer = length.prompt + 2 * length.completion
@@ -153,8 +153,8 @@ class Estimator:
         scored = 0.0 if reward in ("", CERTAINTY) else whole
         each = draws * (whole + scored) + later * (longer + length.completion + scored)
         share = min(1.0, (given["tokens"] + longer + length.completion + scored) / each)
-        own = self._sampled(policy, sampling, asked, max(1, round(share * draws))) if draws else Cost()
-        rollouts = round(share * later) * asked.number
+        own = self._sampled(policy, sampling, wanted, max(1, round(share * draws))) if draws else Cost()
+        rollouts = round(share * later) * wanted.number
         tokens = rollouts * (longer + length.completion)
         usd = self.prices.of_tokens(policy.arm, rollouts * longer, rollouts * length.completion)
         later_cost = Cost(
@@ -187,7 +187,7 @@ class Estimator:
         kept = tokens * BYTES + (kept_bytes(folder, learner) if folder else 0)
         least, most = trained * (length.prompt + length.low), trained * (length.prompt + length.high)
         parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=kept, basis=length.basis, least=least, most=most)]
-        heldout, evaluated_group = self.asked(given, "heldout"), given["evaluation_group_size"]
+        heldout, evaluated_group = self.problem_set(given, "heldout"), given["evaluation_group_size"]
         for step in evaluated_steps(steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
             parts.append(self._sampled(policy, given["evaluation"], heldout, evaluated_group))
@@ -207,24 +207,24 @@ class Estimator:
             hours = (sampling + learned / self.prices.trained_per_second) * hardware.gpus / 3600
         return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
 
-    def asked(self, given: Mapping[str, Any], split: str | None) -> _Asked:
+    def problem_set(self, given: Mapping[str, Any], split: str | None) -> _ProblemSet:
         """Exactly, once split and choice are made; before, as many as there can be."""
         splits, pool = given["splits"], given["pool"]
         within, name = (str(splits), str(splits)) if isinstance(splits, Benchmark) else ("", split or "")
         if self.store.has(splits):
             rows = self.store.read(splits, ["problem_id", "split"]).to_pylist()
             ids = frozenset(row["problem_id"] for row in rows if split in (None, row["split"]))
-            return _Asked(name, within, len(ids), ids)
+            return _ProblemSet(name, within, len(ids), ids)
         drawn = self.planned[splits].step.arguments
         if isinstance(splits, Benchmark):
             specs = self.planned[pool].step.arguments["sources"]
             number = size_of_levels(specs, self.study.places, drawn["levels"], drawn["per_level"])
-            return _Asked(name, within, number, frozenset())
+            return _ProblemSet(name, within, number, frozenset())
         if pool not in self._sizes:
             self._sizes[pool] = counts_by_source(self.planned[pool].step.arguments, self.study.places)
         counts = self._sizes[pool]
         size, held = counts.total(), heldout_of(counts, drawn.get("heldout_per_source", 0)).total()
-        return _Asked(name, within, {None: size, "heldout": held}.get(split, size - held), None)
+        return _ProblemSet(name, within, {None: size, "heldout": held}.get(split, size - held), None)
 
     def _rows_of(self, rollouts: Ref) -> int:
         if self.store.has(rollouts):
@@ -232,16 +232,16 @@ class Estimator:
         given = self.planned[rollouts].step.arguments
         if "rollouts" in given:  # regraded: as many as before
             return self._rows_of(given["rollouts"])
-        return self.asked(given, given["split"]).number * given["group_size"]
+        return self.problem_set(given, given["split"]).number * given["group_size"]
 
     def _entered(self, account: Account, group_size: int, ids: frozenset[str] | None) -> int:
-        asked = pa.table({"problem_id": pa.array([] if ids is None else sorted(ids), pa.string())})
-        within = "" if ids is None else "and problem_id in (from asked)"
+        wanted = pa.table({"problem_id": pa.array([] if ids is None else sorted(ids), pa.string())})
+        within = "" if ids is None else "and problem_id in (from wanted)"
         found = query(
             f"select count(distinct (problem_id, rollout)) as n from keys where rollout < $group_size {within}",
             {"group_size": group_size},
             keys=self._ledger.entries(account).keys,
-            asked=asked,
+            wanted=wanted,
         )
         return found["n"][0].as_py()
 
@@ -285,13 +285,13 @@ def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Leng
     It is that of the rollouts of this store that are most alike: of this arm on this model, of another arm on this
     model, of this arm on another model. Later rounds of searches, whose prompts hold earlier completions, are left out.
     """
-    measured = [(a, told) for a, told in ledger.accounts() if isinstance(told.get("max_tokens"), int)]
-    own = [(a, told) for a, told in measured if told.get("arm") == arm and told.get("model", model) == model]
+    measured = [(a, about) for a, about in ledger.accounts() if isinstance(about.get("max_tokens"), int)]
+    own = [(a, about) for a, about in measured if about.get("arm") == arm and about.get("model", model) == model]
     for basis, alike in (
-        ("measured", [a for a, told in own if told["max_tokens"] == max_tokens]),
+        ("measured", [a for a, about in own if about["max_tokens"] == max_tokens]),
         ("guessed", [a for a, _ in own]),
-        ("guessed", [a for a, told in measured if told.get("model") == model]),
-        ("guessed", [a for a, told in measured if told.get("arm") == arm]),
+        ("guessed", [a for a, about in measured if about.get("model") == model]),
+        ("guessed", [a for a, about in measured if about.get("arm") == arm]),
     ):
         columns = ["problem_id", "num_prompt_tokens", "num_tokens"]
         parts = [rows for a in alike if (rows := ledger.rows(a, columns)) is not None]

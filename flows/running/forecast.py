@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from flows.running.costs import FILL, Cost, Estimator, costs, total
-from flows.running.fit import check_fit, longest_prompts, summary
-from flows.running.fit import told as no_room
+from flows.running.fit import prompt_notes
 from flows.running.plan import Planned, plan, why_not
 from flows.study.layout import told
 from flows.study.prices import team_prices
@@ -15,7 +14,6 @@ from flows.study.profile import Profile
 from flows.study.resolve import Study
 from storage.artifacts.kinds import ALWAYS, Splits
 from storage.artifacts.store import Store
-from storage.errors import UserError
 from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import Journal
@@ -66,8 +64,7 @@ class Forecast:
             *misread_traces(study),
             told(study.profile.hardware, num_gpus()),
             *notes,
-            *_prompts(study, store, planned),
-            no_room(study, store, planned),
+            *prompt_notes(study, store, planned),
         ]
         return cls(
             called=study.profile.called,
@@ -132,16 +129,6 @@ class Forecast:
             "sees": None if self.sees is None else asdict(self.sees),
             "notes": list(self.notes),
         }
-
-
-def _prompts(study: Study, store: Store, planned: list[Planned]) -> Iterator[str]:
-    limit = study.profile.hardware.max_model_len
-    try:
-        longest = longest_prompts(study, store, planned)
-        yield summary(longest, limit)
-        check_fit(longest, limit)
-    except UserError as refused:
-        yield f"the run would refuse it: {refused}"
 
 
 def amounts(cost: Cost) -> list[str]:
@@ -212,7 +199,7 @@ def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Pr
     trained = [arm for arm in p.arms if p.heads([arm])]
     if given is None or len(trained) < 2 or not p.training.steps or not p.seeds:
         return None
-    problems, seeds = estimator.asked(given, "heldout").number, len(p.seeds)
+    problems, seeds = estimator.problem_set(given, "heldout").number, len(p.seeds)
     if problems < 2:
         return None
     design = Design(num_problems=problems, group_size=p.final.group_size, question="gains", seeds=seeds)

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from flows.experiment import experiment
-from flows.running.pieces import Named
-from flows.running.plan import begin_sampler, execute, samples
-from flows.running.sessions import stages_of
+from flows.running.pieces import Piece
+from flows.running.plan import begun, execute
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-P = TypeVar("P", bound=Named)
 #: Name of the state of a run, sub-flow or task that waits for money.
 PARKED = "Parked"
 #: Name of the state of a piece whose storage did not answer.
@@ -107,16 +105,16 @@ def under_prefect(
     before: Callable[[Step], None] | None = None,
 ) -> T:
     """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
-    name, sampled = study.profile.called, samples(study, store, dag)
-    with stages_of(
+    name = study.profile.called
+    with begun(
         study,
         store,
         listener,
+        dag,
         before=before,
         wrap=lambda step, ensure: _as_task(step, ensure, name),
         group=lambda title, body: _as_flow(title, body, name),
-    ) as current:
-        begin_sampler(study, sampled, current.toolbox)
+    ):
         return dag(study)
 
 
@@ -174,7 +172,7 @@ def _shown_as(
 
 
 @dataclass(slots=True)
-class PrefectPool(Generic[P]):
+class PrefectPool:
     """Workers of a pool, which run a deployment once for every piece. Knows deployments and their runs, not stages.
 
     run: whose pieces they are; with a piece's key it names what is made, the same for everybody who wants it.
@@ -186,12 +184,12 @@ class PrefectPool(Generic[P]):
     deployment: str
     run: str
     parent: str
-    parameters: Callable[[P], dict[str, Any]]
+    parameters: Callable[[Piece], dict[str, Any]]
     tell: Callable[[str], None]
     label: str = ""
-    _runs: dict[str, tuple[P, UUID]] = field(default_factory=dict)
+    _runs: dict[str, tuple[Piece, UUID]] = field(default_factory=dict)
 
-    def begin(self, piece: P) -> None:
+    def begin(self, piece: Piece) -> None:
         """Attach to the run that makes it and is alive, else start one. Two that ask at once get the same."""
         from prefect.deployments import run_deployment
 
@@ -211,7 +209,7 @@ class PrefectPool(Generic[P]):
         self.tell(f"{piece.name}: run {run.name} is queued")
         self._runs[piece.key] = piece, run.id
 
-    def ended(self) -> Iterator[tuple[P, UserError | None]]:
+    def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
         while not (ended := [one for one in list(self._runs.values()) if self._has_ended(*one)]):
             time.sleep(POLL_SECONDS)
         for piece, run_id in ended:
@@ -225,7 +223,7 @@ class PrefectPool(Generic[P]):
             else:
                 yield piece, UserError(f"{state.name}: {state.message}")
 
-    def _has_ended(self, piece: P, run_id: UUID) -> bool:
+    def _has_ended(self, piece: Piece, run_id: UUID) -> bool:
         from httpx import TransportError
 
         try:
@@ -241,10 +239,10 @@ class PrefectPool(Generic[P]):
             pass
         return False
 
-    def _tag(self, piece: P) -> str:
+    def _tag(self, piece: Piece) -> str:
         return f"makes:{self.run}:{piece.key}"
 
-    def _crashes(self, piece: P) -> int:
+    def _crashes(self, piece: Piece) -> int:
         """How often it was lost on behalf of this parent; a run that the server started again counts every start."""
         runs = runs_of(self.client, self._tag(piece), child_of(self.parent))
         return sum(max(1, run.run_count) for run in runs if run.state and run.state.is_crashed())
@@ -258,8 +256,8 @@ def runs_of(client: SyncPrefectClient, *tags: str) -> list[FlowRun]:
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterTags
 
     found: list[FlowRun] = []
-    asked = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)))
-    while more := client.read_flow_runs(flow_run_filter=asked, limit=PAGE, offset=len(found)):
+    wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)))
+    while more := client.read_flow_runs(flow_run_filter=wanted, limit=PAGE, offset=len(found)):
         found += more
         if len(more) < PAGE:
             break

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from flows.experiment import experiment
 from flows.running.plan import plan
@@ -23,7 +23,7 @@ from storage.errors import ArmsFailed, Parked, UserError
 from tasks.domain.policies import Policy
 from tasks.metering import OCCUPYING
 from tasks.rollouts import account_of
-from tasks.sampling import DRAWN, enter_shard, open_shards
+from tasks.sampling import SHARDED, enter_shard, open_shards
 from tasks.stage import Step
 
 Dag = Callable[[Study], object]
@@ -54,29 +54,19 @@ class Lost(Parked):
     """The worker's process ended early; the others go on, and so does the piece with the next attempt of the run."""
 
 
-P = TypeVar("P", bound="Named")
-
-
-class Named(Protocol):
-    @property
-    def key(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-
-
-class Workers(Protocol[P]):
+class Workers(Protocol):
     """Who makes pieces."""
 
-    def begin(self, piece: P) -> None:
+    def begin(self, piece: Piece) -> None:
         """Have it made as soon as there is room for it."""
         ...
 
-    def ended(self) -> Iterable[tuple[P, UserError | None]]:
-        """Pieces that have ended since the last call, each with what stopped it; waits for the first."""
+    def ended(self) -> Iterable[tuple[Piece, UserError | None]]:
+        """Return pieces that have ended since the last call, each with what stopped it; wait for the first."""
         ...
 
 
-def dispatch(wanted: Callable[[set[str]], Sequence[P]], workers: Workers[P], tell: Callable[[str], None]) -> None:
+def dispatch(wanted: Callable[[set[str]], Sequence[Piece]], workers: Workers, tell: Callable[[str], None]) -> None:
     """See every piece made. Returns when nothing is wanted any more.
 
     wanted: told the keys of what is done, says what can be made now; what is under way may be among it.
@@ -126,13 +116,13 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool)
     others = set[Ref]()
     at_work: dict[str, Ref] = {}
     planned = [p.step for p in plan(study, store, dag) if p.made_here and p.step.ref.kind in COSTLY]
-    drawn = {_drawn(step, "policy", "sampling") for step in planned if step.recipe.stage in DRAWN}
+    samplings = {_sampling_of(step, "policy", "sampling") for step in planned if step.recipe.stage in SHARDED}
     with stages_of(study, store):
         for step in planned:
             if step.recipe.stage == "regrade_rollouts":  # it samples nothing
                 continue
             can = all(map(store.fresh, step.awaited)) and not (
-                "evaluation" in step.arguments and _drawn(step, "start", "evaluation") in drawn
+                "evaluation" in step.arguments and _sampling_of(step, "start", "evaluation") in samplings
             )
             left = list(_pieces_of(step, study, done, in_shards)) if can else []
             if left or not can:
@@ -145,7 +135,7 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool)
     return pieces, frozenset(others)
 
 
-def _drawn(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
+def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
     """Whose rollouts of which problems a step asks for. A training evaluates its start, in one engine call with its
     first step: at once with a sampling of the same, both would pay for them."""
     given = step.arguments
@@ -154,7 +144,7 @@ def _drawn(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
 
 def _pieces_of(step: Step, study: Study, done: set[str], in_shards: bool) -> Iterator[Piece]:
     arm = next((value.arm for value in step.arguments.values() if isinstance(value, Policy)), "")
-    if step.recipe.stage not in DRAWN or not in_shards:
+    if step.recipe.stage not in SHARDED or not in_shards:
         if str(step.ref) not in done:
             yield Piece(step.ref, step.title, arm=arm)
         return

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from flows.experiment import experiment
 from flows.running.sessions import left_out, stages_of
 from flows.study.resolve import Study
+from storage.artifacts.kinds import Benchmark, Pool, Splits
 from storage.artifacts.store import Store
-from tasks.domain.policies import BaseModel, KVCache, Policy, Sampling
+from tasks.domain.policies import Policy, Sampling
 from tasks.engines.hardware import Hardware
-from tasks.engines.toolbox import Toolbox
 from tasks.metering import OCCUPYING
-from tasks.stage import Progress, Step
+from tasks.stage import Progress, Session, Step
 
 T = TypeVar("T")
-#: Kinds that a sampling engine makes.
-SAMPLED = frozenset({"rollouts", "training"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,42 +68,51 @@ def is_costly(planned: Sequence[Planned], *besides: str) -> bool:
     return any(p.made_here and p.step.ref.kind in OCCUPYING - set(besides) for p in planned)
 
 
+class Sampled(NamedTuple):
+    """What one step samples: the policy and its parameters, and the problems by pool, split artifact and split."""
+
+    policy: Policy
+    sampling: Sampling
+    pool: Pool
+    splits: Splits | Benchmark
+    split: str | None
+
+
+def to_sample(planned: Iterable[Planned]) -> Iterator[Sampling]:
+    """Yield the parameters by which this machine will sample."""
+    return (one.sampling for one in sampled_here(planned))
+
+
+def sampled_here(planned: Iterable[Planned]) -> Iterator[Sampled]:
+    """Yield what this machine will sample for steps that are not made yet."""
+    for given in (p.step.arguments for p in planned if p.made_here):
+        if "learner" in given:
+            yield Sampled(given["start"], given["rollouts"], given["pool"], given["splits"], "train")
+            if given["evaluation_group_size"]:
+                yield Sampled(given["start"], given["evaluation"], given["pool"], given["splits"], "heldout")
+        elif "policy" in given and "sampling" in given:
+            yield Sampled(*(given[name] for name in Sampled._fields))
+
+
 def execute(
     study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], T] = experiment
 ) -> T:
     """Run a DAG in this process, without an orchestrator."""
-    sampled = samples(study, store, dag)
-    with stages_of(study, store, listener) as current:
-        begin_sampler(study, sampled, current.toolbox)
+    with begun(study, store, listener, dag):
         return dag(study)
 
 
-def to_sample(planned: Iterable[Planned]) -> Iterator[Sampling]:
-    """How what is not there is sampled here."""
-    for given in _sampled_here(planned, SAMPLED | {"searches"}):
-        yield from (value for value in given.values() if isinstance(value, Sampling))
-
-
-def _sampled_here(planned: Iterable[Planned], kinds: Set[str]) -> Iterator[Mapping[str, object]]:
-    """What the stages of these kinds are given that sample here and are not there."""
-    return (p.step.arguments for p in planned if p.made_here and p.step.ref.kind in kinds)
-
-
-def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> tuple[BaseModel, KVCache] | None:
-    """Model and cache of what a DAG samples first, where the engine has processes of its own; null where it samples
-    nothing."""
-    if study.profile.hardware.engine_process == "inside":
-        return None
-    for given in _sampled_here(plan(study, store, dag), SAMPLED):
-        policy = next((value for value in given.values() if isinstance(value, Policy)), None)
-        sampling = next((value for value in given.values() if isinstance(value, Sampling)), None)
-        if policy and sampling:
-            return policy.model, sampling.kv_cache
-    return None
-
-
-def begin_sampler(study: Study, sampled: tuple[BaseModel, KVCache] | None, tools: Toolbox) -> None:
-    """Its engine starts while problems are prepared."""
-    if sampled is not None:
-        model, kv_cache = sampled
-        tools.begin_generator(model.sha256, study.profile.training.lora_rank, kv_cache)
+@contextmanager
+def begun(
+    study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], object], **more: Any
+) -> Iterator[Session]:
+    """Stages that are called in the block make the DAG. An engine with processes of its own starts at once, for what is
+    sampled first, while problems are prepared. more: as of `stages_of`."""
+    first = None
+    if study.profile.hardware.engine_process != "inside":
+        first = next(sampled_here(plan(study, store, dag)), None)
+    with stages_of(study, store, listener, **more) as current:
+        if first is not None:
+            model, rank = first.policy.model.sha256, study.profile.training.lora_rank
+            current.toolbox.begin_generator(model, rank, first.sampling.kv_cache)
+        yield current

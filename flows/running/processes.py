@@ -176,7 +176,10 @@ def _work(line: Connection) -> None:
     with suppress(EOFError, Parked), stopped_by_signals(), patient():  # told to stop while it waits, it ends
         study, root, charging = line.recv()
         store = Store(root)
-        with metered(charging.meter(study, store), tell) as charged, stages_of(study, store, charged) as current:
+        with (
+            metered(charging.meter(study.profile.hardware, store), tell) as charged,
+            stages_of(study, store, charged) as current,
+        ):
             while not was_stopped():
                 piece: Piece = line.recv()
                 try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,16 @@ Listener = Callable[[Progress], None]
 
 
 def unheard(_: Progress) -> None:
-    """The listener of what nobody watches."""
+    """A listener that ignores every event."""
 
 
 @contextmanager
 def engines(
     hardware: Hardware, places: Mapping[str, Path], grader: ActiveGrader, ranks: Mapping[str, int] | None = None
 ) -> Iterator[Toolbox]:
-    """The engines of this process, each made on first use; closed at the end."""
-    tools = Toolbox(hardware, dict(places), grader, ranks or {})
-    try:
+    """Engines that are made on first use and closed at the end of the block."""
+    with closing(Toolbox(hardware, dict(places), grader, ranks or {})) as tools:
         yield tools
-    finally:
-        tools.close()
 
 
 @contextmanager
@@ -51,9 +48,9 @@ def stages_on(
     ranks: Mapping[str, int] | None = None,
     **orchestration: Any,
 ) -> Iterator[Session]:
-    """Stages that are called in the block work on this store. grader: null, the one that is active in it.
+    """Run stage calls of the block on this store. Engines are made on first use and closed at the end.
 
-    orchestration: what else a session may have: planning, wrap, group, before.
+    grader: None takes the one that is active in the store. orchestration: other fields of Session.
     """
     with (
         engines(hardware or Hardware(), places or {}, grader or active_grader(store.root), ranks) as tools,
@@ -63,7 +60,7 @@ def stages_on(
 
 
 def left_out(kinds: Sequence[str]) -> frozenset[str]:
-    """These kinds, and calibrations where embeddings are: the encoder may be on another machine.
+    """Return these kinds, and calibrations where embeddings are: the encoder may be on another machine.
 
     >>> sorted(left_out(["embeddings"])), sorted(left_out(["report"]))
     (['calibrations', 'embeddings'], ['report'])
@@ -73,18 +70,10 @@ def left_out(kinds: Sequence[str]) -> frozenset[str]:
 
 @contextmanager
 def stages_of(study: Study, store: Store, listener: Listener = unheard, **orchestration: Any) -> Iterator[Session]:
-    """The same with all that the study was resolved to."""
-    hardware = study.profile.hardware
-    with stages_on(
-        store,
-        listener,
-        hardware=hardware,
-        places=study.places,
-        grader=study.grader,
-        ranks=study.served,
-        without=left_out(hardware.without),
-        **orchestration,
-    ) as current:
+    """As stages_on, with all that the study was resolved to."""
+    hardware, without = study.profile.hardware, left_out(study.profile.hardware.without)
+    known: dict[str, Any] = {"places": study.places, "grader": study.grader, "ranks": study.served}
+    with stages_on(store, listener, hardware=hardware, without=without, **known, **orchestration) as current:
         yield current
 
 
@@ -103,18 +92,10 @@ class Charging:
     @classmethod
     def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Charging:
         """Errors: UserError for prices that cannot be read, or that a limit on money needs and nobody wrote."""
-        return cls.apart(study.profile.name, study.profile.hardware, store, run, budget)
-
-    @classmethod
-    def apart(cls, profile: str, hardware: Hardware, store: Store, run: str, budget: Budget) -> Charging:
-        """The same of what is no study."""
-        team = team_prices(store.root)
-        prices = team.of(profile, hardware)
+        team, hardware = team_prices(store.root), study.profile.hardware
+        prices = team.of(study.profile.name, hardware)
         team.check_limits(prices, hardware, budget, store.root)
         return cls(run=run, budget=budget, prices=prices, month=team.month)
 
-    def meter(self, study: Study, store: Store) -> Meter:
-        return self.meter_on(study.profile.hardware, store)
-
-    def meter_on(self, hardware: Hardware, store: Store) -> Meter:
+    def meter(self, hardware: Hardware, store: Store) -> Meter:
         return Meter(Journal(store.root, self.run), self.budget, self.prices, hardware, month=self.month)

@@ -238,7 +238,7 @@ def make(
         with (
             patient(),
             shown(chosen, store, planned, charging, str(this_run().id), telling()) as listener,
-            metered(charging.meter(chosen, store), listener) as charged,
+            metered(charging.meter(chosen.profile.hardware, store), listener) as charged,
         ):
             make_piece(chosen, store, charged, Ref.parse(ref), shard)
     except Parked as wall:
@@ -275,7 +275,8 @@ def reeval(studies: list[StudyForm] = [], budget: BudgetForm = BudgetForm()) -> 
     run = f"reeval-{str(this_run().id)[:8]}"  # a night has a budget of its own
 
     def charged(study: Study) -> AbstractContextManager[Listener]:
-        return metered(Charging.of(study, store, run, budget.budget()).meter(study, store), telling())
+        charging = Charging.of(study, store, run, budget.budget())
+        return metered(charging.meter(study.profile.hardware, store), telling())
 
     found: list[Checked] = []
     try:

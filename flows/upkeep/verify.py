@@ -25,7 +25,7 @@ from storage.records.drift import DriftNote
 from storage.records.notes import noted
 from storage.records.record import put_back, set_aside
 from storage.records.runs import read_record, record_paths
-from storage.records.spending import read_charge
+from storage.records.spending import Charge
 from tasks.domain.grading.grading import read_overrides
 
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("said", pa.string()), ("set_aside", pa.string())])
@@ -164,7 +164,7 @@ def _of_the_file(error: BaseException | None) -> bool:
 def _readable(journal: Path) -> Iterator[bytes]:
     for line in journal.read_bytes().splitlines(keepends=True):
         try:
-            read_charge(line)
+            Charge.model_validate_json(line)
         except ValueError:
             continue
         yield line
@@ -174,6 +174,6 @@ def _journal(path: Path) -> None:
     """A last line that a crash tore is no damage: no sum has it."""
     for number, line in enumerate(path.read_bytes().splitlines()[:-1], 1):
         try:
-            read_charge(line)
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}") from None
+            Charge.model_validate_json(line)
+        except ValidationError as error:
+            raise ValueError(f"line {number}: {error.errors()[0]['msg']}") from None

@@ -71,13 +71,13 @@ def _spelt(value: object, whole: bool) -> object:
         return {"float": repr(float(value))}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: (f, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-        told = {
+        kept = {
             name: _spelt(part, whole)
             for name, (f, part) in fields.items()
             if whole or (f.compare and not is_default(part, f.default))
         }
         ruled = dict(value.versions()) if isinstance(value, Ruled) else {}
-        return {"is": type(value).__name__, **told, **({"versions": _spelt(ruled, whole)} if ruled else {})}
+        return {"is": type(value).__name__, **kept, **({"versions": _spelt(ruled, whole)} if ruled else {})}
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise Ambiguous(f"keys of a mapping in a recipe are text; found {sorted(map(repr, value))[:3]}")

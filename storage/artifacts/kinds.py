@@ -98,10 +98,6 @@ class Benchmark(
     """Every problem of a benchmark's pool: is it asked, and if not, why."""
 
 
-class ArmSplits(Ref, kind="arm_splits", schema=columns("problem_id str, source str, arm str, split str")):
-    """A split seen with each arm's bands."""
-
-
 class Rollouts(Ref, kind="rollouts", schema=ROLLOUT):
     """Graded rollouts of one policy."""
 

@@ -71,13 +71,13 @@ def identity_of(
     stage: str, version: int, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, object]:
     """Return what the fingerprint is made of: the recipe without labels and without arguments at their default."""
-    told = {
+    kept = {
         name: value
         for name, value, default, is_label in one_by_one(arguments, defaults)
         if not (is_label or (refs_in(value) is None and is_default(value, default)))
     }
-    inputs = {name: refs for name, value in told.items() if (refs := refs_in(value)) is not None}
-    plain = {name: canonical(value) for name, value in told.items() if name not in inputs}
+    inputs = {name: refs for name, value in kept.items() if (refs := refs_in(value)) is not None}
+    plain = {name: canonical(value) for name, value in kept.items() if name not in inputs}
     return {"stage": stage, "version": version, "arguments": plain, "inputs": inputs}
 
 

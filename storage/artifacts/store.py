@@ -250,34 +250,27 @@ class Store:
     def keeping(self, ref: Ref) -> Iterator[Callable[[Sequence[Path]], None]]:
         """Yield a function that keeps files of an unfinished artifact for other machines, in place of earlier ones.
 
-        They are uploaded to object storage beside the work, of several that wait only the newest. On a disk they are
-        there already. The block ends when the uploads have.
+        They are uploaded to object storage beside the work; of several that wait only the newest is. On a disk they are
+        there already. The block ends when the upload has.
         """
         if (mirror := self._mirror) is None:
             yield lambda paths: None
             return
-        waiting: list[Sequence[Path]] = []
 
-        def upload() -> None:
-            while waiting:
-                newest = waiting[-1]
-                del waiting[: waiting.index(newest) + 1]
-                with suppress(FileNotFoundError):  # given up for a newer one meanwhile
-                    mirror.keep_work(ref, newest)
+        def upload(paths: Sequence[Path]) -> None:
+            with suppress(FileNotFoundError):  # given up for a newer one meanwhile
+                mirror.keep_work(ref, paths)
 
         with ThreadPoolExecutor(1, thread_name_prefix="keeping") as thread:
             uploads: list[Future[None]] = []
 
             def keep(paths: Sequence[Path]) -> None:
-                for done in [one for one in uploads if one.done()]:
-                    uploads.remove(done)
-                    done.result()
-                waiting.append(paths)
-                uploads.append(thread.submit(upload))
+                uploads[:] = [one for one in uploads if not one.cancel() and not (one.done() and one.result() is None)]
+                uploads.append(thread.submit(upload, paths))
 
             yield keep
-        for one in uploads:
-            one.result()
+            for one in uploads:
+                one.result()
 
     def finish_work(self, ref: Ref) -> None:
         """Drop from object storage what was kept of an artifact that is finished."""

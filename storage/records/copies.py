@@ -2,7 +2,7 @@
 
 A light copy has no checkpoints, and no adapters of finished trainings: they are by far the largest part of a study. Its
 trainings list in `left.json` the files that stayed behind. Artifacts that the target has are never changed, but get
-weights that they lack. Of records, pins, drift notes and prices the younger file holds.
+weights that they lack.
 """
 
 from __future__ import annotations
@@ -13,40 +13,33 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 import orjson
 
-from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import LEFT, MANIFEST, Store, left_out
 from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
-from storage.records.decisions import OVERRIDES, newest_overrides
-from storage.records.garbage import closure, collecting, readable_manifests
+from storage.records.decisions import OVERRIDES
+from storage.records.garbage import closure, collecting
 from storage.records.notes import planned_refs
-from storage.records.runs import all_runs
 from storage.records.spending import PRICES
 from storage.roots import address_of, linkless, sync, sync_tree, write_durably
-
-Order = Callable[[os.stat_result], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
     """artifacts, shards: that were copied now. left_bytes: of weights that are not in the whole copy. others: artifacts
-    that the target holds in another making, which stays. changed: what later runs in the target go by and the copy
-    replaced: prices, overrides, limits of runs."""
+    that the target holds in another making, which stays."""
 
     artifacts: int = 0
     shards: int = 0
     bytes: int = 0
     left_bytes: int = 0
     others: int = 0
-    changed: tuple[str, ...] = ()
 
     def __add__(self, more: Copied) -> Copied:
         return Copied(*(getattr(self, f) + getattr(more, f) for f in self.__slots__))
@@ -65,13 +58,17 @@ def copy_study(
     if mirror_of(target) and not weights:
         raise UserError(f"{address_of(target)} is on object storage, which holds no light copies: copy it with weights")
     store, into = Store(source), Store(target)
-    before = _rules(target) if target.is_dir() else {}
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
         # records come before the artifacts, charges after the rollouts: none of them names what is not copied
         records = sum(_copy_records(source, target, run))
-        known = dict(readable_manifests(store))
-        if unread := sorted({*map(str, store.refs())} - {*map(str, known)}):
+        known, unread = dict[Ref, Manifest](), list[Ref]()
+        for ref in store.refs():
+            try:
+                known[ref] = store.manifest(ref)
+            except (UserError, FileNotFoundError):
+                unread.append(ref)
+        if unread:
             many = f"{len(unread)} artifacts are left out, whose manifests cannot be read, first {unread[0]}"
             warnings.warn(Notice(f"{many}: `varband store verify` says why"), stacklevel=2)
         chosen = list(known) if run is None else sorted(closure(known, planned_refs(source, run)))
@@ -81,9 +78,7 @@ def copy_study(
         records += sum(_copy_charges(source, target, run))
         if weights:
             records += sum(_copy_checkpoints(source, target))
-    after = _rules(target) if before else {}
-    changed = tuple(f"{name}: {old} → {after.get(name)}" for name, old in before.items() if after.get(name) != old)
-    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records, changed=changed))
+    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records))
 
 
 def _finished(known: Mapping[Ref, Manifest]) -> frozenset[str]:
@@ -110,18 +105,6 @@ def _step_of(path: str) -> int:
     40
     """
     return int(path.split("/")[1].removeprefix("step-"))
-
-
-def _rules(root: Path) -> dict[str, str]:
-    """What later runs of a root go by, in words: its prices, the active overrides, the limits of each run."""
-    prices, (text, name) = root / PRICES, newest_overrides(root)
-    found = {
-        PRICES: file_digest(prices)[:8] if prices.is_file() else "none",
-        "overrides": f"{Path(name).name} {sha256(text.encode()).hexdigest()[:8]}" if name else "none",
-    }
-    for run in all_runs(root):
-        found[f"limits of {run.id}"] = ", ".join(f"{k}={v:g}" for k, v in sorted(run.budget.items())) or "none"
-    return found
 
 
 def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, light: bool, renew: bool) -> Copied:
@@ -181,7 +164,7 @@ def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterat
 
 
 def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
-    """Bytes of records, pins, overrides, notes of drift and the team's prices."""
+    """Bytes of records, pins, overrides, notes of drift and the team's prices. The younger file holds."""
     for mirror in filter(None, map(mirror_of, (source, target))):
         for folder in ("runs", "pins", "drift"):
             mirror.follow(folder)
@@ -191,14 +174,15 @@ def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
     for pattern in (f"runs/{run or '*'}.json*", "pins/*", f"{OVERRIDES}/*", "drift/*", PRICES):
         for path in sorted(source.glob(pattern)):
             if path.suffix in (".json", ".jsonl", ".toml"):
-                yield _copy_file(source, target, path.relative_to(source), changing=_age)
+                yield _copy_file(source, target, path.relative_to(source), lambda file: file.st_mtime_ns)
 
 
 def _copy_charges(source: Path, target: Path, run: str | None) -> Iterator[int]:
+    """Bytes of journals. The longer file holds, also where a clock was set back: a journal only grows."""
     for mirror in filter(None, map(mirror_of, (source, target))):
         mirror.sync("spending")
     for path in sorted(source.glob(f"spending/{run or '*'}/*.jsonl")):
-        yield _copy_file(source, target, path.relative_to(source), changing=_length)
+        yield _copy_file(source, target, path.relative_to(source), lambda file: file.st_size)
 
 
 def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
@@ -212,28 +196,19 @@ def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
             yield _copy_file(source, target, path.relative_to(source))
 
 
-def _age(file: os.stat_result) -> tuple[int, ...]:
-    return file.st_mtime_ns, file.st_size
-
-
-def _length(file: os.stat_result) -> tuple[int, ...]:
-    """A journal only grows, also while clocks are set back."""
-    return (file.st_size,)
-
-
 def _readable_by_the_same(source: Path, to: Path) -> None:
     """What only its user may read stays so in the copy, which its own user may write."""
     to.chmod(source.stat().st_mode & 0o777 | 0o600)
 
 
-def _copy_file(source: Path, target: Path, name: Path, *, changing: Order | None = None) -> int:
-    """Bytes written; 0 if the target has it. changing: by what a file replaces the one that is there.
+def _copy_file(source: Path, target: Path, name: Path, newer: Callable[[os.stat_result], int] | None = None) -> int:
+    """Bytes written; 0 if the target has it. newer: the file with more of it holds.
 
     The copy is as old as what was read: what is written to that meanwhile is younger, and comes with the next copy.
     """
     source, to = linkless(source, name), linkless(target, name)
     at, have = source.stat(), to.stat() if to.exists() else None
-    if have and (changing is None or changing(have) >= changing(at)):
+    if have and (newer is None or newer(have) >= newer(at)):
         return 0
     to.parent.mkdir(parents=True, exist_ok=True)
     content = source.read_bytes()

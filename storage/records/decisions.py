@@ -8,13 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import nullable
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.record import Record, keep
 from storage.records.runs import now
 from storage.roots import files_in, linkless
 
-PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
+PINS = nullable("ref str, why str, since str")
 OVERRIDES = "overrides"
 
 

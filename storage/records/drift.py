@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from storage.artifacts.schemas import nullable
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.record import Record
@@ -39,20 +40,9 @@ class DriftNote(Record):
 
 
 FOLDER = "drift"
-DRIFT = pa.schema(
-    [
-        ("policy", pa.string()),
-        ("metric", pa.string()),
-        ("reference", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("value", pa.float64()),
-        ("rollouts", pa.int64()),
-        ("why", pa.string()),
-        ("since", pa.string()),
-        ("last", pa.string()),
-        ("open", pa.bool_()),
-    ]
+DRIFT = nullable(
+    "policy str, metric str, reference real, low real, high real, value real, rollouts big, why str, since str",
+    "last str, open bool",
 )
 
 

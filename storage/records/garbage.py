@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import nullable
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.decisions import pins
-from storage.records.notes import note_planned as note_planned
 from storage.records.notes import notes_path, planned_refs, unfinished
 from storage.records.runs import run_named, run_path
 from storage.roots import linkless, lock_file, root_option
@@ -33,7 +33,7 @@ BIN = ".bin"
 OLDER_THAN = timedelta(days=7)
 #: A scratch folder in which nothing was written for this long has no writer any more: all write without a pause.
 SILENT_SCRATCH = timedelta(hours=1)
-GARBAGE = pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("why", pa.string())])
+GARBAGE = nullable("path str, bytes big, why str")
 ALWAYS_KEPT = ("report", "training", "audit", "pool")
 #: A folder or file below the root, and why it goes.
 Doomed = tuple[Path, str]
@@ -138,13 +138,6 @@ def manifests_of(store: Store) -> dict[Ref, Manifest]:
                     f" --repair{root_option(store.root)}` sets it aside, and the same command makes it again"
                 ) from None
     return found
-
-
-def readable_manifests(store: Store) -> Iterator[tuple[Ref, Manifest]]:
-    """Every artifact whose manifest can be read; `varband doctor` names the others."""
-    for ref in store.refs():
-        with suppress(UserError, FileNotFoundError):
-            yield ref, store.manifest(ref)
 
 
 def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -16,9 +17,9 @@ from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.records.record import keep
 from storage.records.runs import all_runs, read_record, record_paths, run_path
-from storage.roots import files_in, read_whole, root_option
+from storage.roots import files_in, root_option
 
-#: Kind of the first line, so that a version which knows no checksum takes it for one more artifact.
+#: Kind of the first line.
 SEAL = "noted"
 
 
@@ -41,55 +42,26 @@ def planned_refs(root: Path, run: str) -> list[Ref]:
 
 
 def noted(path: Path) -> list[Ref]:
-    """Errors: UserError if the file is damaged. Notes of early versions have no checksum, but as many lines as their
-    run has stages."""
+    """Errors: UserError if the file is damaged."""
     try:
-        lines = [str(orjson.loads(line)) for line in read_whole(path).splitlines()]
+        lines = [str(orjson.loads(line)) for line in path.read_bytes().splitlines()]
         first, *others = map(Ref.parse, lines)
     except (orjson.JSONDecodeError, UserError, ValueError):
         raise _damaged(path) from None
-    if first.kind == SEAL:
-        if first != _seal(path.stem, lines[1:]):
-            raise _damaged(path)
-        return others
-    record = path.with_suffix(".json")
-    if record.exists() and len(lines) < read_record(record).stages:
+    if first != _seal(path.stem, lines[1:]):
         raise _damaged(path)
-    return [first, *others]
-
-
-def _readable(path: Path) -> list[Ref] | None:
-    """None for notes that are missing or damaged."""
-    try:
-        return noted(path) if path.exists() else None
-    except UserError:
-        return None
+    return others
 
 
 def studies_of(root: Path) -> dict[str, list[str]]:
     """Return the names of the studies whose runs need an artifact, by ref, newest first."""
     found: dict[str, list[str]] = {}
     for run in all_runs(root):
-        for ref in _readable(notes_path(root, run.id)) or ():
-            names = found.setdefault(str(ref), [])
-            if run.profile not in names:
-                names.append(run.profile)
+        with suppress(UserError, FileNotFoundError):
+            for ref in noted(notes_path(root, run.id)):
+                if run.profile not in (names := found.setdefault(str(ref), [])):
+                    names.append(run.profile)
     return found
-
-
-def studies_with_rows(root: Path, there: Iterable[Ref]) -> list[str]:
-    """Return the names of the studies to which some of these artifacts may belong: those with a report among them, and
-    those whose runs noted one. Notes that are missing or damaged may have named any."""
-    refs = set(there)
-    found = {ref.fingerprint[:8]: str(ref) for ref in sorted(refs) if ref.kind == "report"}
-    for run in reversed(all_runs(root)):
-        study, path = run.id.rpartition("-")[2], notes_path(root, run.id)
-        needed = path.exists() or run.state != "finished"
-        if (listed := _readable(path)) is not None:
-            needed = not refs.isdisjoint(listed)
-        if study in found or needed:
-            found[study] = run.profile
-    return [*found.values()]
 
 
 def unfinished(root: Path, but: str = "") -> set[Ref]:

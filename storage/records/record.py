@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.roots import linkless, read_whole, sync, write_durably
+from storage.roots import linkless, sync, write_durably
 
 DAMAGED = ".damaged"
 
@@ -30,7 +30,7 @@ class Record(BaseModel):
     def read(cls, path: Path, fix: str = "") -> Self:
         """fix: what to do about a damaged one. Errors: UserError if it is no such record; OSError."""
         try:
-            return cls.model_validate_json(read_whole(path))
+            return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
             raise UserError(f"{path}: no {cls.NAME} of this version ({error.errors()[0]['msg']}){fix}") from None
 

@@ -134,8 +134,8 @@ def earlier_attempt(root: Path, name: str) -> Run | None:
     except FileNotFoundError:
         return None
     except UserError as error:
-        said = f"{error}: set aside as {set_aside(root, path)}, made anew"
-        warnings.warn(Notice(said), stacklevel=2)
+        notice = f"{error}: set aside as {set_aside(root, path)}, made anew"
+        warnings.warn(Notice(notice), stacklevel=2)
         return None
 
 
@@ -223,8 +223,8 @@ def run_to_read(root: Path, text: str) -> Run | None:
     taken = next((run for run in found if run.report is not None), None)
     if len(found) == 1 or taken is None or taken.profile != text:
         return run_named(root, text)
-    said = f"{_several(text, found)}; this is of {taken.id}, the newest that has a report: an id asks for another"
-    warnings.warn(Notice(said), stacklevel=2)
+    notice = f"{_several(text, found)}; this is of {taken.id}, the newest that has a report: an id asks for another"
+    warnings.warn(Notice(notice), stacklevel=2)
     return taken
 
 

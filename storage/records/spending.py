@@ -9,15 +9,13 @@ import functools
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import orjson
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
 
 from storage.artifacts.schemas import nullable
 from storage.mirror import mirror_of
@@ -29,18 +27,16 @@ SPENDING = nullable(
     "run str, time str, ref str, kind str, title str, arm str, rollouts big, correct big, prompt_tokens big",
     "tokens big, gpu_hours real, usd real, device str",
 )
-#: How JSON writes them.
-_WRITTEN: dict[pa.DataType, tuple[type, ...]] = {pa.string(): (str,), pa.int64(): (int,), pa.float64(): (int, float)}
 #: What things cost the team: a file of the root that people write.
 PRICES = "prices.toml"
 #: A file of a journal on object storage, about.
 PIECE_BYTES = 1 << 15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """One payment. tokens: prompt + completion. kind: of the artifact that it went into. arm: null if none."""
+class Charge(BaseModel):
+    """One payment. tokens: prompt + completion. kind: of the artifact that it went into. arm: None if none."""
 
+    model_config = ConfigDict(frozen=True, strict=True)
     time: str
     ref: str
     kind: str
@@ -73,7 +69,7 @@ class Journal:
         if mirror and self.path.exists() and self.path.stat().st_size > PIECE_BYTES:
             self.path = self._new()
         new = not self.path.exists()
-        self._append(b"".join(orjson.dumps(asdict(charge)) + b"\n" for charge in charges))
+        self._append(b"".join(charge.model_dump_json().encode() + b"\n" for charge in charges))
         if new:
             sync(self.folder)
             sync(self.folder.parent)
@@ -94,8 +90,7 @@ class Journal:
 
     def spent(self) -> Amounts:
         """Everything that all processes of the run ever paid."""
-        parts = [line for path in _journals(self.root, self.run) for line in _lines(path)]
-        return _total(parts)
+        return plus(Amounts(), (charge for path in _journals(self.root, self.run) for charge in _charges(path)))
 
     def lengths(self) -> dict[str, float]:
         """Return the mean tokens of a completion, by arm."""
@@ -122,11 +117,7 @@ def spent_in_month(root: Path, month: str) -> Amounts:
 @functools.lru_cache(maxsize=20_000)
 def _of_month(path: Path, size: int, month: str) -> Amounts:
     """Cached: a journal only grows, so one of this size has this sum."""
-    return _total([line for line in _lines(path) if str(line.get("time", "")).startswith(month)])
-
-
-def _total(lines: Sequence[Mapping[str, Any]]) -> Amounts:
-    return Amounts(**{name: math.fsum(line.get(name, 0) for line in lines) for name in Amounts.model_fields})
+    return plus(Amounts(), (charge for charge in _charges(path) if charge.time.startswith(month)))
 
 
 def _journals(root: Path, run: str | None = None) -> list[Path]:
@@ -135,29 +126,17 @@ def _journals(root: Path, run: str | None = None) -> list[Path]:
     return sorted((root / "spending").glob(f"{run or '*'}/*.jsonl"))
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """A line torn by a crash, or that is no charge, is left out."""
+def _charges(path: Path) -> Iterator[Charge]:
+    """Yield the charges of a journal. A line torn by a crash, or that is no charge, is left out."""
     for line in path.read_bytes().splitlines():
         with suppress(ValueError):
-            yield read_charge(line)
-
-
-def read_charge(line: bytes) -> dict[str, Any]:
-    """Fields of SPENDING that a line of a journal has. Errors: ValueError for one that is no charge."""
-    found = orjson.loads(line)
-    if not isinstance(found, dict):
-        raise ValueError(f"no charge: {line[:40]!r}")
-    for field in SPENDING:
-        value, wanted = found.get(field.name), _WRITTEN[field.type]
-        nothing = value is None and (field.name not in found or str in wanted)
-        if not nothing and (isinstance(value, bool) or not isinstance(value, wanted)):
-            raise ValueError(f"no charge: {field.name} is {value!r:.40}")
-    return found
+            yield Charge.model_validate_json(line)
 
 
 def charges(root: Path, run: str | None = None) -> pa.Table:
     """Every charge of one run, or of all. Schema: SPENDING. A line torn by a crash is left out."""
-    rows = [{"run": path.parent.name, **line} for path in _journals(root, run) for line in _lines(path)]
+    found = ((path.parent.name, charge) for path in _journals(root, run) for charge in _charges(path))
+    rows = [{"run": name, **charge.model_dump()} for name, charge in found]
     return pa.Table.from_pylist(rows, schema=SPENDING)
 
 

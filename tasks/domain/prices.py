@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,9 @@ class Prices:
     trained_per_second: float = 2_000.0
     hours_of_sampling: bool = True
 
-    def of_tokens(self, arm: str | None, prompt_tokens: float, completion_tokens: float) -> float:
-        """
+    def of_tokens(self, arm: str | None, prompt_tokens: Any, completion_tokens: Any) -> Any:
+        """US dollars of numbers or arrays of tokens.
+
         >>> Prices(tokens={"*": TokenPrice(1.0, 4.0)}).of_tokens("panel", 1e6, 5e5)
         3.0
         """

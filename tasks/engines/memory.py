@@ -260,15 +260,6 @@ def kept_bytes(base: Path, learner: LearnerConfig) -> int:
     return 4 * (len(evaluated_steps(learner.steps, learner.eval_every)) - 1) * _trained(base, learner)
 
 
-def readable(number: float) -> str:
-    """
-    >>> readable(3.2 * GIB), readable(70_000), readable(5)
-    ('3.2 GiB', '68.4 KiB', '0.0 KiB')
-    """
-    unit, name = next((u for u in ((GIB, "GiB"), (1 << 20, "MiB")) if number >= u[0]), (1 << 10, "KiB"))
-    return f"{number / unit:.1f} {name}"
-
-
 def _has_critic(learner: LearnerConfig) -> bool:
     return "agents" in ADVANTAGES[learner.advantage].needs
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 from storage import leases
 from storage.errors import UserError, disk_fault
@@ -20,31 +18,20 @@ from tests.chaos import study
 
 CONTEXT = get_context("forkserver")
 #: With all that the command's own module imports, for every process runs it; the last ones are imported where needed.
-PRELOADED = (
-    "tests.chaos.driver",
-    "tests.chaos.remote",
-    "tests.chaos.server_faults",
-    "obstore",
-    "scipy.special",
-    "numpy.testing",
-)
+PRELOADED = ("tests.chaos.driver", "tests.chaos.server_faults", "obstore", "scipy.special", "numpy.testing")
 CONTEXT.set_forkserver_preload(list(PRELOADED))
 #: Where a process is before it says anything, and after its last word.
 START, END = "start", "end"
 
 
-def start(root: Path | str, trace: Path, endpoint: str | None = None, **environment: str) -> BaseProcess:
+def start(root: Path | str, trace: Path, **environment: str) -> BaseProcess:
     """trace: told of every event. environment: of this process alone."""
-    return begin(work, str(root), trace, endpoint, environment)
-
-
-def begin(target: Callable[..., None], *arguments: Any) -> BaseProcess:
-    process = CONTEXT.Process(target=target, args=arguments)
+    process = CONTEXT.Process(target=work, args=(str(root), trace, environment))
     process.start()
     return process
 
 
-def work(root: str, trace: Path, endpoint: str | None, environment: dict[str, str]) -> None:
+def work(root: str, trace: Path, environment: dict[str, str]) -> None:
     """As the command line carries a run out; exit codes as `varband run`."""
     os.environ.update(environment)
     if "CHAOS_MACHINE" in environment:  # elsewhere: its processes cannot be looked up, only heard
@@ -59,7 +46,7 @@ def work(root: str, trace: Path, endpoint: str | None, environment: dict[str, st
 
         try:
             with stopped_by_signals():
-                study.run(root_folder(root), endpoint, listener)
+                study.run(root_folder(root), listener)
         except UserError as error:
             told.write(f"{time.monotonic():.4f}\tsaid\t{' '.join(str(error).split())}\n")
             os._exit(error.exit_code)

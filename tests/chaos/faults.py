@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from flows.upkeep.verify import verify
 from storage.records.garbage import BIN, collect
 from tests.chaos.study import BATCH
-from tests.chaos.trial import CannotTry, TooLate, Trial, ended
+from tests.chaos.trial import CannotTry, Trial, ended
 from tests.chaos.whole import Broken
 
 Fault = Callable[[Trial], None]
@@ -33,21 +33,6 @@ def _signalled(how: int, *codes: int) -> Fault:
         trial.to_the_end()
 
     return fault
-
-
-def killed_over_and_over(trial: Trial) -> None:
-    """Every attempt is broken until one is too quick for it."""
-    for attempt in range(4):
-        process = trial.start()
-        moment = trial.moment if attempt == 0 else trial.rng.random() * 0.6
-        process.join(trial.seconds * moment)
-        if process.exitcode is not None:
-            break
-        trial.batches += 1
-        trial.signal(process, trial.rng.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]), 75, 130)
-    if not trial.batches:
-        raise TooLate(time.monotonic() - trial.began)
-    trial.to_the_end()
 
 
 @contextmanager
@@ -82,20 +67,6 @@ def full_disk(trial: Trial) -> None:
     """A sentence and exit code 2, whatever meets it; room is made, and the same command goes on."""
     with small_disk(trial.root):
         process = trial.begun()
-        with filled(trial.root):
-            ended(process, 0, 2)
-        trial.to_the_end()
-
-
-def full_disk_then_killed(trial: Trial) -> None:
-    with small_disk(trial.root):
-        process = trial.begun()
-        with filled(trial.root):
-            trial.signal(process, signal.SIGKILL, 2)
-        process = trial.start()
-        process.join(trial.seconds * trial.rng.random() * 0.5)
-        if process.exitcode is None:
-            trial.batches += 1
         with filled(trial.root):
             ended(process, 0, 2)
         trial.to_the_end()
@@ -182,6 +153,4 @@ FAULTS: dict[str, Fault] = {
     "artifact deleted under a run, then a kill": artifact_deleted,
     "gc in a loop beside it, and a kill": collected,
     "two runs at once, one killed": two_at_once,
-    "full disk, a kill, full again": full_disk_then_killed,
-    "killed, terminated and interrupted in a row": killed_over_and_over,
 }

@@ -23,6 +23,7 @@ from storage.artifacts.store import Store
 from storage.roots import write_durably
 from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.engines.adapter_files import SERVED
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import classify_bands
@@ -75,6 +76,7 @@ def train_chaos(*, bands: Bands, rollouts: Rollouts, steps: int) -> Payload:
         progress(state[0], steps, "steps", f"from step {state[0]}", event="noted")
     first = sum(sum(text.encode()) for text in store().read(rollouts)["completion"].to_pylist())
     (served := workdir() / "adapter").mkdir(exist_ok=True)
+    (served / SERVED).touch()
     with store().keeping(making()) as keep:
         for step in range(state[0], steps):
             policy = replace(POLICY, adapter=str(making()), adapter_step=step, step=step) if step else POLICY
@@ -89,7 +91,7 @@ def train_chaos(*, bands: Bands, rollouts: Rollouts, steps: int) -> Payload:
             progress(step + 1, steps, "steps")
     files = workdir() / "files"
     files.mkdir(exist_ok=True)
-    (files / "adapter.bin").write_bytes(str(state[1]).encode() * 1000)
+    (files / SERVED).write_bytes(str(state[1]).encode() * 1000)
     return Payload(pa.table({"steps": [state[0]], "weights": [state[1]]}), files)
 
 
@@ -125,21 +127,16 @@ def chaos() -> Report:
     return report_chaos.titled("report")(passk=passk, training=training, vectors=vectors, rollouts=after)
 
 
-def study_of(root: Path, endpoint: str | None) -> Study:
-    hardware = Hardware(batch_size=None if endpoint else BATCH, engine="openai" if endpoint else "transformers")
+def study_of(root: Path) -> Study:
+    hardware = Hardware(batch_size=BATCH, engine="transformers")
     profile = replace(QWEN_1_5B, name="chaos", arms=("panel",), hardware=hardware)
     return Study(profile, {"panel": MODEL}, {"": PoolInputs(())}, "d" * 64, {MODEL.sha256: root}, {})
 
 
-def tools_of(study: Study, endpoint: str | None) -> Toolbox:
+def tools_of(study: Study) -> Toolbox:
     tools = Toolbox(study.profile.hardware, study.places, ActiveGrader(installed=PlainGraders.version))
     tools._open[("graders",)] = PlainGraders()
-    made: object = SeededGenerator()
-    if endpoint:
-        from tests.chaos.remote import remote_generator
-
-        made = remote_generator(endpoint)
-    tools._open[tools._sampler_key(MODEL.sha256)] = made
+    tools._open[tools._sampler_key(MODEL.sha256)] = SeededGenerator()
     return tools
 
 
@@ -150,10 +147,10 @@ def steps_of(at: Store) -> Sequence[Planned]:
     return [Planned(step, at.fresh(step.ref)) for step in planning.steps]
 
 
-def run(root: Path, endpoint: str | None = None, listener: Listener = unheard) -> Report:
-    at, study = Store(root), study_of(root, endpoint)
+def run(root: Path, listener: Listener = unheard) -> Report:
+    at, study = Store(root), study_of(root)
     at.prepare()
-    tools = tools_of(study, endpoint)
+    tools = tools_of(study)
     try:
         with (
             accounted(study, at, steps_of(at), Charging(run=RUN), listener, {}) as listeners,

@@ -12,18 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import Parked
 from tests.chaos import distant, faults
-from tests.chaos import study as small
 from tests.chaos.faults import Fault
 from tests.chaos.trial import CannotTry, TooLate, Trial, ended
 from tests.chaos.whole import Left, left
 from tests.s3_server import object_storage
-from tests.servers import free_port
 
 pytestmark = pytest.mark.chaos
 TIMES = int(os.environ.get("CHAOS_TIMES", "1"))
-REACHES = {**dict.fromkeys(distant.ENGINE_FAULTS, "engine"), **dict.fromkeys(distant.STORAGE_FAULTS, "storage")}
 
 
 class SmallStudy:
@@ -35,14 +31,12 @@ class SmallStudy:
         self.seconds: dict[str, float] = {}
 
     def usual(self, reaches: str) -> float:
-        """Seconds of an undisturbed run that reaches nothing, an engine or storage over a network."""
+        """Seconds of an undisturbed run on a disk, or on object storage."""
         if reaches and "" not in self.seconds:
             self.usual("")  # which others are compared with
         for _ in range(0 if reaches in self.seconds else 2):  # the first one imports
             trial, began = Trial(self.empty(), self.undisturbed, 0.0, random.Random(0)), time.monotonic()
-            if reaches == "engine":
-                distant.undisturbed_elsewhere(trial)
-            elif self.bucket and reaches:
+            if self.bucket and reaches:
                 self.bucket.undisturbed(trial)
             else:
                 ended(trial.start(), 0)
@@ -54,7 +48,11 @@ class SmallStudy:
 
     def survives(self, kind: str, fault: Fault, seed: int) -> None:
         """Errors: Broken; CannotTry."""
-        usual, moment, rng = self.usual(REACHES.get(kind, "")), -1.0, random.Random(f"{kind}/{seed}")
+        usual, moment, rng = (
+            self.usual("storage" * (kind in distant.STORAGE_FAULTS)),
+            -1.0,
+            random.Random(f"{kind}/{seed}"),
+        )
         while True:
             trial = Trial(self.empty(), self.undisturbed, usual, rng, moment)
             try:
@@ -91,17 +89,11 @@ def survives(kind: str, fault: Fault, study: SmallStudy) -> None:
         pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize("kind", [*faults.FAULTS, *distant.ENGINE_FAULTS])
+@pytest.mark.parametrize("kind", faults.FAULTS)
 def test_the_same_command_finishes_as_if_nothing_had_happened(kind: str, study: SmallStudy) -> None:
-    survives(kind, {**faults.FAULTS, **distant.ENGINE_FAULTS}[kind], study)
+    survives(kind, faults.FAULTS[kind], study)
 
 
 @pytest.mark.parametrize("kind", distant.STORAGE_FAULTS)
 def test_it_does_so_on_object_storage(kind: str, study: SmallStudy, bucket: distant.Bucket) -> None:
     survives(kind, partial(distant.STORAGE_FAULTS[kind], bucket), study)
-
-
-def test_a_run_parks_by_the_plan_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.2")
-    with pytest.raises(Parked, match="0 of 7 stages are done, 'screen' is under way"):
-        small.run(tmp_path, f"http://127.0.0.1:{free_port()}/v1")

@@ -87,31 +87,11 @@ def test_the_answer_in_words_is_the_reports(demo_store: Path) -> None:
     assert len(told) > 3 and all(re.sub(r"\\|<", "", sentence) in page for sentence in told)
 
 
-def test_a_pipe_is_shown_a_trace_and_bands_before_a_screening_is_over(capsys: pytest.CaptureFixture[str]) -> None:
-    """Once what begins a screening, and not at every batch; of what is no screening no trace and no bands."""
-    screened, evaluated = (Ref("rollouts", digit * 16) for digit in "01")
-    with Watch("demo", (), as_json=False) as watch:
-        for title, ref in (("screen panel", screened), ("evaluate panel at step 0", evaluated)):
-            watch.on_progress(Progress("started", title, ref))
-            for done in (256, 512):
-                watch.on_progress(Progress("seen", title, ref, detail=f"panel: so {done}  → correct"))
-                watch.on_progress(Progress("advanced", title, ref, done, 1600, "rollouts", bands=(2, 28, 2)))
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        "    panel: so 256  → correct",
-        "  screen panel: 256 of 1,600 rollouts; 2 all_zero, 28 variance, 2 all_one",
-        "  evaluate panel at step 0: 256 of 1,600 rollouts",
-    ]
-
-
-def test_a_terminal_is_drawn_the_bands_so_far() -> None:
+def test_a_pipe_is_told_now_and_then_how_far_a_stage_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once at its beginning, and not at every batch."""
     with Watch("demo", (), as_json=False) as watch:
         ref = Ref("rollouts", "0" * 16)
         watch.on_progress(Progress("started", "screen panel", ref))
-        watch.on_progress(Progress("advanced", "screen panel", ref, 256, 1600, "rollouts", bands=(0, 30, 2)))
-        with watch.console.capture() as drawn:
-            watch.console.print(watch._at_work())
-        assert re.search(
-            r"screen panel, so far\n.*all_zero +0\n.*variance +█+ +30 .*wrong\n.*all_one +█+ +2\n", drawn.get()
-        )
-        watch.on_progress(Progress("made", "screen panel", ref, 1600, 1600))
-        assert not watch._screened
+        for done in (256, 512):
+            watch.on_progress(Progress("advanced", "screen panel", ref, done, 1600, "rollouts"))
+    assert capsys.readouterr().out.splitlines()[1:] == ["  screen panel: 256 of 1,600 rollouts"]

@@ -10,15 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.running.forecast import Forecast
-from flows.running.plan import plan
-from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.catalog import artifacts, lineage
-from storage.records.runs import all_runs
-from tasks.domain.budget import Budget
-from tests.mini import SETTINGS, SIDE_BY_SIDE, finish, hashes, report_text, start
+from tests.mini import SIDE_BY_SIDE, finish, hashes, report_text, start
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +29,6 @@ def from_a_shell(root: Path, *more: str) -> dict[str, Any]:
     return json.loads(told)
 
 
-def planned(root: Path, *settings: str) -> dict[str, bool]:
-    """Title of every stage → whether it would be reused."""
-    study = Request(profile="demo", settings=(*SETTINGS, *settings)).study(Store(root))
-    return {f"{p.step.title} {p.step.ref.kind}": p.reused for p in plan(study, Store(root))}
-
-
 def test_the_run_ends_with_a_table_and_a_report(root: Path) -> None:
     result = finish(root)
     assert [row["arm"] for row in result["summary"]] == ["panel", "thinking"]
@@ -51,14 +40,6 @@ def test_the_run_ends_with_a_table_and_a_report(root: Path) -> None:
     assert Path(result["html"]).with_suffix(".md").exists()
 
 
-def test_the_plan_of_before_holds_what_the_run_took(root: Path, tmp_path: Path) -> None:
-    study = Request(profile="demo", settings=SETTINGS).study(Store(root))
-    promised = Forecast.of(study, Store(tmp_path), Budget()).whole
-    (spent,) = (run.spent.tokens for run in all_runs(root))
-    assert promised.basis == "assumed" and promised.least <= spent <= promised.most
-    assert promised.tokens == pytest.approx(spent, rel=0.25)
-
-
 def test_the_second_run_makes_nothing_and_is_quick(root: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = from_a_shell(root)
@@ -67,12 +48,6 @@ def test_the_second_run_makes_nothing_and_is_quick(root: Path) -> None:
     assert (
         after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime <= 5
     )  # of the processor: others use it too
-
-
-def test_a_learning_rate_remakes_training_and_not_screening(root: Path) -> None:
-    would = planned(root, "training.learning_rate=1e-3")
-    assert would["screen panel rollouts"] and would["band thinking bands"]
-    assert not would["train panel seed 0 training"] and not would["render report report"]
 
 
 @pytest.mark.slow

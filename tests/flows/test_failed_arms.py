@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pytest
 
-from flows.running.pieces import Lost, dispatch
+from flows.running.pieces import Lost, Piece, dispatch
+from storage.artifacts.ref import Ref
 from storage.errors import ArmsFailed, Notice, Parked, UserError
 from tasks.attempts import Attempts
 
@@ -25,39 +25,19 @@ def test_the_other_arms_are_made_and_the_failure_is_told_at_once() -> None:
         attempts.finish(["panel", "thinking"])
 
 
-def test_a_budget_limit_ends_the_run_where_it_is_met() -> None:
-    begun = list[str]()
-
-    def make(arm: str) -> None:
-        begun.append(arm)
-        raise Parked("no money is left")
-
-    with pytest.raises(Parked, match="no money"):
-        Attempts().each(["panel", "thinking"], make)
-    assert begun == ["panel"]
-
-
 class Fake:
     """Workers whose pieces end at once, in the order in which they were begun."""
 
     def __init__(self, errors: dict[str, UserError]) -> None:
-        self.errors, self.begun, self.under_way = errors, list[str](), list[Named]()
+        self.errors, self.begun, self.under_way = errors, list[str](), list[Piece]()
 
-    def begin(self, piece: Named) -> None:
+    def begin(self, piece: Piece) -> None:
         self.begun.append(piece.name)
         self.under_way.append(piece)
 
-    def ended(self) -> Iterator[tuple[Named, UserError | None]]:
+    def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
         ended, self.under_way = self.under_way, []
-        return iter([(piece, self.errors.get(piece.key)) for piece in ended])
-
-
-class Named(NamedTuple):
-    key: str
-
-    @property
-    def name(self) -> str:
-        return self.key
+        return iter([(piece, self.errors.get(piece.name)) for piece in ended])
 
 
 @pytest.mark.parametrize(
@@ -68,9 +48,11 @@ def test_pieces_of_which_one_fails(error: UserError, raised: type[Exception], be
     """A budget limit ends them all; what waits for a piece that failed is never begun."""
     workers, told, after = Fake({"a": error}), list[str](), {"a": "a2", "b": "b2"}
 
-    def wanted(done: set[str]) -> list[Named]:
-        keys = [*after, *(after[key] for key in after if key in done)]
-        return [Named(key) for key in keys if key not in done]
+    pieces = {name: Piece(Ref("toy", name[::-1].rjust(16, "0")), name) for name in ("a", "b", "a2", "b2")}
+
+    def wanted(done: set[str]) -> list[Piece]:
+        names = [*after, *(after[name] for name in after if pieces[name].key in done)]
+        return [pieces[name] for name in names if pieces[name].key not in done]
 
     with pytest.raises(raised, match="no"):
         dispatch(wanted, workers, told.append)

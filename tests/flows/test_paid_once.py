@@ -63,8 +63,3 @@ def test_a_further_objective_costs_what_its_own_policies_sampled(alone: list[Pat
     assert run(alone[0], "GRPO,MaxRL")["made"]
     assert charged(alone[0]) - before == sum(own.values())
     assert entered(alone[0]) == (start, first | second)
-
-
-def test_the_same_question_again_costs_nothing(alone: list[Path]) -> None:
-    before = charged(alone[1])
-    assert run(alone[1], "MaxRL")["made"] == 0 and charged(alone[1]) == before

@@ -28,7 +28,6 @@ from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
-from storage.mirror import Mirror
 from storage.objects import Objects
 from storage.records.notes import note_planned
 from storage.records.runs import Run, all_runs, now, write_run
@@ -106,16 +105,6 @@ def test_what_one_machine_makes_another_reads(bucket: str, tmp_path: Path, monke
     assert b.refs() == [REF]
 
 
-def test_of_two_writers_the_first_wins_and_both_see_one_making(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
-    write(a, 1)
-    write(b, 2)
-    assert a.read(REF) == b.read(REF) == pa.table({"n": [1]})
-    assert a.manifest(REF).token == b.manifest(REF).token
-
-
 def test_deleted_on_one_machine_is_gone_on_all_and_made_again_with_what_follows(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,15 +121,6 @@ def test_deleted_on_one_machine_is_gone_on_all_and_made_again_with_what_follows(
     write(b, 20, ref=CHILD, recipe=recipe)
     forget(a)
     assert a.fresh(CHILD) and a.read(CHILD).to_pydict() == {"n": [20]}
-
-
-def test_a_damaged_working_copy_is_fetched_again(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
-    write(a, 1)
-    assert b.has(REF)
-    (b.path(REF) / "data.parquet").unlink()
-    forget(b)
-    assert Store(b.root).has(REF)
 
 
 def test_ledger_charges_and_runs_are_shared(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,29 +220,6 @@ def test_a_worker_killed_half_way_is_taken_over_and_nothing_is_sampled_twice(buc
     assert set(before) | set(sampled_later) == {str(i) for i in range(12)}
 
 
-def test_a_charge_uploads_itself_and_not_the_journal(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However long a run is: a charge uploads at most one piece; another machine reads all of them."""
-    a = machine(bucket, tmp_path, "a", monkeypatch)
-    uploaded: list[int] = []
-    put = Mirror.put
-
-    def counted(self: Mirror, name: str, content: bytes | Path, **condition: str) -> str | None:
-        uploaded.append(content.stat().st_size if isinstance(content, Path) else len(content))
-        return put(self, name, content, **condition)
-
-    monkeypatch.setattr(Mirror, "put", counted)
-    monkeypatch.setattr("storage.records.spending.PIECE_BYTES", 2000)
-    journal, line = Journal(a.root, "long-1"), Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=7)
-    for _ in range(60):
-        journal.enter([line])
-    assert len(uploaded) == 60 and max(uploaded) < 2000 + 500
-    assert len(list(journal.folder.iterdir())) > 3
-    b = machine(bucket, tmp_path, "b", monkeypatch)
-    assert Journal(b.root, "long-1").spent().tokens == 60 * 7
-
-
 def test_what_a_larger_put_than_the_server_takes_goes_up_in_parts_and_comes_back_streamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +279,7 @@ def test_two_machines_that_want_rollouts_of_one_policy_share_them(
     roots = [machine(bucket, tmp_path, name, monkeypatch).root for name in "ab"]
 
     def sampled(root: Path, group_size: int) -> int:
-        tools = small.tools_of(small.study_of(root, None), None)
+        tools = small.tools_of(small.study_of(root))
         with session(Session(Store(root), tools)):
             return len(Store(root).read(small.sample_chaos(group_size=group_size)))
 
@@ -385,16 +342,6 @@ def test_a_new_laptop_sees_a_root_with_few_requests(
     before += len(requests)
     assert len(ls("store", "ls", cache=tmp_path / "new", root=bucket)) == artifacts
     assert len(server.requests()[before:]) <= listings, "the second time only the listing is asked for"
-
-
-def test_rows_come_when_they_are_asked_for(bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = put(machine(bucket, tmp_path, "a", monkeypatch), 1)
-    b = machine(bucket, tmp_path, "b", monkeypatch)
-    assert b.refs() == [made] and not (b.path(made) / "data.parquet").exists()
-    found = ls("store", "sql", "select split from splits", cache=tmp_path / "b", root=bucket)
-    assert found == [{"split": "train"}]
-    c = machine(bucket, tmp_path, "c", monkeypatch)
-    assert c.refs() == [made] and c.has(made) and c.read(made).num_rows == 1, "a listing is not a reading"
 
 
 def test_what_one_machine_removed_comes_back_on_none(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import psutil
@@ -14,7 +13,6 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.runs import run_path
-from storage.roots import root_folder
 from tasks.engines.learning import parallel
 from tests.flows.running.test_accounting import CountingGenerator, attempt
 
@@ -60,14 +58,6 @@ def test_no_run_name_from_a_user_leaves_the_root(name: str) -> None:
     assert path.resolve().is_relative_to("/some/place/runs")
 
 
-@given(NAUGHTY)
-def test_no_object_storage_root_leaves_the_cache(name: str) -> None:
-    if "://" not in name:
-        return
-    with pytest.raises(UserError):
-        root_folder(name)
-
-
 def test_a_planted_key_is_in_no_file_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ledger, artifacts, manifests, run records, spending: none of them holds what the environment holds."""
     for name in ("VARBAND_OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PREFECT_API_AUTH_STRING"):
@@ -86,10 +76,3 @@ def test_the_learners_processes_talk_on_this_machine_only() -> None:
     opened = {c.laddr.ip for c in set(here.net_connections()) - before if c.status == psutil.CONN_LISTEN}
     assert opened == {"127.0.0.1"}
     del store
-
-
-def test_nothing_is_installed_without_its_hash() -> None:
-    locks = [*(REPO / "requirements").glob("*.lock")]
-    lines = [line for lock in locks for line in lock.read_text().splitlines()]
-    assert len(lines) > 200
-    assert [line for line in lines if not re.fullmatch(r"\S+==\S+( --hash=sha256:\w{64})+", line)] == []

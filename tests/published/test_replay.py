@@ -160,10 +160,10 @@ def test_gain_has_the_range_of_p_that_unpublished_pairing_leaves(result: dict[st
 
 
 def test_entropy_and_length_series(result: dict[str, Any]) -> None:
-    entropy = result["entropy"]
+    entropy = result["training"]["entropy"]
     assert (entropy[0]["value"], entropy[-1]["value"]) == (GOLDEN["entropy"]["first"], GOLDEN["entropy"]["last"])
     assert len(entropy) == GOLDEN["entropy"]["steps"]
-    assert [r["value"] for r in result["length_cv"]] == GOLDEN["length_cv"]
+    assert [r["value"] for r in result["training"]["length_cv_within"]] == GOLDEN["length_cv"]
 
 
 def test_token_table_is_consistent_and_not_recomputable(result: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ def test_json_of_the_command(published: Path, store: Store) -> None:
         "passk",
         "solved_by",
         "trajectory",
-        "entropy",
+        "training",
         "token_efficiency",
         "audit",
     } <= set(json.loads(done.stdout))

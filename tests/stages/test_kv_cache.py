@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from flows.running.plan import Planned, plan, to_sample
@@ -13,8 +12,6 @@ from flows.study.checks import faults_of
 from flows.study.memory import Machine, check_caches, memory_lines
 from flows.study.profiles import DEMO, PAPER
 from flows.study.request import Request
-from storage.artifacts.kinds import Searches
-from storage.artifacts.manifest import recipe_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
@@ -25,7 +22,7 @@ from tasks.engines.hardware import Hardware, check_kv_cache
 from tasks.engines.sampling.vllm import on_gpu
 from tasks.engines.toolbox import Toolbox
 from tasks.sampling import sample_rollouts
-from tasks.stage import Session, Step, session
+from tasks.stage import Session, session
 from tests.engines.test_toolbox import begun
 from tests.hollow import hollow_weights
 from tests.stages.test_sampling import DRAW, POLICY, Lab
@@ -115,12 +112,6 @@ def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path:
     with pytest.raises(UserError, match=refused):
         check_caches(study.profile.hardware, asked)
     assert memory_lines(study, Machine.here(), to_sample(replace(p, reused=True) for p in plan(study, store))) == []
-
-
-def test_searches_are_looked_at_too() -> None:
-    ref, recipe = Searches.of("a" * 16), recipe_of("search_problems", 1, {})
-    step = Step("search", ref, recipe, {"sampling": ROUNDED}, lambda: pa.table({}))
-    assert [*to_sample([Planned(step, reused=False)])] == [ROUNDED]
 
 
 def test_what_this_machine_cannot_store_is_refused_before_anything_is_paid(

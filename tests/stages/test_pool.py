@@ -18,8 +18,9 @@ from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import OLYMPIAD, source_spec
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import build_pool, list_pool_issues
-from tasks.splits import arm_splits, draw_split, import_split, split_by_source_id, split_pool
+from tasks.splits import draw_split, split_pool
 from tasks.stage import Session, session
+from tasks.training import trainable
 
 PUBLISHED = {"heldout_eval": 100, "panel_train": 354, "thinking_train": 180, "heldout_aux": 310}
 
@@ -99,12 +100,10 @@ def test_a_drawn_split_is_stratified_and_leaks_nothing(real: tuple[Store, Pool])
     assert draw_split(pool, 25, 1) != draw_split(pool, 25, 2)
 
 
-def test_the_published_split_imports_exactly_with_its_defects(real: tuple[Store, Pool], shared: Path) -> None:
+def test_the_published_split_has_its_defects(real: tuple[Store, Pool], shared: Path) -> None:
     store, ref = real
     sets = {name: _published(shared, name) for name in PUBLISHED}
     assert {name: len(ids) for name, ids in sets.items()} == PUBLISHED
-    splits = store.read(import_split(pool=ref, heldout_source_ids=tuple(sets["heldout_eval"])))
-    assert Counter(splits["split"].to_pylist()) == {"heldout": 100, "train": 777}
     rows = store.read(ref).select(["problem_id", "source_id", "problem"]).to_pylist()
     chosen = {name: pa.Table.from_pylist([r for r in rows if r["source_id"] in set(ids)]) for name, ids in sets.items()}
     leaks = [
@@ -115,28 +114,6 @@ def test_the_published_split_imports_exactly_with_its_defects(real: tuple[Store,
     assert leaks == [("142", "143", "panel_train"), ("210", "209", "panel_train"), ("210", "209", "thinking_train")]
     aime = [len([i for i in sets[name] if i.startswith("aime")]) for name in ("panel_train", "thinking_train")]
     assert aime == [6, 14]
-
-
-def test_published_bands_give_the_published_training_sets(real: tuple[Store, Pool], shared: Path) -> None:
-    """Variance band minus held-out is exactly what each arm was trained on; `joint` is what both were."""
-    store, ref = real
-    ids = {row["source_id"]: row["problem_id"] for row in store.read(ref).to_pylist()}
-    bands = []
-    for arm in ("panel", "thinking"):
-        lines = (shared / f"data/published/reports/variance_band/{arm}_g8/per_problem.jsonl").read_text().splitlines()
-        for row in map(json.loads, lines):
-            band = row["band"].removesuffix("_band")
-            bands.append({"problem_id": ids[row["uid"]], "arm": arm, "band": band})
-    splits = store.read(import_split(pool=ref, heldout_source_ids=tuple(_published(shared, "heldout_eval"))))
-    found = arm_splits(splits, pa.Table.from_pylist(bands)).to_pylist()
-    train = {
-        arm: {r["problem_id"] for r in found if (r["arm"], r["split"]) == (arm, "train")}
-        for arm in ("panel", "thinking", "joint")
-    }
-    assert train["panel"] == {ids[i] for i in _published(shared, "panel_train")}
-    assert train["thinking"] == {ids[i] for i in _published(shared, "thinking_train")}
-    assert train["joint"] == train["panel"] & train["thinking"]
-    assert Counter((r["arm"], r["split"]) for r in found)["joint", "heldout"] == 100
 
 
 def test_math_training_keeps_math500_out(shared: Path, tmp_path: Path) -> None:
@@ -175,14 +152,25 @@ def test_a_limited_pool_is_drawn_at_random_and_keeps_the_files_order(tmp_path: P
     assert sum(name >= "100" for name in one) > 10
 
 
+def test_published_bands_give_the_published_training_sets(real: tuple[Store, Pool], shared: Path) -> None:
+    """The variance band minus held-out is exactly what each arm was trained on."""
+    pool, held = real[0].read(real[1]), set(_published(shared, "heldout_eval"))
+    ids = {row["source_id"]: row["problem_id"] for row in pool.to_pylist()}
+    split = ["heldout" if one in held else "train" for one in pool["source_id"].to_pylist()]
+    splits = pa.table({"problem_id": pool["problem_id"], "split": split})
+    for arm in ("panel", "thinking"):
+        lines = (shared / f"data/published/reports/variance_band/{arm}_g8/per_problem.jsonl").read_text().splitlines()
+        rows = [{"problem_id": ids[r["uid"]], "band": r["band"].removesuffix("_band")} for r in map(json.loads, lines)]
+        found = trainable(pool, splits, pa.Table.from_pylist(rows))["source_id"].to_pylist()
+        assert set(found) == set(_published(shared, f"{arm}_train"))
+
+
 def test_splits_refuse_what_they_cannot_do() -> None:
     pool = pa.table({"problem_id": ["a", "b"], "source": ["s", "s"], "cluster": ["a", "b"], "source_id": ["1", "2"]})
     with pytest.raises(UserError, match="source s has 2 problems, 3 cannot be held out"):
         draw_split(pool, 3, 0)
     with pytest.raises(UserError, match="all 2 problems of source s would be held out"):
         draw_split(pool, 2, 0)
-    with pytest.raises(UserError, match="1 held-out ids are not in the pool"):
-        split_by_source_id(pool, ["1", "9"])
 
 
 def test_evaluation_sources_are_held_out_whole() -> None:

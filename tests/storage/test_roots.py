@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UserError
-from storage.roots import address_of, inside, root_folder
+from storage.roots import inside, root_folder
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,6 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UserError) as error:
         root_folder(text)
     assert "secret" not in str(error.value)
-
-
-def test_a_folder_is_no_working_copy(tmp_path: Path) -> None:
-    assert root_folder(str(tmp_path)) == tmp_path and address_of(tmp_path) is None
 
 
 @given(st.text(max_size=40))

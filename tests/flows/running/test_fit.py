@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,11 +12,10 @@ from flows.experiment import experiment
 from flows.problems import prepare
 from flows.running.accounting import accounted
 from flows.running.costs import BYTES, costs
-from flows.running.fit import check_room, longest_prompts, told
+from flows.running.fit import longest_prompts
 from flows.running.forecast import Forecast
-from flows.running.plan import Planned, execute, plan
+from flows.running.plan import execute, plan
 from flows.running.sessions import Charging, unheard
-from flows.study.layout import spread
 from flows.study.profiles import PAPER
 from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
@@ -60,7 +58,7 @@ def test_the_plan_says_the_longest_prompt_and_the_run_refuses_it(tmp_path: Path)
     refusal = f"the prompt of problem long has {max(one.tokens for one in found.values())} tokens"
     assert any(refusal in note for note in notes)
     store.prepare()
-    charging = Charging.of(study, store, "run", Budget())
+    charging = Charging(run="run")
     with pytest.raises(UserError, match=refusal), accounted(study, store, planned, charging, unheard, {}):
         raise AssertionError("it was begun")
     assert list(store.refs()) == []
@@ -79,63 +77,15 @@ def test_only_what_is_sampled_counts(tmp_path: Path) -> None:
     assert {one.arm for one in before} == {"panel", "thinking"} and all(one.source_id != "long" for one in before)
 
 
-GIB = 1 << 30
-#: Of Qwen3-30B-A3B by rank 32, in float32: what an adapter takes; a checkpoint is three of it.
-ADAPTER = 4 * 1_687_683_072
-#: Three checkpoints, the adapters of step 0 and of three that are served.
-ON_ITS_WAY = 3 * 3 * ADAPTER + 4 * ADAPTER
-
-
-@pytest.fixture
-def paper(tmp_path: Path) -> tuple[Study, Store, list[Planned]]:
-    """Two arms and the panel's two lessons: adapters of 13, 13, 10 and 10 steps. On four GPUs, two arms at once."""
-    base = tmp_path / "mixture"
-    base.mkdir()
+def test_the_plan_s_disk_holds_the_adapters(tmp_path: Path) -> None:
+    """Of Qwen3-30B-A3B by rank 32, in float32: two arms and the panel's two lessons keep 13, 13, 10 and 10 steps."""
+    (base := tmp_path / "mixture").mkdir()
     (base / "config.json").write_text(json.dumps(CONFIG))
     hollow_weights(base / "model.safetensors", 61_064_245_248 // 2)
-    store = Store(tmp_path / "root")
-    found = study_of(replace(PAPER, hardware=spread(PAPER.hardware, 4, 2)), tmp_path)
-    found = replace(found, places=found.places | {MODEL.sha256: base})
-    return found, store, plan(found, store)
-
-
-def test_a_disk_that_fills_in_the_middle_is_refused_at_the_start(
-    paper: tuple[Study, Store, list[Planned]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each training saw room for itself, after all had been screened."""
-    study, store, _ = paper
-    needed = 46 * ADAPTER + 2 * ON_ITS_WAY
-    free = needed
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
-    check_room(*paper)
-    assert told(*paper) == ""
-    free -= 1
-    said = (
-        r"trainings keep 289\.2 GiB of adapters there, beside 163\.5 GiB of 2 at once on the way, and there is room for"
-    )
-    with pytest.raises(UserError, match=said):
-        check_room(*paper)
-    assert told(*paper).startswith("this machine would refuse it: ")
-    begun = store.root / ".work" / str(next(p.step.ref for p in paper[2] if p.step.ref.kind == "training"))
-    begun.mkdir(parents=True)
-    (begun / "checkpoint").write_bytes(b"1")
-    check_room(*paper)
-    free -= ON_ITS_WAY
-    one = replace(study, profile=replace(study.profile, hardware=replace(study.profile.hardware, arms_at_once=1)))
-    check_room(one, store, paper[2])
-    free = 0
-    with pytest.raises(UserError, match="of one on the way"):
-        check_room(one, store, paper[2])
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert told(*paper) == ""
-
-
-def test_the_plan_s_disk_holds_the_adapters(paper: tuple[Study, Store, list[Planned]]) -> None:
-    """It was what rollouts take alone: 13 GB of a study that keeps 310 GB of adapters."""
-    study, store, planned = paper
+    found, store = study_of(PAPER, tmp_path), Store(tmp_path / "root")
+    planned = plan(found, store)
     here, elsewhere = (
-        sum(cost.bytes for cost in costs(of, store, planned, Prices())) for of in (study, replace(study, places={}))
+        sum(cost.bytes for cost in costs(replace(found, places=places), store, planned, Prices()))
+        for places in (found.places | {MODEL.sha256: base}, {})
     )
-    assert BYTES * 1e8 < elsewhere < 20e9
-    assert here > 46 * ADAPTER
+    assert BYTES * 1e8 < elsewhere < 20e9 and here > 46 * 4 * 1_687_683_072

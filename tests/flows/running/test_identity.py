@@ -14,8 +14,8 @@ from flows.study.models import SHIPPED
 from flows.study.profiles import DEMO
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
-from tasks.domain.arms import ARMS, Arm
-from tasks.domain.scaffolds import SCAFFOLDS, Example, Scaffold
+from tasks.domain.arms import ARMS
+from tasks.domain.scaffolds import Example, Scaffold
 from tasks.stage import Step
 from tests.plugged import install
 
@@ -119,12 +119,3 @@ def depends(step: Step, arm: str, others: list[Step]) -> bool:
         return True
     made_from = {ref for refs in step.recipe.inputs.values() for ref in refs}
     return any(depends(other, arm, others) for other in others if str(other.ref) in made_from)
-
-
-def test_an_arm_that_a_study_does_not_ask_for_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does its scaffold make another pool: golds are checked in every answer form, not in every arm."""
-    before = steps(tmp_path)
-    scaffold = replace(ARMS["panel"].scaffold, name="jury", trace_tag="jury")
-    monkeypatch.setitem(ARMS, "jury", Arm(name="jury", scaffold=scaffold, trained_as="jury"))
-    monkeypatch.setitem(SCAFFOLDS, "jury", scaffold)
-    assert not made_anew(before, steps(tmp_path))

@@ -32,11 +32,3 @@ def sent_twice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_what_an_arm_made_is_had_whatever_the_server_says(sent_twice: None) -> None:
     """SQLite was locked for a minute: the run failed, though the arm was screened."""
     assert _as_flow("screen panel", lambda: 7, "demo") == 7
-
-
-def test_what_an_arm_raises_is_raised(sent_twice: None) -> None:
-    def body() -> int:
-        raise KeyError("lost")
-
-    with pytest.raises(KeyError, match="lost"):
-        _as_flow("screen panel", body, "demo")

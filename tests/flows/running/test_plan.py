@@ -9,17 +9,14 @@ import pyarrow as pa
 import pytest
 
 from flows.experiment import experiment
-from flows.problems import prepare
-from flows.running.costs import CHARACTERS, FILL, PROBLEM, Cost, Estimator, costs, likely_length, total
-from flows.running.forecast import Forecast, misread_traces
-from flows.running.plan import execute, plan, samples
+from flows.running.costs import CHARACTERS, FILL, PROBLEM, Cost, costs, likely_length, total
+from flows.running.forecast import Forecast
+from flows.running.plan import begun, plan
 from flows.running.sessions import unheard
 from flows.study.prices import prices_of
 from flows.study.profile import Lesson, Profile, Search
-from flows.study.profiles import ALL_QUESTIONS, BENCHMARKS, PROFILES, QWEN_1_5B
-from flows.study.request import profile_named
-from flows.study.resolve import PoolInputs, Study, resolve
-from flows.study.set_option import overridden
+from flows.study.profiles import ALL_QUESTIONS, PROFILES, QWEN_1_5B
+from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import LEDGER
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
@@ -28,6 +25,7 @@ from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import PANEL
+from tasks.engines.toolbox import Toolbox
 from tasks.rollouts import account_of
 from tests.stages.test_regrading import ROWS
 
@@ -153,63 +151,18 @@ def test_what_an_earlier_stage_will_have_sampled_is_not_paid_for_again(tmp_path:
     assert [(cost.rollouts, cost.rollouts_reused) for cost in base] == [(50 * 128, 0), (0, 50 * 2)]
 
 
-def test_a_benchmark_is_asked_before_and_after_and_costs_its_rollouts(tmp_path: Path) -> None:
-    """40 problems, 8 of each of five levels: 5 × 8 × 4 rollouts (10 of a level are not there), 8 × 8 of level 5, and 2
-    files of 40, 16 rollouts each."""
-    found = priced(replace(PLAIN, benchmarks=BENCHMARKS), tmp_path)
-    asked = [(title, cost.rollouts) for title, cost in found if title.split(":")[0] in {b.name for b in BENCHMARKS}]
-    assert asked == [
-        (f"{name}: panel at step {step}", n)
-        for step in (0, PLAIN.training.steps)
-        for name, n in (("math500_stratified", 160), ("math500_l5", 64), ("aime", 2 * 40 * 16))
-    ]
-
-
-def test_an_engine_is_begun_for_what_is_sampled_here_alone(tmp_path: Path) -> None:
+def test_an_engine_is_begun_for_what_is_sampled_here_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rollouts and trainings are left to another machine nothing is sampled, whatever the plan lacks."""
-    store, study = Store(tmp_path), study_of(PLAIN, tmp_path)
-    store.prepare()
-    assert samples(study, store, experiment) == (MODEL, "full")
-    rounded = replace(
-        PLAIN, screening=replace(PLAIN.screening, sampling=replace(PLAIN.screening.sampling, kv_cache="fp8"))
-    )
-    assert samples(replace(study, profile=rounded), store, experiment) == (MODEL, "fp8")
-    left = replace(study, profile=replace(PLAIN, hardware=replace(PLAIN.hardware, without=("rollouts", "training"))))
-    assert samples(left, store, experiment) is None
-    inside = replace(study, profile=replace(PLAIN, hardware=replace(PLAIN.hardware, engine_process="inside")))
-    assert samples(inside, store, experiment) is None
-
-
-def test_a_plan_tells_of_misread_traces(tmp_path: Path) -> None:
-    profile = replace(PLAIN, arms=("panel", "thinking"))
-    study = study_of(profile, tmp_path)
-    (model := tmp_path / "model").mkdir()
-    (model / "chat_template.jinja").write_text("{{ messages[0].content }}<think>\n")
-    assert misread_traces(study) == []
-    study.places[MODEL.sha256] = model
-    assert [note.split(":")[0] for note in misread_traces(study)] == ["arm thinking"]
-
-
-def test_a_plan_holds_out_as_many_problems_as_the_run(tmp_path: Path) -> None:
-    """Held out is so much of each source that the rows name: two files of one competition are one source."""
-    for year in (24, 25):
-        lines = (f'{{"problem": "{year} + {i}?", "gold": "{year + i}", "source": "aime"}}\n' for i in range(20))
-        (tmp_path / f"aime{year}x.jsonl").write_text("".join(lines))
-    sources = ",".join(str(tmp_path / f"aime{year}x.jsonl") for year in (24, 25))
-    wishes = (f"pool.sources={sources}", "pool.synthetic=0", "pool.heldout_per_source=5", "benchmarks=[]")
-    store = Store(tmp_path / "store")
-    study = resolve(overridden(profile_named("demo"), wishes), store)
-
-    def held() -> int:
-        planned = plan(study, store)
-        estimator = Estimator(study, store, planned, Prices())
-        given = next(p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout")
-        return estimator.asked(given, "heldout").number
-
-    promised = held()
-    store.prepare()
-    execute(study, store, unheard, prepare)
-    assert promised == held() == 5
+    started = list[tuple[object, ...]]()
+    monkeypatch.setattr(Toolbox, "begin_generator", lambda _, *asked: started.append(asked))
+    fp8 = replace(PLAIN.screening, sampling=replace(PLAIN.screening.sampling, kv_cache="fp8"))
+    apart = replace(PLAIN.hardware, without=("rollouts", "training"))
+    inside = replace(PLAIN.hardware, engine_process="inside")
+    for profile in (PLAIN, replace(PLAIN, screening=fp8), *(replace(PLAIN, hardware=h) for h in (apart, inside))):
+        with begun(study_of(profile, tmp_path), Store(tmp_path), unheard, experiment):
+            pass
+    rank = PLAIN.training.lora_rank
+    assert started == [(MODEL.sha256, rank, "full"), (MODEL.sha256, rank, "fp8")]
 
 
 def test_what_is_left_for_another_machine_is_marked_and_costs_nothing_here(tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ from flows.study.profiles import PROFILES
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.problems.sources import SOURCES
 from tests import warm
 
-PRICED = ("paper", "qwen-1.5b/objectives", "paper/chain", "qwen-1.5b")
+PRICED = ("paper", "qwen-1.5b/objectives")
 
 
 def planned(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -47,10 +46,3 @@ def test_what_is_here_keeps_its_name_and_a_run_still_asks_for_the_rest(
     assert lacking["screen panel"] == whole["screen panel"] and lacking["screen thinking"] != whole["screen thinking"]
     with pytest.raises(UserError, match=r"^--set arms.thinking.model: base model elsewhere is not there"):
         request.study(store)
-
-
-def test_published_sizes_are_those_of_the_files(shared: Path) -> None:
-    for source in SOURCES.values():
-        lines = [json.loads(line) for line in (shared / "data" / source.file).read_text().split("\n") if line.strip()]
-        own = [row for row in lines if source.only is None or row.get("source") == source.only]
-        assert source.problems == len(own), source.name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import Parked, UserError
+from storage.errors import UserError
 from storage.records.runs import all_runs
 from storage.records.spending import charges
 from tasks.engines.hardware import Hardware
@@ -86,21 +85,6 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     assert {c["arm"] for c in charges(tmp_path / "store", parked.id).to_pylist()} >= {"panel", "thinking"}
 
 
-@pytest.mark.slow
-def test_five_seeds_of_an_arm_are_five_processes_and_one_study(tmp_path: Path) -> None:
-    """What they share is made once: the run goes on from five trainings and makes no rollout again."""
-    asked = ("--set", "arms=panel", "--seeds", "0,1,2,3,4", "--set", "training.steps=2")
-    run = mini.start(tmp_path / "store", *asked, "--set", "hardware.arms_at_once=4")
-    assert len(arms_of(psutil.Process(run.pid), 4)) == 4
-    _, said = run.communicate(timeout=600)
-    assert run.returncode == 0, said
-    store = Store(tmp_path / "store")
-    assert len(store.refs("training")) == 5
-    for ref in store.refs("rollouts"):
-        sampled = sum(c["rollouts"] for c in charges(tmp_path / "store").to_pylist() if c["ref"] == str(ref))
-        assert sampled <= store.manifest(ref).rows, ref
-
-
 def pieces_of(root: Path, study: Study) -> list[tuple[Piece, UserError | None]]:
     """What becomes of two pieces that are begun at once, where there is one process."""
     with Processes(study, root, Charging(run="run"), [()], unheard) as workers:
@@ -125,18 +109,6 @@ def test_a_process_that_fails_is_told_of_and_the_next_piece_begins(tmp_path: Pat
     ended = pieces_of(tmp_path, study if models else replace(study, models={}))
     assert [piece.title for piece, _ in ended] == ["screen panel", "screen thinking"]
     assert all(said in str(error) for _, error in ended)
-
-
-def test_one_that_waits_for_a_piece_is_stopped_without_a_traceback(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A gate pauses the run while the faster arm's process waits."""
-    study = resolve(profile_named("demo"), Store(tmp_path))
-    with suppress(Parked), Processes(study, tmp_path, Charging(run="run"), [()], unheard) as workers:
-        workers.begin(Piece(Ref("rollouts", "0" * 16), "screen panel", arm="panel"))
-        list(workers.ended())
-        raise Parked("the gate did not hold")
-    assert capfd.readouterr().err == ""
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

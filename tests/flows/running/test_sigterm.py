@@ -141,23 +141,3 @@ def test_a_child_does_not_hear_ctrl_c_from_its_first_instruction_on() -> None:
         child = subprocess.Popen([sys.executable, "-c", "print('whole')"], stdout=subprocess.PIPE)
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=60)[0] == b"whole\n"
-
-
-@pytest.mark.parametrize("twice", [True, False])
-def test_who_is_told_twice_at_once_unwinds_whole(twice: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`timeout` tells a process and then its group: a question's connection was closed while it was still asked, and
-    the run was said to have failed."""
-    monkeypatch.setattr(stopping, "TWICE_SECONDS", 60.0 if twice else 0.0)
-    unwound = list[str]()
-
-    def work() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(5)
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-            unwound.append("whole")
-
-    with pytest.raises(Parked), stopped_by_signals():
-        work()
-    assert unwound == ["whole"] * twice

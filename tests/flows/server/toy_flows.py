@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 from prefect import flow, get_run_logger
@@ -26,11 +27,6 @@ ROOT = Path(os.environ.get("VARBAND_ROOT", ".varband"))
 
 class Toy(Ref, kind="toy_flow", schema=columns("name str, seconds big")):
     """Toy."""
-
-
-class Toyed(NamedTuple):
-    key: str
-    name: str
 
 
 @stage(Toy, version=1)
@@ -68,7 +64,8 @@ def toyparent(names: list[str], seconds: int = 8) -> list[str]:
     ROOT.mkdir(parents=True, exist_ok=True)
     (ROOT / "parent.pid").write_text(str(os.getpid()))
     run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
-    pieces, tell = [Toyed(n, n) for n in names], get_run_logger().info
+    pieces: list[Any] = [SimpleNamespace(key=n, name=n) for n in names]
+    tell = get_run_logger().info
     with get_client(sync_client=True) as client:
         parameters = lambda piece: {"name": piece.name, "seconds": seconds}  # noqa: E731
         pool = PrefectPool(client, "toyarm/toyarm", "toy", run, parameters, tell)

@@ -12,9 +12,8 @@ import pytest
 from storage.artifacts.kinds import Bands, JointBands, PassAtK, Splits
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
-from storage.artifacts.ref import KINDS, Ref
+from storage.artifacts.ref import Ref
 from storage.artifacts.rows import Payload, WrongRows
-from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
 from storage.errors import UserError
 
@@ -63,20 +62,6 @@ def test_rows_of_another_shape_are_refused(tmp_path: Path, table: pa.Table, word
     with pytest.raises(WrongRows, match=words):
         put(store, ref, table)
     assert store.refs() == []
-
-
-def test_rows_of_an_undeclared_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongRows, match="nothing declares the kind riddles"):
-        put(Store(tmp_path), Ref("riddles", "0" * 16), pa.table({"n": [1]}))
-
-
-def test_a_kind_is_declared_once() -> None:
-    with pytest.raises(TypeError, match="the kind bands is Bands already"):
-
-        class Other(Ref, kind="bands", schema=columns("n int")):
-            """Another class under a name that is taken."""
-
-    assert KINDS["bands"] is Bands
 
 
 def test_references_are_read_as_what_they_are() -> None:

@@ -11,10 +11,7 @@ from click.testing import CliRunner
 
 from cli.main import varband
 from flows.study.prices import team_prices
-from storage.artifacts.manifest import Provenance, Recipe
-from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns
-from storage.artifacts.store import Payload, Store
+from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.objects import Objects
@@ -22,49 +19,21 @@ from storage.records import copies, notes
 from storage.records.copies import copy_study
 from storage.records.decisions import newest_overrides, pin, pins, put_overrides
 from storage.records.drift import DriftNote, drift_notes, note_drift
-from storage.records.runs import Run, now, read_run, write_run
+from storage.records.runs import now, read_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
 from tests.s3_server import object_storage
+from tests.storage.records.test_garbage import made, recorded
 
-RUN = "demo-00000000"
-NOTE = DriftNote(
-    policy="p", metric="m", reference=1, low=0, high=1, value=2, rollouts=1, why="engine", since=now(), last=now()
-)
-
-
-class Kept(Ref, kind="kept", schema=columns("n big")):
-    """Toy."""
-
-
-REF = Kept.of("0" * 16)
-
-
-def made(root: Path, ref: Ref = REF) -> Ref:
-    told = Provenance(created=now(), seconds=0, code="x", python="3", packages={}, hardware="cpu", command="test")
-    store = Store(root)
-    store.prepare()
-    store.write(ref, Payload(pa.table({"n": [1]})), Recipe(stage="toy", version=1, arguments={}, inputs={}), told)
-    return ref
-
-
-def run_in(root: Path, state: str, report: Ref | None = None) -> None:
-    run = Run(
-        id=RUN, profile="demo", request={}, state="running", started=now(), heartbeat=now(), host="elsewhere", pid=1
-    )
-    write_run(root, run.model_copy(update={"state": state, "report": report and str(report)}))
-
-
-def charged(tokens: int) -> Charge:
-    return Charge(time=now(), ref=str(REF), kind="rollouts", title="screen", tokens=tokens)
+RUN = "demo-00000001"
 
 
 def test_a_run_that_went_on_elsewhere_is_not_put_back(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    made(here)
-    run_in(here, "parked")
+    *_, report = made(here)
+    recorded(here, "parked")
     copy_study(here, there)
-    run_in(there, "finished", REF)
+    recorded(there, "finished", report=str(report))
     copy_study(here, there)
     assert read_run(there, RUN).state == "finished"
     copy_study(there, here)
@@ -75,17 +44,17 @@ def test_a_run_that_finishes_meanwhile_is_not_finished_in_a_copy_without_its_rep
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    made(here)
-    run_in(here, "running")
+    refs = made(here)
+    recorded(here, "running")
     copied = copies._copy_artifact
 
     def meanwhile(*words: object, **more: object) -> object:
-        run_in(here, "finished", made(here, Kept.of("1" * 16)))
+        recorded(here, "finished", report=str(made(here, 2)[-1]))
         return copied(*words, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(copies, "_copy_artifact", meanwhile)
     copy_study(here, there)
-    assert Store(there).refs() == [REF] and read_run(there, RUN).state == "running"
+    assert set(Store(there).refs()) == set(refs) and read_run(there, RUN).state == "running"
 
 
 @pytest.mark.slow
@@ -100,8 +69,8 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         return root_folder(address)
 
     def check(root: Path) -> None:
-        assert Store(root).refs() == [REF] and Store(root).has(REF) and Ledger(root).keys(account) == {("a", 0)}
-        assert read_run(root, RUN).state == "parked" and notes.planned_refs(root, RUN) == [REF]
+        assert all(map(Store(root).has, refs)) and Ledger(root).keys(account) == {("a", 0)}
+        assert read_run(root, RUN).state == "parked" and notes.planned_refs(root, RUN) == [*refs]
         assert charges(root, RUN)["tokens"].to_pylist() == [7] and newest_overrides(root)[0] == "{}\n"
         assert [one.why for one in pins(root)] == ["figure 3"] and drift_notes(root).num_rows == 1
         assert team_prices(root).month.usd == 500
@@ -111,19 +80,20 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
             monkeypatch.setenv(name, value)
         server.make_bucket("varband-backups")
         here = on_machine("a")
-        made(here)
+        refs = made(here)
         Ledger(here).append(account, pa.table({"problem_id": ["a"], "rollout": [0]}), {"adapter": None})
-        Journal(here, RUN).enter([charged(7)])
-        notes.note_planned(here, RUN, [REF])
-        run_in(here, "parked")
-        pin(here, REF, "figure 3")
+        Journal(here, RUN).enter([Charge(time=now(), ref="r", kind="rollouts", title="screen", tokens=7)])
+        notes.note_planned(here, RUN, refs)
+        recorded(here, "parked")
+        pin(here, refs[0], "figure 3")
         put_overrides(here, "{}\n")
-        note_drift(here, NOTE)
+        told = {"reference": 1, "low": 0, "high": 1, "value": 2, "rollouts": 1, "why": "engine"}
+        note_drift(here, DriftNote(policy="p", metric="m", since=now(), last=now(), **told))
         Objects(here, "s3://varband-backups/team").put("prices.toml", b"[month]\nusd = 500\n")
         copy_study(on_machine("b"), tmp_path / "kept")
         check(tmp_path / "kept")
         copied = copy_study(tmp_path / "kept", on_machine("c", "s3://varband-backups/again"))
-        assert (copied.artifacts, copied.shards) == (1, 1)
+        assert (copied.artifacts, copied.shards) == (3, 1)
         check(again := on_machine("d", "s3://varband-backups/again"))
         assert copy_study(tmp_path / "kept", again).bytes == 0
         asked = ["export", "study", "s3://varband-backups/third", "--root", str(tmp_path / "kept")]

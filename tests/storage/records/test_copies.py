@@ -7,18 +7,15 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store, left_out
-from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
-from storage.records.decisions import put_overrides
 from storage.records.notes import note_planned
-from storage.records.runs import now, read_run, write_run
-from storage.records.spending import PRICES, Charge, Journal
+from storage.records.runs import now
+from storage.records.spending import Charge, Journal
 from tasks.domain.policies import BaseModel, Policy
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Payload, Session, session, stage, store, workdir
@@ -171,30 +168,6 @@ def test_a_run_takes_along_what_it_needs(tmp_path: Path) -> None:
     assert Ledger(there).read(theirs) is None
     assert (there / "runs" / "demo-00000001.jsonl").exists()
     assert copy_study(here, there, "demo-00000001", weights=False).shards == 0
-
-
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    made(tmp_path / "here")
-    with pytest.raises(UserError, match="copied from"):
-        copy_study(tmp_path / "here", tmp_path / "here" / ".")
-    with pytest.raises(UserError, match="no run 'demo-00000009'"):
-        copy_study(tmp_path / "here", tmp_path / "there", "demo-00000009")
-
-
-def test_a_copy_names_the_rules_that_it_changed(tmp_path: Path) -> None:
-    """Prices, limits and overrides of another machine steer what is paid for here."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    made(here)
-    recorded(here, "parked")
-    assert copy_study(here, there, weights=False).changed == ()
-    first = read_run(here, "demo-00000001")
-    write_run(here, first.model_copy(update={"budget": {"usd": 500.0}}))
-    (here / PRICES).write_text("[month]\nusd = 100000\n")
-    name = put_overrides(here, "").name
-    changed = copy_study(here, there, weights=False).changed
-    assert [one.partition(":")[0] for one in changed] == [PRICES, "overrides", "limits of demo-00000001"]
-    assert changed[1:] == (f"overrides: none → {name} e3b0c442", "limits of demo-00000001: none → usd=500")
-    assert copy_study(here, there, weights=False).changed == ()
 
 
 def test_what_only_its_user_reads_stays_so_in_the_copy(tmp_path: Path) -> None:

@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.upkeep.verify import verify
-from storage.errors import UserError
 from storage.records.copies import copy_study
-from storage.records.decisions import pin
 from storage.records.garbage import collect
-from storage.records.notes import note_planned
-from tests.storage.records.test_garbage import NOW, Grains, here, made, recorded, taken
+from tests.storage.records.test_garbage import NOW, here, made
 
 RUN = "demo-00000001"
 
@@ -55,40 +51,3 @@ def test_a_root_that_only_others_may_write_is_looked_at_and_copied(shared: Path)
 
     as_another_user(act)
     assert here(back) == here(shared) == set(refs)
-
-
-def test_what_a_reader_may_not_read_is_neither_damaged_nor_unwanted(shared: Path) -> None:
-    refs = made(shared)
-    note_planned(shared, RUN, refs)
-    recorded(shared, "parked")
-    pin(shared, refs[2], "figure 3")
-    for folder, _, names in os.walk(shared):
-        os.chmod(folder, 0o777)
-        for name in names:
-            os.chmod(Path(folder) / name, 0o666 if name.endswith(".lock") else 0)
-
-    def repair() -> None:
-        rows = verify(shared, repair=True).damage.to_pylist()
-        assert len(rows) == 6 and all(row["set_aside"] is None for row in rows)
-
-    def gc() -> None:
-        with pytest.raises((PermissionError, UserError)):
-            taken(shared)
-
-    as_another_user(repair)
-    as_another_user(gc)
-    for path in shared.rglob("*"):
-        if path.is_file():
-            path.chmod(0o666)
-    for closed in ("runs", "pins"):
-        (shared / closed).chmod(0)
-        as_another_user(gc)
-        (shared / closed).chmod(0o777)
-    assert here(shared) == set(refs)
-    (shared / Grains.KIND).chmod(0)
-    as_another_user(lambda: _names(shared, Grains.KIND))
-
-
-def _names(root: Path, folder: str) -> None:
-    rows = verify(root).damage.to_pylist()
-    assert [(row["what"], row["path"]) for row in rows] == [("folder", folder)]
