@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,8 @@ from cli import options
 from storage.errors import UserError, printable
 
 if TYPE_CHECKING:
+    from storage.artifacts.ref import Ref
     from tasks.domain.policies import BaseModel, ServedAdapter
-    from tasks.domain.scaffolds import Scaffold
-    from tasks.engines.hardware import EngineName
-    from tasks.engines.protocols import Decoding, Generator
-    from tasks.engines.toolbox import Toolbox
 
 #: Tokens of prompt and completion together, of a model that takes more.
 LONGEST = 4096
@@ -25,8 +23,6 @@ LONGEST = 4096
 CHARGED_TO = "ask"
 #: Characters of a completion without an answer that are shown.
 SHOWN = 60
-#: --max-tokens unless given: of a completion that streams, and of one of a search.
-MAX_TOKENS = (512, 128)
 
 
 @click.command()
@@ -34,16 +30,16 @@ MAX_TOKENS = (512, 128)
 @click.option(
     "--method", metavar="NAME", help="Search by this method, e.g. majority:width=8. [default: one completion]"
 )
-@click.option("--arm", default="panel", show_default=True, help="Scaffold to ask under.")
+@click.option("--arm", default="panel", help="Scaffold to ask under.")
 @click.option("--adapter", metavar="REF", help="A training artifact; without it the base model is asked.")
 @click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last that was kept]")
 @click.option("--model", help="Base model: a profile's name for it, or a folder.  [default: the adapter's, else demo]")
 @click.option("--gold", help="Reference answer, for the grader's verdict of one completion.")
-@click.option("--tokens", type=click.IntRange(min=1), default=16384, show_default=True, help="A search's budget.")
+@click.option("--tokens", type=click.IntRange(min=1), default=16384, help="A search's budget.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Of one completion.  [default: 512; of a search 128]")
-@click.option("--temperature", type=options.Number(min=0.0, max=2.0), default=1.0, show_default=True)
+@click.option("--temperature", type=options.Number(min=0.0, max=2.0), default=1.0)
 @click.option("--reward", metavar="FOLDER", help="Reward model, for methods that are scored by one.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0)
 @options.engine
 @options.root
 @options.as_json
@@ -55,6 +51,7 @@ def ask(
     step: int | None,
     model: str | None,
     max_tokens: int | None,
+    root: Path,
     **how: Any,
 ) -> None:
     """Ask PROBLEM; without it, one problem after another until an empty line.
@@ -68,73 +65,70 @@ def ask(
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
     if method is not None and not (problem or "").strip():
         raise UserError("the problem is empty: give its words")
-    found = policy_of(how["root"], adapter, step, model)
+    asked = policy_of(root, adapter, step, model)
     if method is None:
-        _stream(problem, arm, found, max_tokens or MAX_TOKENS[0], **how)
+        _stream(problem, arm, asked, max_tokens or 512, how)
     else:
-        _search(str(problem), method, arm, adapter, found, max_tokens or MAX_TOKENS[1], **how)
+        _search(str(problem), method, arm, asked, max_tokens or 128, root, how)
 
 
-def _stream(
-    problem: str | None,
-    arm: str,
-    found: tuple[BaseModel, Path, ServedAdapter | None, int],
-    max_tokens: int,
-    *,
-    gold: str | None,
-    temperature: float,
-    seed: int,
-    engine: EngineName,
-    as_json: bool,
-    **_: Any,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked: a base model and where it lies, with the adapter that is served, its rank and its training."""
+
+    base: BaseModel
+    folder: Path
+    served: ServedAdapter | None = None
+    rank: int = 0
+    training: Ref | None = None
+
+
+def _stream(problem: str | None, arm: str, asked: Asked, max_tokens: int, how: dict[str, Any]) -> None:
+    """how: the other options of `ask`."""
     from flows.running.sessions import engines
     from tasks.domain.arms import ARMS
     from tasks.domain.grading.grading import ActiveGrader
+    from tasks.engines.grading.graders import GradeItem
     from tasks.engines.hardware import Hardware
     from tasks.engines.model_checks import positions
     from tasks.engines.protocols import Decoding
+    from tasks.engines.sampling.sampler import stream
 
-    base, folder, served, rank = found
-    scaffold, room = ARMS[arm].scaffold, max(1024, 2 * max_tokens)
-    hardware = Hardware(engine=engine, max_model_len=min(room, positions(folder) or room), max_num_seqs=1, batch_size=1)
-    decoding = Decoding(max_tokens=max_tokens, temperature=temperature, stop=scaffold.stop)
-    with engines(hardware, {base.sha256: folder}, ActiveGrader()) as tools:
-        click.echo(f"{arm} · {base.name}" + (f" · {served.name}" if served else " · no adapter"), err=True)
-        generator = tools.generator(base.sha256, rank)
-        for place, asked in enumerate(_problems(problem)):
-            ids = generator.encode(scaffold.prompt(asked), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-            text, finish = _streamed(generator, ids, decoding, seed + place, served, quiet=as_json)
-            answered = _graded(tools, scaffold, text, finish, gold)
-            if as_json:
-                options.write_json({"completion": text, **answered})
+    scaffold, room, base, gold = ARMS[arm].scaffold, max(1024, 2 * max_tokens), asked.base, how["gold"]
+    length = min(room, positions(asked.folder) or room)
+    hardware = Hardware(engine=how["engine"], max_model_len=length, max_num_seqs=1, batch_size=1)
+    decoding = Decoding(max_tokens=max_tokens, temperature=how["temperature"], stop=scaffold.stop)
+    with engines(hardware, {base.sha256: asked.folder}, ActiveGrader()) as tools:
+        click.echo(f"{arm} · {base.name} · {asked.served.name if asked.served else 'no adapter'}", err=True)
+        generator = tools.generator(base.sha256, asked.rank)
+        for place, words in enumerate(_problems(problem)):
+            ids = generator.encode(scaffold.prompt(words), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+            said, finish = "", "length"
+            for text, ended in stream(generator, ids, decoding, how["seed"] + place, asked.served):
+                said, finish = said + text, ended or finish
+                if not how["as_json"]:
+                    click.echo(printable(text, "\n\t"), nl=False)
+                    sys.stdout.flush()
+            parsed = scaffold.parse(said)
+            told: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
+            if gold is not None:
+                verdict = tools.graders().grade([GradeItem(scaffold, said, gold, finish)])[0]
+                told |= {"answer": verdict.answer or parsed.region, "gold": gold}
+                told |= {"verdict": verdict.verdict, "reason": verdict.reason}
+            if how["as_json"]:
+                options.write_json({"completion": said, **told})
                 continue
             cut = " (cut off at --max-tokens)" if finish == "length" else ""
-            click.secho(
-                f"answer: {printable((answered['answer'] or 'none').strip(), chr(10) + chr(9))}{cut}", bold=True
-            )
-            if verdict := answered.get("verdict"):
-                colour = "green" if verdict == "correct" else "red"
-                click.secho(f"{verdict}: {answered['reason']} (gold {gold})", fg=colour)
+            click.secho(f"\nanswer: {printable((told['answer'] or 'none').strip(), chr(10) + chr(9))}{cut}", bold=True)
+            if gold is not None:
+                colour = "green" if told["verdict"] == "correct" else "red"
+                click.secho(f"{told['verdict']}: {told['reason']} (gold {gold})", fg=colour)
 
 
 def _search(
-    problem: str,
-    method: str,
-    arm: str,
-    adapter: str | None,
-    found: tuple[BaseModel, Path, ServedAdapter | None, int],
-    max_tokens: int,
-    *,
-    tokens: int,
-    temperature: float,
-    reward: str | None,
-    seed: int,
-    engine: EngineName,
-    root: Path,
-    as_json: bool,
-    **_: Any,
+    problem: str, method: str, arm: str, asked: Asked, max_tokens: int, root: Path, how: dict[str, Any]
 ) -> None:
+    """how: the other options of `ask`."""
     from cli.tables import print_table
     from flows.running.sessions import Charging, stages_on
     from flows.study.models import found_model
@@ -142,7 +136,6 @@ def _search(
     from flows.study.profile import check_methods
     from storage.artifacts.kinds import Training
     from storage.artifacts.store import Store
-    from storage.reading.catalog import find
     from tasks.domain.arms import ARMS
     from tasks.domain.budget import Budget
     from tasks.domain.policies import Policy, Sampling
@@ -154,20 +147,20 @@ def _search(
     from tasks.metering import metered
     from tasks.searches import search_question
 
-    chosen = method_named(method)
+    chosen, tokens, reward = method_named(method), how["tokens"], how["reward"]
     check_methods({method: chosen}, [ARMS[arm]], reward=reward is not None, given_by="--reward FOLDER")
     if tokens <= max_tokens:
         raise UserError(f"--tokens {tokens} is below one rollout, whose completion alone may take {max_tokens}")
-    base, folder, served, rank = found
-    policy, training = Policy(arm=arm, model=base), None
-    if adapter is not None and served is not None:
-        training = Training.parse(str(find(root, adapter)))
-        last = int(served.folder.name.removeprefix("step-"))
-        policy = Policy(arm=arm, model=base, adapter=str(training), adapter_step=last, step=last)
-    context = min(LONGEST, positions(folder) or LONGEST)
-    hardware = Hardware(engine=engine, max_model_len=context, max_num_seqs=16, batch_size=16)
-    store, places = Store(root), {base.sha256: folder}
-    scorer = found_model(reward, places, "reward model") if reward and chosen.reward not in ("", CERTAINTY) else None
+    policy, training = Policy(arm=arm, model=asked.base), None
+    if asked.training is not None and asked.served is not None:
+        training = Training.parse(str(asked.training))
+        last = int(asked.served.folder.name.removeprefix("step-"))
+        policy = Policy(arm=arm, model=asked.base, adapter=str(training), adapter_step=last, step=last)
+    context = min(LONGEST, positions(asked.folder) or LONGEST)
+    hardware = Hardware(engine=how["engine"], max_model_len=context, max_num_seqs=16, batch_size=16)
+    store, places = Store(root), {asked.base.sha256: asked.folder}
+    needs_model = reward and chosen.reward not in ("", CERTAINTY)
+    scorer = found_model(str(reward), places, "reward model") if needs_model else None
     store.prepare()
     team = team_prices(root)
     prices = team.of(CHARGED_TO, hardware)
@@ -180,28 +173,25 @@ def _search(
         made = search_question(
             question=problem,
             policy=policy,
-            sampling=Sampling(max_tokens=max_tokens, temperature=temperature, seed=seed),
+            sampling=Sampling(max_tokens=max_tokens, temperature=how["temperature"], seed=how["seed"]),
             name=method,
             method=chosen,
             tokens=tokens,
             context=context,
             grader_version=active_grader(root).version,
             training=training,
-            lora_rank=rank,
+            lora_rank=asked.rank,
             reward=scorer,
         )
         rows = store.read(made)
-    if as_json:
+    if how["as_json"]:
         print_table(rows, as_json=True)
     else:
         click.echo("\n".join(tree_of(rows.to_pylist(), tokens)))
 
 
-def policy_of(
-    root: Path, adapter: str | None, step: int | None, model: str | None
-) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
-    """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
-    from cli.options import check_there
+def policy_of(root: Path, adapter: str | None, step: int | None, model: str | None) -> Asked:
+    """Errors: UserError if the model or the adapter is missing, or they do not fit."""
     from flows.study.models import base_model, folder_of
     from storage.artifacts.fingerprint import restored
     from storage.artifacts.store import Store
@@ -210,36 +200,32 @@ def policy_of(
     from tasks.engines.adapter_files import adapter_files
     from tasks.rollouts import weights_left
 
-    trained_on: BaseModel | None = None
-    served, rank = None, 0
-    if adapter is not None:
-        check_there(root)
-        store, ref = Store(root), find(root, adapter)
-        if ref.kind != "training":
-            raise UserError(f"{ref} is no training: varband store ls training lists those that left adapters")
-        store.check(ref)
-        given = store.manifest(ref).recipe.arguments
-        kept = {int(p.name.removeprefix("step-")): p for p in store.files(ref).glob("step-*")}
-        if not kept:
-            raise weights_left(str(ref), "they are to answer")
-        if step is not None and step not in kept:
-            raise UserError(f"{ref} keeps no adapter of step {step} (kept: {', '.join(map(str, sorted(kept)))})")
-        last = max(kept) if step is None else step
-        elsewhere = "start" not in given
-        trained_on = restored(BaseModel, given["base"]) if elsewhere else restored(Policy, given["start"]).model
-        rank = adapter_files(kept[last]).largest_rank
-        served = ServedAdapter(f"{ref} step {last}", kept[last])
-    elif step is not None:
-        raise UserError("--step says which adapter, so it needs --adapter")
-    name = model or (trained_on.name if trained_on else "demo")
-    folder = Path(name) if Path(name).is_dir() else folder_of(name)
+    if adapter is None:
+        if step is not None:
+            raise UserError("--step says which adapter, so it needs --adapter")
+        folder = folder_of(model or "demo")
+        return Asked(base_model(folder.name, folder), folder)
+    store, ref = Store(options.check_there(root)), find(root, adapter)
+    if ref.kind != "training":
+        raise UserError(f"{ref} is no training: varband store ls training lists those that left adapters")
+    store.check(ref)
+    given = store.manifest(ref).recipe.arguments
+    kept = {int(path.name.removeprefix("step-")): path for path in store.files(ref).glob("step-*")}
+    if not kept:
+        raise weights_left(str(ref), "they are to answer")
+    last = max(kept) if step is None else step
+    if last not in kept:
+        raise UserError(f"{ref} keeps no adapter of step {step} (kept: {', '.join(map(str, sorted(kept)))})")
+    trained_on = restored(Policy, given["start"]).model if "start" in given else restored(BaseModel, given["base"])
+    folder = folder_of(model or trained_on.name)
     base = base_model(folder.name, folder)
-    if trained_on and trained_on != base:
+    if trained_on != base:
         raise UserError(
             f"{adapter} was trained on {trained_on.name} ({trained_on.sha256[:12]}…) and {folder} is another"
             " model: give the folder of the right one with --model"
         )
-    return base, folder, served, rank
+    served = ServedAdapter(f"{ref} step {last}", kept[last])
+    return Asked(base, folder, served, adapter_files(kept[last]).largest_rank, ref)
 
 
 def _problems(problem: str | None) -> Iterator[str]:
@@ -249,49 +235,9 @@ def _problems(problem: str | None) -> Iterator[str]:
         return
     while True:
         click.echo("problem> ", nl=False, err=True)
-        line = sys.stdin.readline().strip()
-        if not line:
+        if not (line := sys.stdin.readline().strip()):
             return
         yield line
-
-
-def _streamed(
-    generator: Generator,
-    ids: tuple[int, ...],
-    decoding: Decoding,
-    seed: int,
-    adapter: ServedAdapter | None,
-    *,
-    quiet: bool,
-) -> tuple[str, str]:
-    from tasks.engines.sampling.sampler import stream
-
-    said, finish = "", "length"
-    for text, ended in stream(generator, ids, decoding, seed, adapter):
-        said += text
-        finish = ended or finish
-        if not quiet:
-            click.echo(printable(text, "\n\t"), nl=False)
-            sys.stdout.flush()
-    if not quiet:
-        click.echo("")
-    return said, finish
-
-
-def _graded(tools: Toolbox, scaffold: Scaffold, said: str, finish: str, gold: str | None) -> dict[str, Any]:
-    parsed = scaffold.parse(said)
-    graded: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
-    if gold is None:
-        return graded
-    from tasks.engines.grading.graders import GradeItem
-
-    verdict = tools.graders().grade([GradeItem(scaffold, said, gold, finish)])[0]
-    return graded | {
-        "answer": verdict.answer or parsed.region,
-        "gold": gold,
-        "verdict": verdict.verdict,
-        "reason": verdict.reason,
-    }
 
 
 def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:
@@ -306,35 +252,26 @@ def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:
     answer: 8 (2 completions, 16 tokens; the last round went past the budget of 15)
     """
     number = {row["node"]: place for place, row in enumerate(rows, start=1)}
-    depth: dict[str, int] = {}
-    children: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        children.setdefault(row["parents"].split(" ")[0], []).append(row)
     lines: list[str] = []
-    waiting = list(reversed(children.get("", [])))
-    while waiting:
-        row = waiting.pop()
-        first, *others = row["parents"].split(" ")
-        depth[row["node"]] = depth.get(first, -1) + 1
-        also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
-        said = row["cut"] or f"{row['answer'] or shortened(row['completion'])} ({cost(row)} tokens)"
-        said = printable(" ".join(said.split()))
-        lines.append(f"{'  ' * depth[row['node']]}#{number[row['node']]} {row['operator']}{also}: {said}")
-        waiting += reversed(children.get(row["node"], []))
-    spent = sum(map(cost, rows))
-    made = sum(not row["cut"] for row in rows)
+
+    def add(parent: str, depth: int) -> None:
+        for row in rows:
+            first, *others = row["parents"].split(" ")
+            if first == parent:
+                also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
+                said = (
+                    row["answer"] or f"“{row['completion'][:SHOWN].rstrip()}{' …' * (len(row['completion']) > SHOWN)}”"
+                )
+                said = printable(" ".join((row["cut"] or f"{said} ({_cost(row)} tokens)").split()))
+                lines.append(f"{'  ' * depth}#{number[row['node']]} {row['operator']}{also}: {said}")
+                add(row["node"], depth + 1)
+
+    add("", 0)
+    spent, made = sum(map(_cost, rows)), sum(not row["cut"] for row in rows)
     answer = rows[-1]["chosen_answer"] if rows else None
     past = f"; the last round went past the budget of {budget}" if spent > budget else ""
     return [*lines, f"answer: {printable(answer or 'none')} ({made} completions, {spent} tokens{past})"]
 
 
-def shortened(text: str) -> str:
-    """
-    >>> shortened("so " * 40)[-9:]
-    ' so so …”'
-    """
-    return f"“{text if len(text) <= SHOWN else text[:SHOWN].rstrip() + ' …'}”"
-
-
-def cost(row: dict[str, Any]) -> int:
+def _cost(row: dict[str, Any]) -> int:
     return row["num_prompt_tokens"] + row["num_tokens"] + row["num_scored_tokens"]

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import options
+from storage.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from storage.reading.figures import Figure
 
-
 #: In which files each kind is written, the usual one first.
 FORMS = {"figure": ("pdf", "svg"), "table": ("csv", "latex")}
 
 
-def form(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option("--format", "form", type=click.Choice(FORMS[kind]), default=FORMS[kind][0], show_default=True)
+def _report_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    folder = click.Path(path_type=Path, file_okay=False)
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        for option in (
+            click.argument("name"),
+            click.argument("ref", required=False, shell_complete=options.runs),
+            click.option("--format", "form", type=click.Choice(FORMS[kind]), default=FORMS[kind][0]),
+            click.option("--output", "-o", type=folder, default=Path(), help="Folder to write to."),
+            options.root_there,
+        )[::-1]:
+            command = option(command)
+        return command
+
+    return decorated
 
 
 @click.group()
@@ -50,49 +63,35 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
         options.write_json(dataclasses.asdict(copied))
         return
     light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
-    click.echo(
-        f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied, {copied.bytes / 1e6:.1f}"
-        f" MB{light}"
-    )
+    made = f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied"
+    click.echo(f"{made}, {copied.bytes / 1e6:.1f} MB{light}")
     if copied.others:
         click.echo(f"{copied.others:,} artifacts are there in another making, which stays")
     click.echo(f"go on with it: --root {target}, and --model sha256:… where the base model is not")
 
 
-what = click.argument("name")
-of = click.argument("ref", required=False, shell_complete=options.runs)
-into = click.option(
-    "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder.  [default: here]"
-)
-
-
 @export.command()
-@what
-@of
-@form("figure")
-@into
-@options.root_there
+@_report_options("figure")
 def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
     """The charts of figure NAME of the report REF (or the newest), a PDF or SVG file each."""
-    from storage.errors import UserError
-    from storage.reading.charts import as_pdf, as_svg
+    from cli.report import report_named, rows_of
+    from storage.reading.charts import as_pdf, as_svg, drawn
+    from storage.reading.query_cache import reports
 
-    asked, charts = _charts(root, ref, name)
+    asked, found = _figure_named(name), report_named(root, ref)
+    arms = next((one.arms for one in reports(root) if one.ref == found), ())
+    charts = drawn(asked.chart, rows_of(root, found, asked.query), arms)
     if not charts:
-        raise UserError(f"{asked}: nothing of it is drawn; its numbers: varband export table {asked}")
+        raise UserError(f"{asked.name}: nothing of it is drawn; its numbers: varband export table {asked.name}")
     output.mkdir(parents=True, exist_ok=True)
     for place, chart in enumerate(charts, start=1):
-        path = output / (f"{asked}.{form}" if len(charts) == 1 else f"{asked}-{place}.{form}")
+        path = output / (f"{asked.name}.{form}" if len(charts) == 1 else f"{asked.name}-{place}.{form}")
         path.write_bytes(as_pdf(chart) if form == "pdf" else as_svg(chart, page="white").encode())
         click.echo(path)
 
 
 @export.command()
-@what
-@of
-@form("table")
-@into
-@options.root_there
+@_report_options("table")
 def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
     """The rows of the figure or table NAME of the report REF (or the newest): every digit as CSV, or as printed, for
     LaTeX with booktabs."""
@@ -116,23 +115,20 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
 @export.command()
 @click.argument("what")
 @click.option(
-    "--problems", help="Problems to show, comma-separated; their ids may be cut short.  [default: the first 12]"
+    "--problems", default="", help="Problems to show, comma-separated; their ids may be cut short.  [default: 12]"
 )
 @click.option(
     "--set",
     "rollouts",
     type=click.Choice(["final", "screenings", "evaluations"]),
     default="final",
-    show_default=True,
     help="Which rollouts of the run.",
 )
-@click.option("--each", type=click.IntRange(1, 16), default=1, show_default=True, help="Rollouts a policy and problem.")
+@click.option("--each", type=click.IntRange(1, 16), default=1, help="Rollouts a policy and problem.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
 @options.root
 @options.as_json
-def gallery(
-    what: str, problems: str | None, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool
-) -> None:
+def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool) -> None:
     """A static page with the rollouts of chosen problems side by side.
 
     WHAT is a report (it may be cut short) or a transcripts.json of a published case study.
@@ -140,22 +136,18 @@ def gallery(
     from cli.report import report_named
     from dashboards.gallery import from_report, from_transcripts, write
 
-    source = Path(what)
-    if source.suffix == ".json" or source.is_file():
-        page, name = from_transcripts(source, _listed(problems)), f"gallery-{source.stem}.html"
+    listed = [part.strip() for part in problems.split(",") if part.strip()]
+    if (source := Path(what)).is_file():
+        page, name = from_transcripts(source, listed), source.stem
     else:
-        found = report_named(root, what)
-        page, name = from_report(root, found, _listed(problems), rollouts, each), f"gallery-{found}.html"
-    written = write(page, output or Path(name))
+        name = report_named(root, what)
+        page = from_report(root, name, listed, rollouts, each)
+    written = write(page, output or Path(f"gallery-{name}.html"))
     if as_json:
-        told = {"source": page.source, "file": str(written), "problems": [item.title for item in page.items]}
-        options.write_json(told)
+        titles = [item.title for item in page.items]
+        options.write_json({"source": page.source, "file": str(written), "problems": titles})
         return
     click.echo(written)
-
-
-def _listed(text: str | None) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def flat(rows: pa.Table) -> pa.Table:
@@ -175,7 +167,6 @@ def flat(rows: pa.Table) -> pa.Table:
 
 
 def _figure_named(name: str) -> Figure:
-    from storage.errors import UserError, did_you_mean
     from storage.reading.figures import FIGURES
 
     try:
@@ -183,14 +174,3 @@ def _figure_named(name: str) -> Figure:
     except KeyError:
         hint = did_you_mean(name, FIGURES)
         raise UserError(f"no figure or table '{name[:60]}'{hint} (known: {', '.join(FIGURES)})") from None
-
-
-def _charts(root: Path, ref: str | None, name: str) -> tuple[str, list[dict[str, Any]]]:
-    """The figure's name, and its charts as the report has them."""
-    from cli.report import report_named, rows_of
-    from storage.reading.charts import drawn
-    from storage.reading.query_cache import reports
-
-    asked, found = _figure_named(name), report_named(root, ref)
-    arms = next((one.arms for one in reports(root) if one.ref == found), ())
-    return asked.name, drawn(asked.chart, rows_of(root, found, asked.query), arms)

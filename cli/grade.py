@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli import options
-from storage.artifacts.kinds import Disputes
-
-if TYPE_CHECKING:
-    from tasks.domain.grading.grading import Overrides
-    from tasks.domain.scaffolds import Scaffold
 
 overrides_option = click.option(
     "--overrides",
@@ -38,21 +31,21 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
     Each row is read by its arm's scaffold and judged as the kind of answer that this asks for. Prints
     one JSON line per row, in order: verdict, reason, answer, canonical, grader_version.
     """
+    from flows.study.request import profile_of, text_of
+    from tasks.domain.grading.grading import read_overrides
     from tasks.engines.grading.graders import EVERYBODYS, Graders, read_grade_items
 
-    scaffolds = EVERYBODYS if study is None else _scaffolds(study)
+    scaffolds = EVERYBODYS
+    if study is not None:
+        profile = profile_of(study, text_of(study))
+        scaffolds = {name: profile.arm(name).scaffold for name in profile.arms}
     items = read_grade_items(sys.stdin.buffer.read() if str(file) == "-" else file, scaffolds)
-    with Graders(overrides=_overrides(overrides)) as graders:
+    given = None if overrides is None else read_overrides(_text(overrides), str(overrides))
+    with Graders(overrides=given) as graders:
         for start in range(0, len(items), 1024):
             for verdict in graders.grade(items[start : start + 1024]):
-                told = {
-                    "verdict": verdict.verdict,
-                    "reason": verdict.reason,
-                    "answer": verdict.answer,
-                    "canonical": verdict.canonical,
-                    "grader_version": graders.version,
-                }
-                click.echo(json.dumps(told))
+                told = {name: getattr(verdict, name) for name in ("verdict", "reason", "answer", "canonical")}
+                options.write_json(told | {"grader_version": graders.version})
 
 
 @grade.command()
@@ -69,39 +62,29 @@ def selftest(as_json: bool) -> None:
     with Graders() as graders:
         outcomes = run_selftest(graders)
         version = graders.version
-    rows = pa.Table.from_pylist(
-        [
-            {
-                "family": o.case.family,
-                "fp": o.false_positive,
-                "fn": o.false_negative,
-                "other": o.other_verdict,
-                "right": o.case.expected in ("correct", REFUSED),
-                "place": i,
-            }
-            for i, o in enumerate(outcomes)
-        ]
-    )
+    columns = {
+        "family": [o.case.family for o in outcomes],
+        "fp": [o.false_positive for o in outcomes],
+        "fn": [o.false_negative for o in outcomes],
+        "other": [o.other_verdict for o in outcomes],
+        "good": [o.case.expected in ("correct", REFUSED) for o in outcomes],
+        "place": [*range(len(outcomes))],
+    }
     table = query(
-        'select family, count(*) as cases, count(*) filter ("right") as should_pass,'
-        " count(*) filter (fp) as false_positives,"
-        " count(*) filter (fn) as false_negatives, count(*) filter (other) as other_reason from rows group by 1"
-        " order by min(place)",
-        rows=rows,
+        "select family, count(*) as cases, count(*) filter (good) as should_pass,"
+        " count(*) filter (fp) as false_positives, count(*) filter (fn) as false_negatives,"
+        " count(*) filter (other) as other_reason from rows group by 1 order by min(place)",
+        rows=pa.table(columns),
     )
     print_table(table, as_json=as_json, title=f"grader {version}")
     bad = [o for o in outcomes if o.false_positive or o.false_negative or o.other_verdict]
     for o in bad:
-        click.echo(
-            f"{o.case.family}: {o.case.completion[-60:]!r} for {o.case.gold[:40]!r}: expected {o.case.expected},"
-            f" got {o.got.verdict} ({o.got.reason})",
-            err=True,
-        )
+        case = f"{o.case.family}: {o.case.completion[-60:]!r} for {o.case.gold[:40]!r}: expected {o.case.expected}"
+        click.echo(f"{case}, got {o.got.verdict} ({o.got.reason})", err=True)
     if not as_json:
         wrong = sum(o.false_positive or o.false_negative for o in outcomes)
         click.echo(f"{len(outcomes)} cases, {wrong} graded wrongly")
-    if bad:
-        raise click.exceptions.Exit(1)
+    sys.exit(1 if bad else 0)
 
 
 @grade.command()
@@ -111,12 +94,13 @@ def disputes(root: Path, as_json: bool) -> None:
     """Stored answers on which grader and cross check differ. Decide them in a file for --overrides."""
     import pyarrow as pa
 
-    from cli.stages import opened
     from cli.tables import print_table
+    from cli.view import opened
     from flows.upkeep.regrading import by_pool
+    from storage.artifacts.kinds import Disputes
     from tasks.regrading import find_disputes
 
-    with opened(root, {}, as_json) as store:
+    with opened(root, {}) as store:
         found = [store.read(find_disputes(rollouts=tuple(refs), pool=pool)) for pool, refs in by_pool(store).items()]
     print_table(pa.concat_tables(found) if found else Disputes.schema.empty_table(), as_json=as_json, title="disputes")
 
@@ -133,15 +117,14 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     """
     import pyarrow as pa
 
-    from cli.stages import opened
     from cli.tables import print_table
+    from cli.view import opened
     from flows.upkeep.regrading import regrade_store
     from storage.records.decisions import put_overrides
 
-    text = None if overrides is None else _checked(overrides)
-    if text is not None:
-        put_overrides(root, text)
-    with opened(root, {}, as_json) as store:
+    if overrides is not None:
+        put_overrides(root, _text(overrides))
+    with opened(root, {}) as store:
         found = regrade_store(store)
     if as_json:
         options.write_json(found.as_json())
@@ -155,28 +138,14 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
         print_table(pa.concat_tables(found.figures), as_json=False, title="figures")
 
 
-def _scaffolds(study: str) -> dict[str, Scaffold]:
-    """By arm of a study."""
-    from flows.study.request import profile_of, text_of
-
-    asked = profile_of(study, text_of(study))
-    return {name: asked.arm(name).scaffold for name in asked.arms}
-
-
-def _checked(path: Path) -> str:
+def _text(path: Path) -> str:
     """The text of a file of overrides. Errors: UserError naming line and field."""
     from storage.errors import UserError
     from tasks.domain.grading.grading import read_overrides
 
     try:
-        text = path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+        raise UserError(f"{path} is not UTF-8 ({error}); save it so") from None
     read_overrides(text, str(path))
     return text
-
-
-def _overrides(path: Path | None) -> Overrides | None:
-    from tasks.domain.grading.grading import read_overrides
-
-    return None if path is None else read_overrides(_checked(path), str(path))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from storage.errors import UserError
 from tasks.engines.hardware import ENGINES
 
-Command = TypeVar("Command", bound=Callable[..., object])
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 class Root(click.ParamType):
@@ -26,7 +27,6 @@ class Root(click.ParamType):
         self.there = there
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from storage.errors import UserError
         from storage.roots import root_folder
 
         root = value if isinstance(value, Path) else root_folder(str(value))
@@ -45,8 +45,6 @@ class Number(click.FloatRange):
 
 def check_there(root: Path) -> Path:
     """Errors: UserError for a root that does not exist."""
-    from storage.errors import UserError
-
     if not root.is_dir():
         raise UserError(f"--root {root}: there is no such folder; varband run demo --root {root} makes one")
     return root
@@ -61,79 +59,70 @@ def write_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def _root(there: bool) -> Callable[[Command], Command]:
+def _root(there: bool) -> Callable[..., Any]:
     return click.option(
         "--root",
         type=Root(there),
         default=Path(".varband"),
         envvar="VARBAND_ROOT",
-        show_default=True,
         help="Store of artifacts and ledger: a folder, or s3://bucket/prefix.",
     )
 
 
-#: Where artifacts and ledger live.
-root = _root(there=False)
-#: The same, for what only reads: a mistyped one is no empty one.
-root_there = _root(there=True)
+#: Where artifacts and ledger live; and the same for what only reads: a mistyped one is no empty one.
+root, root_there = _root(there=False), _root(there=True)
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output, for scripts.")
 engine = click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="auto",
-    show_default=True,
-    help="openai: a server at VARBAND_OPENAI_BASE_URL.",
+    "--engine", type=click.Choice(ENGINES), default="auto", help="openai: a server at VARBAND_OPENAI_BASE_URL."
 )
 budget = click.option(
     "--budget",
     metavar="LIMITS",
-    help="The most that the run may spend over all its attempts, e.g. tokens=2e6,gpu_hours=3,usd=20. At the wall it is"
-    " parked (exit code 75); the same command with a larger budget goes on.",
+    help="The most that the run may spend over all its attempts, e.g. tokens=2e6,gpu_hours=3,usd=20. At the limit it is"
+    " paused (exit code 75); the same command with a larger budget resumes it.",
 )
-#: Of the gate between screening and training.
-ANYWAY = "gate.anyway=true"
 anyway = click.option("--anyway", is_flag=True, help="Train although the screening shows that training teaches little.")
 
 
-def _root_of(context: click.Context) -> Path:
-    return Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
+def completed(words: Callable[[click.Context], Iterable[str]]) -> Complete:
+    """Return a click completion of the words that a context has."""
+    return lambda context, _, begun: [CompletionItem(word) for word in words(context) if word.startswith(begun)]
 
 
-def studies(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def _studies(context: click.Context) -> list[str]:
     """Built-in profiles and their questions, and the files of studies that lie here."""
     from flows.study.profiles import PROFILES
 
-    names = [*PROFILES, *(path.name for path in sorted(Path().glob("*.toml")))]
-    return [CompletionItem(name) for name in names if name.startswith(begun)]
+    return [*PROFILES, *(path.name for path in sorted(Path().glob("*.toml")))]
 
 
-def settings(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def _settings(context: click.Context) -> list[str]:
     """Fields of the study that the line names, or of the demo while it names none that can be read."""
     from flows.study.request import profile_of, text_of
     from flows.study.set_option import settable
-    from storage.errors import UserError
 
     # of a line that ends where a value is wanted click has not told options and arguments apart yet
-    words = [context.params.get("profile"), *context.args, "demo"]
-    for word in (word for word in words if word):
+    for word in filter(None, (context.params.get("profile"), *context.args, "demo")):
         try:
-            study = profile_of(word, text_of(word))
+            return [f"{path}=" for path in settable(profile_of(word, text_of(word)))]
         except UserError:
             continue
-        return [CompletionItem(f"{path}=") for path in settable(study) if path.startswith(begun)]
     return []
 
 
-def runs(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def _runs(context: click.Context) -> list[str]:
     from storage.records.runs import all_runs
 
-    found = all_runs(_root_of(context)) if _root_of(context).is_dir() else []
-    return [CompletionItem(run.id, help=run.shown_state) for run in found if run.id.startswith(begun)]
+    folder = Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
+    return [run.id for run in all_runs(folder)] if folder.is_dir() else []
 
 
-def refs(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def _refs(context: click.Context) -> list[str]:
     """Artifacts, and runs, which stand for their reports."""
     from storage.artifacts.store import Store
 
-    found = map(str, Store(_root_of(context)).refs())
-    return [*runs(context, parameter, begun), *(CompletionItem(ref) for ref in found if ref.startswith(begun))]
+    folder = Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
+    return [*_runs(context), *map(str, Store(folder).refs())]
+
+
+studies, settings, runs, refs = map(completed, (_studies, _settings, _runs, _refs))

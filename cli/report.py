@@ -9,16 +9,27 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import options
+from storage.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-a_folder = click.Path(path_type=Path, file_okay=False)
+#: Of the dashboards' server. VARBAND_URL names the host of a proxy before it.
+SERVER = {
+    "server.address": "127.0.0.1",
+    "server.fileWatcherType": "none",
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "minimal",
+    "client.showErrorLinks": "false",
+    "theme.primaryColor": "#0072B2",
+}
 
 
 @click.command()
 @click.argument("ref", required=False, shell_complete=options.runs)
-@click.option("--output", "-o", type=a_folder, default=Path(), help="Folder to write to.  [default: here]")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write to."
+)
 @click.option("--query", metavar="NAME", help="Print the rows of one of the report's named queries instead.")
 @click.option("--against", metavar="OTHER", shell_complete=options.runs, help="Compare it with another report instead.")
 @options.root_there
@@ -32,7 +43,7 @@ def report(ref: str | None, output: Path, query: str | None, against: str | None
 
     found = report_named(root, ref)
     if query is not None:
-        print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query, whole=True)
+        print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query)
         return
     if against is not None:
         _compare(root, found, report_named(root, against), as_json=as_json)
@@ -40,21 +51,18 @@ def report(ref: str | None, output: Path, query: str | None, against: str | None
     store = Store(root)
     store.check(Ref.parse(found))
     output.mkdir(parents=True, exist_ok=True)
-    written = []
-    for page in ("report.html", "report.md"):
-        target = output / f"{found}{Path(page).suffix}"
+    written = {page: output / f"{found}{Path(page).suffix}" for page in ("report.html", "report.md")}
+    for page, target in written.items():
         target.write_bytes((store.files(Ref.parse(found)) / page).read_bytes())
-        written.append(str(target))
     if as_json:
-        options.write_json({"report": found, "files": written})
+        options.write_json({"report": found, "files": [*map(str, written.values())]})
     else:
-        click.echo("\n".join(written))
+        click.echo("\n".join(map(str, written.values())))
 
 
 def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
     """Print in which settings two studies differ, and their figures side by side, paired by problem."""
     from cli.tables import print_table
-    from storage.errors import UserError
     from storage.reading.query_cache import figures_beside, settings_apart
 
     if one == other:
@@ -66,33 +74,27 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
     click.echo(f"{one} and {other}\n")
     for path, values in apart.items():
         click.echo(f"  {path}: " + " → ".join("–" if value is None else str(value) for value in values))
-    click.echo("" if apart else "  no setting differs\n")
     title = "held-out accuracy; difference_pp: the second minus the first, over problems"
     print_table(rows, as_json=False, title=title)
 
 
 def report_named(root: Path, text: str | None) -> str:
     """Errors: UserError if there is no such report, or if the ref is of something else."""
-    from storage.errors import UserError
     from storage.reading.catalog import find
     from storage.reading.query_cache import reports
 
-    if text is None:
-        newest = [one for one in reports(root) if one.ref.startswith("report-")]
-        if not newest:
-            raise UserError(f"no report under {root} yet: varband run demo makes one")
-        return newest[0].ref
-    found = find(root, text)
-    if found.kind != "report":
-        raise UserError(
-            f"{found} is no report: show it with varband store show, or list reports with varband store ls report"
-        )
-    return str(found)
+    if text is not None:
+        if (found := find(root, text)).kind != "report":
+            raise UserError(f"{found} is no report: varband store show shows it, varband store ls report lists reports")
+        return str(found)
+    newest = next((one.ref for one in reports(root) if one.ref.startswith("report-")), None)
+    if newest is None:
+        raise UserError(f"no report under {root} yet: varband run demo makes one")
+    return newest
 
 
 def rows_of(root: Path, report: str, query: str) -> pa.Table:
     """Errors: UserError where the report holds nothing that the question is of."""
-    from storage.errors import UserError
     from storage.reading.figures import FIGURES
     from storage.reading.query_cache import ask, reports, sources
 
@@ -107,19 +109,16 @@ def rows_of(root: Path, report: str, query: str) -> pa.Table:
 
 
 def _known_query(name: str) -> str:
-    from storage.errors import UserError, did_you_mean
     from storage.sql import QUERIES
 
-    known = sorted(path.stem for path in QUERIES.glob("report_*.sql"))
-    for full in (name, f"report_{name}"):
-        if full in known:
-            return full
-    short = [one.removeprefix("report_") for one in known]
-    raise UserError(f"no query '{name}'{did_you_mean(name, [*short, *known])} (known: {', '.join(known)})")
+    known = sorted(path.stem.removeprefix("report_") for path in QUERIES.glob("report_*.sql"))
+    if (short := name.removeprefix("report_")) not in known:
+        raise UserError(f"no query '{name}'{did_you_mean(short, known)} (known: {', '.join(known)})")
+    return f"report_{short}"
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(1, 65535), default=8501, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=8501)
 @click.option("--open", "browse", is_flag=True, help="Open a browser too.")
 @options.root
 def serve(port: int, browse: bool, root: Path) -> None:
@@ -129,8 +128,6 @@ def serve(port: int, browse: bool, root: Path) -> None:
     from importlib.util import find_spec
     from urllib.parse import urlsplit
 
-    from storage.errors import UserError
-
     if find_spec("streamlit") is None:
         raise UserError("the dashboards need streamlit: install varband[app]")
     with socket.socket() as probe:
@@ -139,24 +136,15 @@ def serve(port: int, browse: bool, root: Path) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise UserError(f"port {port} on 127.0.0.1 is taken: choose another with --port") from None
-    home = Path(__file__).resolve().parent.parent
-    settings = {
-        "server.address": "127.0.0.1",
-        "server.port": port,
-        "server.headless": str(not browse).lower(),
-        "server.fileWatcherType": "none",
-        "browser.gatherUsageStats": "false",
-        "client.toolbarMode": "minimal",
-        "client.showErrorLinks": "false",
-        "theme.primaryColor": "#0072B2",
-    }
-    words = [f"--{name}={value}" for name, value in settings.items()]
-    # a page of another site whose name was pointed at this machine reads nothing; a proxy's name is in VARBAND_URL
+    # a page of another site whose name was pointed at this machine reads nothing
     hosts = {"127.0.0.1", "localhost", urlsplit(os.environ.get("VARBAND_URL", "")).hostname}
-    words += [f"--server.allowedHosts={host}" for host in sorted(filter(None, hosts))]
-    path = os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))
+    settings = [*SERVER.items(), ("server.port", port), ("server.headless", str(not browse).lower())]
+    settings += [("server.allowedHosts", host) for host in sorted(filter(None, hosts))]
+    home = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"VARBAND_ROOT": str(root.resolve()), "PYTHONPATH": path}
     click.echo(f"varband: dashboards of {root} on http://127.0.0.1:{port} (Ctrl-C stops them)")
     sys.stdout.flush()
     # in place of this process, so that whoever stops `serve` stops the server
+    words = [f"--{name}={value}" for name, value in settings]
     os.execve(sys.executable, [sys.executable, "-m", "dashboards", *words], environment)

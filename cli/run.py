@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,8 @@ import click
 from cli import options
 
 if TYPE_CHECKING:
-    from flows.running.plan import Planned
     from flows.study.request import Request
-    from flows.study.resolve import Study
-    from storage.artifacts.store import Store
+    from tasks.domain.budget import Budget
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -33,7 +32,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             shell_complete=options.settings,
             help="Change a number of the profile, e.g. training.learning_rate=1e-3. May be repeated.",
         ),
-        click.option("--name", default="", help="What to call it, wherever runs and reports are listed. A label."),
+        click.option("--name", help="What to call it, wherever runs and reports are listed. A label."),
         click.option("--arms", help="Arms to run, comma-separated."),
         click.option("--seeds", help="Training seeds, comma-separated; '' trains nothing."),
         click.option(
@@ -65,34 +64,36 @@ def request_of(
     data: Path | None = None,
     encoder: str | None = None,
     plain: bool = False,
-    name: str = "",
+    name: str | None = None,
     **short: Any,
 ) -> Request:
     """What the words of a command line ask for. short: options that are short for settings."""
-    from flows.study.files import whole_paths
     from flows.study.request import Request, file_of, text_of
-    from flows.study.set_option import parts_of, short_settings
+    from flows.study.set_option import short_settings
 
     if found := file_of(profile):
         profile = "/".join(filter(None, (str(found[0].resolve()), found[1])))
     split = {one: tuple(filter(None, map(str.strip, (short[one] or "").split(",")))) for one in ("arms", "seeds")}
     if short["seeds"] == "":
         settings = (*settings, "seeds=[]")
-    whole = []
-    for setting in (*settings, *short_settings({**short, **split})):  # paths are found from other folders too
-        field, _, value = setting.partition("=")
-        given = parts_of(value)
-        found_here = whole_paths(given, Path.cwd(), f".{field.strip()}")
-        whole.append(setting if found_here == given else f"{field}={','.join(found_here)}")
+    given = [setting.partition("=") for setting in (*settings, *short_settings({**short, **split}))]
+    whole = (f"{field}={_whole(field.strip(), value)}" if equals else field for field, equals, value in given)
     return Request(
         profile=profile,
         settings=tuple(whole),
         data=str(data.resolve()) if data else None,
-        encoder=whole_paths(encoder, Path.cwd(), ".encoder.name"),
+        encoder=_whole("encoder.name", encoder or "") or None,
         text=text_of(profile),
-        name=name,
+        name=name or "",
         plain=plain,
     )
+
+
+def _whole(field: str, value: str) -> str:
+    """The value of a setting with files and folders from the root on, so that they are found from elsewhere too."""
+    from flows.study.files import whole_paths
+
+    return ",".join(whole_paths(value.split(","), Path.cwd(), f".{field}"))
 
 
 @click.command()
@@ -103,57 +104,45 @@ def request_of(
 @options.as_json
 def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """Run a study: make what is missing, reuse what is there, end with the report."""
-    carry_out(request_of(**wishes), root, budget, as_json=as_json)
+    from tasks.domain.budget import Budget
+
+    carry_out(request_of(**wishes), root, Budget.parse(budget), as_json=as_json)
 
 
-def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool) -> None:
+def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool) -> None:
     """Run or resume the study of a request."""
-    from cli.view import Watch
+    from cli.view import Watch, show_result, show_start
     from flows.running.accounting import accounted
     from flows.running.plan import execute, is_costly, plan
     from flows.running.processes import make_pieces_at_once
     from flows.running.sessions import Charging
     from storage.artifacts.store import Store
-    from storage.records.runs import run_id
-    from tasks.domain.budget import Budget
+    from storage.records.runs import earlier_attempt, run_id
     from tasks.engines.sampling.endpoint import endpoint_for
 
-    asked, store = Budget.parse(budget), Store(root)
+    began, store = time.monotonic(), Store(root)
     study = request.study(store)
-    limits = asked.over(study.profile.budget)
-    planned = plan(study, store)
+    planned, hardware, name = plan(study, store), study.profile.hardware, study.profile.called
     store.prepare()
-    watch = Watch(study.profile.called, planned, as_json=as_json, store=store)
-    if all(step.reused for step in planned):
-        watch.nothing_to_do()
-        _named(request, study, store, planned)
-        watch.finish(store, planned[-1].step.ref)
-        return
-    hardware = study.profile.hardware
+    report, watch = planned[-1].step.ref, Watch(store, apart=as_json)
+    run, there = run_id(name, report), all(step.reused for step in planned)
     if hardware.engine == "openai" and is_costly(planned, "embeddings"):
         endpoint_for(hardware.endpoint)  # no address, or a key for another one: told before a pool is made
-    charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), limits)
-    with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
-        if os.environ.get("PREFECT_API_URL") and not request.plain:  # a server is to see every stage being made
-            from flows.running.on_prefect import orchestrated
+    show_start(watch, name, planned)
+    # a study that is there already is entered only to be listed under another name too
+    if not there or (request.name and earlier_attempt(root, run) is None):
+        charging = Charging.of(study, store, run, budget.over(study.profile.budget))
+        with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
+            if there:
+                pass
+            elif os.environ.get("PREFECT_API_URL") and not request.plain:  # a server sees every stage being made
+                from flows.running.on_prefect import orchestrated
 
-            report = orchestrated(study, store, listeners.own)
-        else:
-            make_pieces_at_once(study, store, charging, listeners.relayed)
-            report = execute(study, store, listeners.own)
-    watch.finish(store, report)
-
-
-def _named(request: Request, study: Study, store: Store, planned: Sequence[Planned]) -> None:
-    """A study that is there already is from now on listed under this name too."""
-    from flows.running.accounting import accounted
-    from flows.running.sessions import Charging, unheard
-    from storage.records.runs import earlier_attempt, run_id
-
-    name = run_id(study.profile.called, planned[-1].step.ref)
-    if request.name and earlier_attempt(store.root, name) is None:
-        with accounted(study, store, planned, Charging(run=name), unheard, request.as_json()):
-            pass
+                report = orchestrated(study, store, listeners.own)
+            else:
+                make_pieces_at_once(study, store, charging, listeners.relayed)
+                report = execute(study, store, listeners.own)
+    show_result(watch, name, store, report, len(planned), time.monotonic() - began, as_json)
 
 
 @click.command()
@@ -194,6 +183,7 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
     """
     from flows.study.request import Request
     from storage.records.runs import read_run, run_named
+    from tasks.domain.budget import Budget
 
     record = run_named(root, run) or read_run(root, run)
     if record.flow_run is not None and os.environ.get("PREFECT_API_URL"):
@@ -202,10 +192,9 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
         if resume_suspended(record.flow_run, record.budget, budget, anyway=anyway):
             click.echo(f"{run}: resumed on the server; a worker goes on with it")
             return
-    kept = ",".join(f"{name}={limit!r}" for name, limit in record.budget.items())
     request = Request.from_json(record.request)
-    request = replace(request, settings=(*request.settings, *([options.ANYWAY] if anyway else [])))
-    carry_out(request, root, budget or kept or None, as_json=as_json)
+    request = replace(request, settings=(*request.settings, *(["gate.anyway=true"] if anyway else [])))
+    carry_out(request, root, Budget.parse(budget) if budget else Budget(**record.budget), as_json=as_json)
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,8 @@ def server() -> None:
 
 
 @server.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="An address of this machine.")
-@click.option("--port", type=click.IntRange(1, 65535), default=4200, show_default=True)
+@click.option("--host", default="127.0.0.1", help="An address of this machine.")
+@click.option("--port", type=click.IntRange(1, 65535), default=4200)
 @click.option("--open", "unprotected", is_flag=True, help="Serve without a password where none is set.")
 def start(host: str, port: int, unprotected: bool) -> None:
     """Start the team's Prefect server, on the database of PREFECT_API_DATABASE_CONNECTION_URL.
@@ -72,19 +73,14 @@ def _deployments_of(word: str) -> tuple[Deployment, ...]:
 @options.as_json
 def doctor(root: Path, as_json: bool) -> None:
     """Check root, disk, versions, GPUs, server, pools and workers; say what to fix. Exit code 1 if anything must be."""
-    import sys
-
     from flows.upkeep.doctor import examine
 
-    checks = examine(root)
+    checks, colours = examine(root), {"ok": "green", "warn": "yellow", "fail": "red"}
     if as_json:
         options.write_json(checks)
-    else:
-        for check in checks:
-            mark = {
-                "ok": click.style("ok  ", fg="green"),
-                "warn": click.style("warn", fg="yellow"),
-                "fail": click.style("FAIL", fg="red"),
-            }[check.state]
-            click.echo(f"{mark} {check.what:<10} {check.found}" + (f"\n     → {check.fix}" if check.fix else ""))
+    for check in () if as_json else checks:
+        mark = click.style(
+            f"{check.state.upper() if check.state == 'fail' else check.state:<4}", fg=colours[check.state]
+        )
+        click.echo(f"{mark} {check.what:<10} {check.found}" + (f"\n     → {check.fix}" if check.fix else ""))
     sys.exit(1 if any(check.state == "fail" for check in checks) else 0)

@@ -12,14 +12,11 @@ import click
 from cli import options
 from storage.errors import UserError, did_you_mean, printable
 
-#: Nothing is older; dates end before the longest that could be written.
-CENTURY = timedelta(days=36_500)
-
 
 def _print(table: object, as_json: bool, title: str | None = None) -> None:
     from cli.tables import print_table
 
-    print_table(table, as_json=as_json, title=title)
+    print_table(table, as_json=as_json, title=title)  # type: ignore[arg-type]
 
 
 @click.group()
@@ -57,12 +54,11 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 
 @store.command()
 @click.argument("ref", shell_complete=options.refs)
-@click.option("-n", "--rows", default=10, show_default=True, help="Rows to show.")
+@click.option("-n", "--rows", default=10, help="Rows to show.")
 @options.root_there
 @options.as_json
 def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
     """One artifact: recipe, schema, first rows, and what it was made from. REF may be cut short."""
-    from cli.tables import print_table
     from storage.artifacts.store import Store
     from storage.reading.catalog import find, lineage
 
@@ -72,19 +68,18 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
     if as_json:
         options.write_json({"manifest": manifest.model_dump(), "rows": table.slice(0, rows).to_pylist()})
         return
-    p = manifest.provenance
+    p, recipe = manifest.provenance, manifest.recipe
     lines = [
-        f"{found}\n  {manifest.rows} rows, made by {manifest.recipe.stage} v{manifest.recipe.version}"
-        f" in {p.seconds:.1f} s\n  {p.created}, {p.hardware}\n  code {p.code}"
+        f"{found}\n  {manifest.rows} rows, made by {recipe.stage} v{recipe.version} in {p.seconds:.1f} s",
+        f"  {p.created}, {p.hardware}\n  code {p.code}",
+        *(textwrap.indent(textwrap.fill(f"{note}: {value}", 76), "  ") for note, value in p.notes.items()),
+        "\nschema",
+        *(f"  {field.name:<20} {field.type}{'' if field.nullable else ', required'}" for field in table.schema),
+        "\nmade from",
+        *(f"  {'  ' * depth}{one}  {stage}" for depth, one, stage in lineage(store, found)),
     ]
-    for note, value in p.notes.items():
-        lines.append(textwrap.fill(f"{note}: {value}", 80, initial_indent="  ", subsequent_indent="    "))
-    lines.append("\nschema")
-    lines += [f"  {field.name:<20} {field.type}{'' if field.nullable else ', required'}" for field in table.schema]
-    lines.append("\nmade from")
-    lines += [f"  {'  ' * depth}{one}  {stage}" for depth, one, stage in lineage(store, found)]
     click.echo(printable("\n".join([*lines, ""]), kept="\n"))
-    print_table(table.slice(0, rows), as_json=False, title=f"first {min(rows, table.num_rows)} rows")
+    _print(table.slice(0, rows), False, f"first {min(rows, table.num_rows)} rows")
 
 
 @store.command()
@@ -104,32 +99,23 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 
     _print(ask(root, statement, of_study(root, study) if study is not None else None), as_json)
     if study is None and len(several := [run.profile for run in reversed(all_runs(root))]) > 1:
-        said = f"this is over all {len(several)} studies of {root}, finished or not: {_listed(several)}"
-        click.echo(f"varband: {said}; --study NAME asks of one", err=True)
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    """
-    >>> _listed(["demo", "cooler", "demo"]), _listed(list("abc"), most=2)
-    ('demo, cooler', 'a, b, …')
-    """
-    different = [*dict.fromkeys(names)]
-    return ", ".join([*different[:most], *["…"] * (len(different) > most)])
+        names = [*dict.fromkeys(several)]
+        named = ", ".join([*names[:8], *["…"] * (len(names) > 8)])
+        said = f"this is over all {len(several)} studies of {root}, finished or not: {named}; --study NAME asks of one"
+        click.echo(f"varband: {said}", err=True)
 
 
 @store.command()
-@click.option(
-    "--older-than", metavar="AGE", default="7d", show_default=True, help="Keep what is younger, e.g. 12h, 30d."
-)
+@click.option("--older-than", metavar="AGE", default="7d", help="Keep what is younger, e.g. 12h, 30d.")
 @click.option("--yes", is_flag=True, help="Move it to the bin, and empty the bin of what an earlier call put there.")
 @click.option("--restore", is_flag=True, help="Put back what lies in the bin.")
 @options.root_there
 @options.as_json
 def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
-    """What nobody wants any more; moved to a bin with --yes.
+    """List unreferenced artifacts; move them to the bin with --yes.
 
     Kept, with all that they were made from: reports, audits, pools, trained adapters, pins, and whatever a run needs
-    that is running, parked, crashed or failed. The ledger stays.
+    that is running, paused, crashed or failed. The ledger stays.
     """
     from storage.records import garbage
 
@@ -140,7 +126,7 @@ def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> 
     else:
         found = garbage.collect(root, older_than=age(older_than), remove=yes)
         said = "moved to the bin, or deleted from it" if yes else "would go with --yes"
-    _print(found, as_json, title=said)
+    _print(found, as_json, said)
     if not as_json:
         click.echo(f"{found.num_rows} folders, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {said}")
 
@@ -152,9 +138,9 @@ def age(text: str) -> timedelta:
     """
     units = {"d": "days", "h": "hours", "m": "minutes"}
     number, unit = text[:-1], text[-1:]
-    if unit not in units or not number.isdecimal() or len(number) > 6:
-        raise UserError(f"--older-than '{text[:40]}': a whole number of days, hours or minutes is wanted, e.g. 7d, 12h")
-    return min(timedelta(**{units[unit]: int(number)}), CENTURY)
+    if unit not in units or not number.isdecimal() or len(number) > 4:
+        raise UserError(f"--older-than '{text[:40]}': write a number of days, hours or minutes, such as 7d or 12h")
+    return timedelta(**{units[unit]: int(number)})
 
 
 @store.command()
@@ -166,7 +152,7 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
     from flows.upkeep import verify as upkeep
 
     found = upkeep.verify(root, repair=repair)
-    _print(found.damage, as_json, title="damaged")
+    _print(found.damage, as_json, "damaged")
     if not as_json:
         click.echo(f"{found.examined} things were read, {found.damage.num_rows} are damaged")
     sys.exit(1 if found.damage["set_aside"].null_count else 0)
@@ -183,15 +169,15 @@ def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None
     from storage.reading.catalog import find
     from storage.records import decisions
 
-    if ref is None and (off or why):
-        raise UserError("pin: which artifact? REF is missing (see: varband store ls)")
-    if ref is not None and off:
+    if ref is None:
+        if off or why:
+            raise UserError("pin: which artifact? REF is missing (see: varband store ls)")
+        _print(decisions.pins_table(root), as_json, "pinned")
+    elif off:
         named = decisions.pinned_as(root, ref)
         click.echo(f"{decisions.unpin(root, named[0] if len(named) == 1 else find(root, ref)).ref} is no longer pinned")
-    elif ref is not None:
-        click.echo(f"{decisions.pin(root, find(root, ref), why).ref} is pinned")
     else:
-        _print(decisions.pins_table(root), as_json, title="pinned")
+        click.echo(f"{decisions.pin(root, find(root, ref), why).ref} is pinned")
 
 
 @store.command()
@@ -205,12 +191,11 @@ def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
     A study goes with all that nothing else is made from or wants. Rollouts in the ledger stay, and what was spent.
     Until the next `gc --yes`, `varband store gc --restore` puts it back.
     """
-    from cli.tables import print_table
     from storage.artifacts.store import Store
     from storage.records.garbage import remove
 
     ref = next((ref for ref in Store(root).refs() if str(ref) == what), None)
     found, said = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"
-    print_table(found, as_json=as_json, title=said)
+    _print(found, as_json, said)
     if not as_json:
         click.echo(f"{found.num_rows} folders and records, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {said}")

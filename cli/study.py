@@ -45,7 +45,7 @@ def study() -> None:
 
 @study.command()
 @click.argument("name")
-@click.option("--base", default="demo", show_default=True, help="What it is based on.")
+@click.option("--base", default="demo", help="What it is based on.")
 def new(name: str, base: str) -> None:
     """Write NAME.toml to begin with: a scaffold of its own against the panel."""
     from flows.study.request import check_study_name, profile_named
@@ -59,8 +59,6 @@ def new(name: str, base: str) -> None:
             file.write(STARTER.format(base=base, file=path, steps=steps))
     except FileExistsError:
         raise UserError(f"{path} is there already: give another name, or change that one") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
     click.echo(f"wrote {path}; next: varband study check {path}")
 
 
@@ -73,37 +71,34 @@ def check(file: str, root: Path) -> None:
     from flows.problems import prepare
     from flows.running.forecast import misread_traces
     from flows.running.plan import plan
-    from flows.study.changes import differences
-    from flows.study.request import Request, file_of, questions_of, text_of
+    from flows.study.request import ENDING, Request, questions_of, text_of
     from storage.artifacts.store import Store
     from storage.errors import UserError
 
-    own, asked, store, text = _asked(file), questions_of(file), Store(root), text_of(file)
-    path, question = file_of(file) or (Path(file), "")
-    words = [file, *(f"{path}/{one}" for one in asked if not question)]
-    found, faults = [], []
-    for word in words:
+    own, store, text = _asked(file), Store(root), text_of(file)
+    asked = questions_of(file) if file.endswith(ENDING) else []
+    absent, sentences, faults = dict[str, str](), dict[str, None](), dict[str, None]()
+    for word in (file, *(f"{file}/{question}" for question in asked)):
         try:
-            found.append(Request(profile=word, text=text).study(store, planning=True))
-            plan(found[-1], store, prepare)
+            found = Request(profile=word, text=text).study(store, planning=True)
+            plan(found, store, prepare)
+            absent |= found.absent
+            sentences |= dict.fromkeys(misread_traces(found))
         except UserError as error:
-            faults.append(str(error))
+            faults[str(error)] = None
     if faults:
-        raise UserError("; ".join(dict.fromkeys(faults)))
-    changed = differences(_base(own), own)
-    click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}; {len(changed)} fields differ from {own.name}")
+        raise UserError("; ".join(faults))
+    click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}")
     if asked:
         click.echo(f"its questions: {', '.join(asked)}")
-    for sentence in dict.fromkeys(s for one in found for s in misread_traces(one)):
+    for sentence in sentences:
         click.echo(sentence)
-    if absent := {name: said for one in found for name, said in one.absent.items()}:
-        click.echo("not on this machine, and a plan does without:")
-        for said in absent.values():
-            click.echo(f"  {said}")
+    if absent:
+        click.echo("\n  ".join(["not on this machine, and a plan does without:", *absent.values()]))
 
 
 @study.command()
-@click.argument("which", metavar="PROFILE|STUDY.toml")
+@click.argument("which", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 def show(which: str) -> None:
     """Every field of a study, as a file that says all of it."""
     from flows.study.changes import written_out
@@ -112,14 +107,15 @@ def show(which: str) -> None:
 
 
 @study.command()
-@click.argument("one", metavar="PROFILE|STUDY.toml")
-@click.argument("other", metavar="[PROFILE|STUDY.toml]", required=False)
+@click.argument("one", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
+@click.argument("other", metavar="[PROFILE|STUDY.toml]", required=False, shell_complete=options.studies)
 def diff(one: str, other: str | None) -> None:
     """Fields in which two studies differ; of one file alone, in which it differs from what it is based on."""
     from flows.study.changes import differences, value_text
+    from flows.study.profiles import PROFILES
 
     own = _asked(one)
-    before, after = (own, _asked(other)) if other else (_base(own), own)
+    before, after = (own, _asked(other)) if other else (PROFILES.get(own.name, own), own)
     found = differences(before, after)
     for path, (left, right) in found.items():
         click.echo(f"{path}: {value_text(left)} → {value_text(right)}")
@@ -131,10 +127,3 @@ def _asked(which: str) -> Profile:
     from flows.study.request import profile_of, text_of
 
     return profile_of(which, text_of(which))
-
-
-def _base(own: Profile) -> Profile:
-    from flows.study.profiles import PROFILES
-    from flows.study.request import profile_named
-
-    return profile_named(own.name) if own.name in PROFILES else own

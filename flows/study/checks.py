@@ -32,7 +32,7 @@ def faults_of(p: Profile) -> list[Fault]:
         return faults
     arms = [p.arm(name) for name in p.arms]
     trained = [arm.name for arm in arms if arm.trains]
-    faults += [*_heads(p), *_problems(p), *_rooms(p), *_gradients(p, trained)]
+    faults += [*_heads(p), *_problems(p), *_gradients(p, trained)]
     _trainings(p, trained, faults)
     with collected(faults, "search"):
         p.search.check_served(p.final.sampling.max_tokens, arms)
@@ -150,14 +150,3 @@ def _problems(p: Profile) -> Iterator[Fault]:
     if not pool.sources and pool.limit:
         words = f"problems are drawn from sources, and the study makes its own, {pool.synthetic} a source; write"
         yield Fault(("pool", "limit"), f"{words} pool.synthetic=N for another number, or name sources")
-
-
-def _rooms(p: Profile) -> Iterator[Fault]:
-    """Completions that leave no room for a prompt: the first prompt would find out, perhaps after a training."""
-    room = p.hardware.max_model_len
-    samplings = {("rollouts",): p.rollouts}
-    samplings |= {(name, "sampling"): getattr(p, name).sampling for name in ("screening", "evaluation", "final")}
-    for path, sampling in samplings.items():
-        if sampling.max_tokens >= room:
-            words = f"{'.'.join(path)}.max_tokens is {sampling.max_tokens} and leaves no room for a prompt in"
-            yield Fault((*path, "max_tokens"), f"{words} hardware.max_model_len={room}: raise that or lower it")

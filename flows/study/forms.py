@@ -5,33 +5,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ConfigDict, Field
 
 from flows.study.profiles import PROFILES
 from flows.study.request import ENDING, Request, named_in
 from flows.study.resolve import Study
 from flows.study.set_option import SHORT, settable, short_settings
-from storage.errors import did_you_mean
 from tasks.domain.arms import ARMS
 from tasks.domain.budget import MOST, Budget
 from tasks.domain.grading.grading import FIELDS, read_overrides
 from tasks.domain.ranges import NAME, Distinct, Seed, refused_by
 from tasks.domain.search.registry import METHODS, method_named
-from tasks.engines.hardware import ENGINES
-
-
-def _known(what: str, names: list[str]) -> tuple[AfterValidator, FieldInfo]:
-    """One of these: refused by the server with the names, and in Python with the nearest one."""
-
-    def check(value: str) -> str:
-        if value not in names:
-            raise ValueError(f"unknown {what} '{value}'{did_you_mean(value, names)} (known: {', '.join(names)})")
-        return value
-
-    return AfterValidator(check), Field(json_schema_extra={"enum": [*names]})
+from tasks.engines.hardware import EngineName
 
 
 def _in_order(schema: dict[str, Any]) -> None:
@@ -41,17 +28,18 @@ def _in_order(schema: dict[str, Any]) -> None:
 
 
 FORM = ConfigDict(extra="forbid", json_schema_extra=_in_order)
-ProfileName = Annotated[str, *_known("profile", list(PROFILES))]
-ArmName = Annotated[str, *_known("arm", list(ARMS))]
-EngineName = Annotated[str, *_known("engine", list(ENGINES))]
-SettingName = Annotated[str, *_known("setting", list(settable(PROFILES["demo"])))]
-MethodName = Annotated[
-    str,
-    refused_by(method_named),
-    Field(json_schema_extra={"pattern": rf"^({'|'.join(METHODS)})(:[a-z_]+=[^:,\x00]+)*$"}, max_length=200),
-]
+if TYPE_CHECKING:
+    ProfileName = ArmName = SettingName = str
+else:
+    ProfileName, ArmName = Literal[*PROFILES], Literal[*ARMS]
+    SettingName = Literal[*settable(PROFILES["demo"])]
+METHOD = rf"^({'|'.join(METHODS)})(:[a-z_]+=[^:,\x00]+)*$"
+MethodName = Annotated[str, refused_by(method_named), Field(json_schema_extra={"pattern": METHOD}, max_length=200)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
-FileText = Annotated[str, Field(max_length=200_000)]
+Name = Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")]
+FileText = Annotated[str, Field(max_length=200_000, json_schema_extra={"format": "textarea"})]
+UNIQUE = Field(json_schema_extra={"uniqueItems": True})
+Limit = Annotated[float, Field(gt=0, le=MOST)]
 
 
 class SettingForm(BaseModel):
@@ -66,15 +54,12 @@ class ArmForm(BaseModel):
     """What one arm stands on, where that is not as the profile has it."""
 
     model_config = FORM | ConfigDict(title="Arm")
-    arm: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")] = Field(
-        description="One of the study's arms, or of its file's."
-    )
+    arm: Annotated[str, Field(pattern=rf"^{NAME.pattern}$", description="One of the study's arms, or of its file's.")]
     model: Text | None = Field(
-        default=None,
-        description="Its base model: a name in VARBAND_MODELS, a folder on the workers, OWNER/NAME@COMMIT.",
+        default=None, description="Its base model: a name, a folder on the workers, OWNER/NAME@COMMIT."
     )
     adapter: Text | None = Field(
-        default=None, description="A LoRA adapter made elsewhere that it starts from: a folder, or OWNER/NAME@COMMIT."
+        None, description="A LoRA adapter that it starts from: a folder, or OWNER/NAME@COMMIT."
     )
     evaluated_only: bool = Field(
         default=False, description="A ceiling: screened and evaluated as it is, never trained."
@@ -90,50 +75,32 @@ class StudyForm(BaseModel):
 
     model_config = FORM | ConfigDict(title="Study")
     profile: ProfileName = Field(
-        default="demo", description="A named complete set of numbers; what follows changes some of them."
+        default="demo", description="A named complete set of numbers; what follows changes some."
     )
-    arms: list[ArmName] = Field(
-        default=[],
-        description="The prompts that are compared; empty: the profile's.",
-        json_schema_extra={"uniqueItems": True},
-    )
-    seeds: Annotated[list[Seed], Distinct] = Field(
-        default=[],
-        description="Each arm is trained once a seed; empty: the profile's.",
-        json_schema_extra={"uniqueItems": True},
-    )
-    limit: int | None = Field(
-        default=None, ge=1, le=100_000, description="Draw only N problems of the pool, for a cheap trial."
-    )
+    arms: Annotated[list[ArmName], UNIQUE] = Field(default=[], description="The prompts that are compared.")
+    seeds: Annotated[list[Seed], Distinct, UNIQUE] = Field(default=[], description="Each arm is trained once a seed.")
+    limit: int | None = Field(default=None, ge=1, le=100_000, description="Draw only N problems of the pool.")
     pools: list[Text] = Field(
-        default=[],
-        description="Files of problems (JSONL, Parquet), named sets, or sets on the hub, instead of the profile's.",
+        default=[], description="Files of problems (JSONL, Parquet), named sets, or sets on the hub."
     )
     data: Text | None = Field(
-        default=None, description="Folder of the sources' files on the workers; empty: their VARBAND_DATA."
+        default=None, description="Folder of the sources' files on the workers; empty: VARBAND_DATA."
     )
     model: Text | None = Field(
-        default=None,
-        description="Its folder on the workers, OWNER/NAME@COMMIT, or sha256:… of one; empty: the profile's.",
+        default=None, description="A folder on the workers, OWNER/NAME@COMMIT, or sha256:… of one."
     )
     stands_on: list[ArmForm] = Field(
-        default=[], description="Arms with a base model or an adapter of their own, and arms that are only evaluated."
+        default=[], description="Arms with a base model or an adapter of their own, and ceilings."
     )
     encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or sha256:… likewise.")
     engine: EngineName = Field(default="auto", description="What samples; auto: vLLM where it runs, else transformers.")
     settings: list[SettingForm] = Field(default=[], description="Other numbers of the profile, e.g. training.steps 80.")
-    file: FileText = Field(
-        default="",
-        description="A study of your own: the text of its study.toml, instead of a profile (docs/studies.md).",
-        json_schema_extra={"format": "textarea"},
-    )
-    name: Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")] = Field(
-        default="",
-        description="What to call it in Prefect's list and wherever runs and reports are listed: letters, digits, dots"
-        " and dashes.",
+    file: FileText = Field(default="", description="The text of a study.toml of your own, instead of a profile.")
+    name: Name = Field(
+        default="", description="What to call it in Prefect's list and wherever runs and reports are listed."
     )
     question: Annotated[str, Field(max_length=200)] = Field(
-        default="", description="One of the questions that the file, or the profile, asks; empty: the study itself."
+        default="", description="One of the questions of file or profile."
     )
 
     def request(self) -> Request:
@@ -158,7 +125,7 @@ class PinnedForm(StudyForm):
     """A study as its run was asked for, for workers that resolve it later: what is overridden since is for the next."""
 
     overrides: str | None = Field(
-        default=None, description="The grader's overrides as JSON lines; absent: those that are active."
+        default=None, description="The grader's overrides as JSON lines; absent: the active ones."
     )
 
     @classmethod
@@ -178,16 +145,10 @@ class SearchForm(BaseModel):
     """How its policies are searched at test time, before training and after."""
 
     model_config = FORM | ConfigDict(title="Search")
-    methods: list[MethodName] = Field(
-        min_length=1,
-        description="Each by its name, with parameters where wanted: majority:width=8",
-        json_schema_extra={"uniqueItems": True},
-    )
-    tokens: int | None = Field(
-        default=None, ge=1, le=10**9, description="Of prompts and completions, a problem; empty: the profile's."
-    )
+    methods: Annotated[list[MethodName], UNIQUE] = Field(min_length=1, description="As majority or majority:width=8.")
+    tokens: int | None = Field(default=None, ge=1, le=10**9, description="Of prompts and completions, a problem.")
     reward: Text | None = Field(
-        default=None, description="Folder of a reward model on the workers, for methods that are scored by one."
+        default=None, description="Folder of a reward model, for methods that are scored by one."
     )
 
     def of(self, study: StudyForm) -> StudyForm:
@@ -198,16 +159,13 @@ class SearchForm(BaseModel):
 
 
 class BudgetForm(BaseModel):
-    """The most that the run may spend, over all its attempts. At the wall it is parked and asks for more."""
+    """The most that the run may spend, over all its attempts. At the limit it pauses and asks for more."""
 
     model_config = FORM | ConfigDict(title="Budget")
-    tokens: float | None = Field(default=None, gt=0, le=MOST, description="Prompt and completion tokens.")
-    gpu_hours: float | None = Field(default=None, gt=0, le=MOST, description="Devices × hours.")
-    usd: float | None = Field(
-        default=None,
-        gt=0,
-        le=MOST,
-        description="US dollars, at the team's prices (prices.toml in the root), else list prices.",
+    tokens: Limit | None = Field(default=None, description="Prompt and completion tokens.")
+    gpu_hours: Limit | None = Field(default=None, description="Devices × hours.")
+    usd: Limit | None = Field(
+        default=None, description="US dollars, at the team's prices (prices.toml), else list prices."
     )
 
     def budget(self) -> Budget:

@@ -66,7 +66,7 @@ def hub_folder(name: str, files: tuple[str, ...], *, fetch: bool) -> Path:
     try:
         return Path(snapshot_download(repository, revision=commit, allow_patterns=[*files], local_files_only=not fetch))
     except (OSError, ValueError, RuntimeError) as error:  # its errors of the net and of gated or missing ids are these
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0][:160] if fetch else "not on this machine"
+        why = " ".join(f"{error}".split())[:300] or type(error).__name__ if fetch else "it is not on this machine"
         fetching = f"hf download {repository} --revision {commit} --local-dir {called(name)}"
         raise NotHere(name, f"{name}: {why}; where there is a network, {fetching}, and name that folder") from None
 

@@ -3,6 +3,7 @@ one."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -69,35 +70,20 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
 
 
 def typed_value(text: str, old: object = None) -> Any:
-    """Return the value of text that was typed after `--set field=`. old: the present value of the field.
+    """Return the value of text that was typed after `--set field=`: as TOML has it, else the text; lists also without
+    brackets. old: the present value of the field.
 
     >>> typed_value("(1, 2)", [0]), typed_value("true", False), typed_value("panel,thinking", []), typed_value("3", "m")
     ([1, 2], True, ['panel', 'thinking'], '3')
     """
     if isinstance(old, list) or text[:1] in ("[", "("):
-        return [typed_value(part) for part in parts_of(text)]
+        return [typed_value(part.strip()) for part in text.strip("[]()").split(",") if part.strip()]
     if isinstance(old, str) and old != NONE:
         return text
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def parts_of(text: str) -> list[str]:
-    """
-    >>> parts_of("[1, 2,]"), parts_of(""), parts_of("a:b=' '")
-    (['1', '2'], [], ["a:b=' '"])
-    """
-    listed = text.strip()
-    if listed[:1] in ("[", "("):
-        listed = listed[1:].rstrip("])")
-    parts = (part.strip() for part in listed.split(",") if part.strip())
-    return [part.strip("'\"") if part[:1] in ("'", '"') else part for part in parts]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def settable(study: Profile) -> Iterator[str]:

@@ -29,6 +29,8 @@ def test_an_adapter_comes_from_there_when_it_is_asked_something(
     with stages_on(machine(bucket, tmp_path, "a", monkeypatch), places={given.sha256: made}):
         training = import_adapter(adapter=given, base=base_model("demo", demo))
     there = machine(bucket, tmp_path, "b", monkeypatch)
-    base, folder, served, rank = policy_of(there.root, str(training), None, None)
-    assert served is not None and (base.name, folder, rank) == ("demo", demo, 2)
-    assert adapter_files(served.folder).digest == given.sha256 and served.folder.is_relative_to(tmp_path / "b")
+    asked = policy_of(there.root, str(training), None, None)
+    assert asked.served is not None and (asked.base.name, asked.folder, asked.rank) == ("demo", demo, 2)
+    assert adapter_files(asked.served.folder).digest == given.sha256 and asked.served.folder.is_relative_to(
+        tmp_path / "b"
+    )

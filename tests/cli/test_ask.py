@@ -76,8 +76,6 @@ WRONG: dict[tuple[str, ...], str] = {
     ("--method", "majorty"): r"unknown method 'majorty'; did you mean 'majority'",
     ("--method", "rewarded"): r"method rewarded is scored by a reward model: give its folder \(--reward FOLDER\)",
     ("--tokens", "128"): r"--tokens 128 is below one rollout, whose completion alone may take 128",
-    ("--arm", "panle"): "unknown arm 'panle'",
-    ("--adapter", "training-0000000000000000"): "training-0000000000000000",
 }
 
 
@@ -86,11 +84,6 @@ def test_bad_input_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> No
     with pytest.raises(UserError, match=WRONG[words]) as raised:
         asked(tmp_path, *words)
     assert "\n" not in str(raised.value)
-
-
-def test_a_problem_without_words_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the problem is empty"):
-        CliRunner().invoke(ask, ["  ", "--method", "first", "--root", str(tmp_path)], catch_exceptions=False)
 
 
 def test_a_last_round_that_went_past_the_budget_is_said(tmp_path: Path) -> None:

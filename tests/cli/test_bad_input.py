@@ -18,37 +18,25 @@ POOLS = {
         "pool.jsonl, line 2",
     ),
     "a line is cut off": ('{"id": "a", "problem": "1 + 1?", "gold": "2"}\n{"id": "b", "prob\n', "pool.jsonl, line 2"),
-    "an answer is empty": ('{"id": "a", "problem": "1 + 1?", "gold": ""}\n', "pool.jsonl, line 1"),
-    "nothing is in it": ("", "pool.jsonl"),
 }
 WORDS = {
     "unknown profile": (("run", "demmo"), "'demmo'"),
     "unknown arm": (("run", "demo", "--arms", "panel,choir"), "'choir'"),
     "unknown field": (("run", "demo", "--set", "training.stps=3"), "did you mean 'steps'"),
     "a name of TRL's": (("run", "demo", "--set", "training.num_generations=4"), "did you mean group_size?"),
-    "a name of verl's, higher up": (("run", "demo", "--set", "lr=1e-3"), "did you mean training.learning_rate?"),
     "not a number": (("run", "demo", "--set", "training.steps=many"), "'many'"),
     "longer than the model": (("run", "demo", "--set", "hardware.max_model_len=5000"), "the model has 1024 positions"),
-    "impossible number": (("run", "demo", "--set", "training.steps=-3"), "-3"),
-    "seeds": (("run", "demo", "--seeds", "1,x"), "1,x"),
+    "seeds": (("run", "demo", "--seeds", "1,x"), "seeds is 'x'"),
     "no such pool": (("run", "demo", "--pool", "nowhere.jsonl"), "nowhere.jsonl"),
     "limit of problems that are made": (("run", "demo", "--limit", "5"), "pool.synthetic=N"),
     "no such artifact": (("store", "show", "rollouts-0123", "--root", "."), "rollouts-0123"),
     "bad SQL": (("store", "sql", "select * from nowhere", "--root", "."), "nowhere"),
     "a date that Python has not": (("store", "sql", "select '1000000-01-01'::date", "--root", "."), "::varchar"),
-    "the same for scripts": (("store", "sql", "select 'infinity'::timestamp", "--json", "--root", "."), "::varchar"),
     "pin without a ref": (("store", "pin", "--off", "--root", "."), "REF is missing"),
-    "pin of an empty variable": (
-        ("store", "pin", "", "--why", "figure 3", "--root", "."),
-        "no artifact, run or study ''",
-    ),
-    "SQL of an empty variable's study": (("store", "sql", "select 1", "--study", "", "--root", "."), "run or study ''"),
     "no run id": (("resume", "a b", "--root", "."), "(see: varband runs)"),
     "no such root": (("store", "ls", "--root", "mistyped"), "mistyped: there is no such folder"),
-    "no such root to regrade": (("grade", "store", "--root", "mistyped"), "mistyped: there is no such folder"),
     "no such kind": (("store", "ls", "rolouts", "--root", "."), "did you mean 'rollouts'?"),
     "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),
-    "root of a plan is a file": (("plan", "demo", "--root", "a_file"), "a_file: it is a file"),
     "root cannot be written": (("run", "demo", "--root", "/proc/varband"), "/proc/varband"),
 }
 
@@ -68,12 +56,6 @@ def test_words_on_the_command_line(tmp_path: Path, case: str) -> None:
     (tmp_path / "a_file").write_text("not a store")
     plain = ("--plain",) if words[0] == "run" else ()
     assert named in refused(tmp_path, *words, *plain)
-
-
-@pytest.mark.parametrize("place", ["pins/bands-0.json", "runs/demo-0.json"])
-def test_a_folder_in_a_files_place_is_named(tmp_path: Path, place: str) -> None:
-    (tmp_path / place).mkdir(parents=True)
-    assert f"{tmp_path / place}: Is a directory" in refused(tmp_path, "store", "gc", "--root", str(tmp_path))
 
 
 @pytest.mark.parametrize("case", POOLS)

@@ -51,12 +51,6 @@ def test_pieces_are_the_completion(generator: Generator) -> None:
     assert len(texts) >= len(whole.token_ids) // PIECE_TOKENS > 1
 
 
-def test_a_stream_ends_at_max_tokens(generator: Generator) -> None:
-    scaffold = ARMS["panel"].scaffold
-    ids = generator.encode(scaffold.prompt(PROBLEM), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-    assert list(stream(generator, ids, Decoding(max_tokens=5, temperature=0.0), 1, None))[-1] == ("", "length")
-
-
 def test_the_debate_streams_then_the_answer_then_the_verdict() -> None:
     result = ask(PROBLEM, "--gold", "32")
     debate, answer, verdict = result.stdout.splitlines()

@@ -34,7 +34,7 @@ TITLE = "\x1b]0;taken\x07\x1b]52;c;cm0gLXJm\x07"
 
 def test_show_obeys_no_escape_sequence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A terminal's title and clipboard; also in the words of an error."""
-    words = dict.fromkeys(("created", "code", "python", "hardware", "command"), TITLE)
+    words = dict.fromkeys(("code", "python", "hardware", "command"), TITLE) | {"created": "2026-11-01T00:00:00+00:00"}
     said = Provenance(seconds=0, packages={}, notes={TITLE: TITLE}, **words)
     ref = Texts.of("0" * 16)
     table = pa.table({"text": [TITLE]})

@@ -39,7 +39,7 @@ def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, mo
 
     monkeypatch.setitem(SOURCES, "pebbles", Source(name="pebbles", file="pebbles.jsonl", hub="nowhere/pebbles"))
     write(tmp_path, "amc.jsonl", range(40, 44))
-    assert checked("amc").endswith(f"compared with no other set: {tmp_path} has no file of one")
+    assert checked("amc").endswith("compared with no other set")
     (tmp_path / "pebbles.jsonl").write_text('{"id": "x", "problem": "What is the root of nine?", "gold": "3"}\n')
     assert checked("amc").endswith("no duplicates in pebbles")
     write(tmp_path, "aime24.jsonl", range(40, 41))

@@ -89,9 +89,9 @@ def test_the_answer_in_words_is_the_reports(demo_store: Path) -> None:
 
 def test_a_pipe_is_told_now_and_then_how_far_a_stage_is(capsys: pytest.CaptureFixture[str]) -> None:
     """Once at its beginning, and not at every batch."""
-    with Watch("demo", (), as_json=False) as watch:
+    with Watch() as watch:
         ref = Ref("rollouts", "0" * 16)
         watch.on_progress(Progress("started", "screen panel", ref))
         for done in (256, 512):
             watch.on_progress(Progress("advanced", "screen panel", ref, done, 1600, "rollouts"))
-    assert capsys.readouterr().out.splitlines()[1:] == ["  screen panel: 256 of 1,600 rollouts"]
+    assert capsys.readouterr().out.splitlines() == ["  screen panel: 256 of 1,600 rollouts"]

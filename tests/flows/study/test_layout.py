@@ -100,12 +100,6 @@ def test_an_engine_has_as_many_gpus_as_the_published_model_asks_for(
     assert enough_gpus(replace(hardware, device="cpu"), {tmp_path: 32}, gpus, gib * GIB).tensor_parallel == asked
 
 
-def test_heads_that_cannot_be_dealt_out_end_the_search(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"num_attention_heads": 31}))
-    hollow_weights(tmp_path / "model.safetensors", 61_064_245_248 // 2)
-    assert enough_gpus(PAPER.hardware, {tmp_path: 32}, 8, 48 * GIB).tensor_parallel == 1
-
-
 def test_what_is_resolved_has_engines_that_its_model_fits_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs that are a little smaller than an engine of this mixture takes alone, and larger than half of one does."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")

@@ -70,7 +70,6 @@ def refused(call: Callable[[], object]) -> str:
         "pool.synthetic=1000000000",
         "training.target_modules=foo",
         "encoder.windows=foo",
-        "evaluation.sampling.max_tokens=512",
         "rollouts.seed=99999999999999999999999",
         "training.eps=1e-300",
         "training.kl_weight=9e39",
