@@ -22,8 +22,7 @@ from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import GradeItem
 from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.stage import store, toolbox
-from tasks.turns.refining import Refining
-from tasks.turns.trained import Row, Serve, as_train_rollout
+from tasks.turns.refining import Refining, Row, Serve, as_train_rollout
 
 #: Of the traces of a step, problem by problem.
 Classify = Callable[[Sequence[Sequence[str | None]]], Sequence[Classes]]
@@ -31,7 +30,7 @@ Classify = Callable[[Sequence[Sequence[str | None]]], Sequence[Classes]]
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """learner: what is trained; start: the policy that it is trained from; second: the objective's own scaffold, null
+    """learner: what is trained; start: the policy that it is trained from; second: the objective's own scaffold, None
     where it has none; calibration: of the encoder that tells traces apart, where the objective asks for one; context:
     tokens that a later turn's prompt and completion may have together, where it has later turns."""
 
@@ -42,36 +41,36 @@ class Turns:
     context: int | None = None
 
     def __post_init__(self) -> None:
-        needs, name = ADVANTAGES[self.learner.advantage].needs, self.learner.advantage
-        if {"candidates", "refinements"} & {*needs} and self.second is None:
-            raise UserError(f"learner: advantage {name} needs a scaffold of its own beside the arm's (second)")
-        if "refinements" in needs and self.context is None:
-            raise UserError(f"learner: advantage {name} needs to know how long its later turns may be (context)")
-        if "vectors" in needs and self.calibration is None:
-            raise UserError(f"learner: advantage {name} needs a calibrated encoder (calibration)")
+        for needs, given, name in (
+            ({"candidates", "refinements"}, self.second, "a scaffold of its own beside the arm's (second)"),
+            ({"refinements"}, self.context, "to know how long its later turns may be (context)"),
+            ({"vectors"}, self.calibration, "a calibrated encoder (calibration)"),
+        ):
+            if needs & self.needs and given is None:
+                raise UserError(f"learner: advantage {self.learner.advantage} needs {name}")
 
     @property
-    def own(self) -> Scaffold:
-        return self.start.scaffold
+    def needs(self) -> set[str]:
+        return {*ADVANTAGES[self.learner.advantage].needs}
 
     def drawn(self, requested: Sequence[RolloutRequest], serve: Serve, *, apart: bool = False) -> list[TrainRollout]:
         """The rollouts that are trained on, one for each that was requested. serve is called once a turn. apart: the
         critic, where it is trained too, is another policy than the generator by now; both start as one."""
-        needs = ADVANTAGES[self.learner.advantage].needs
+        own, needs, second = self.start.scaffold, self.needs, self.second
         if not requested:
             serve(requested)
             return []
-        if self.second is not None and self.context is not None and "refinements" in needs:
+        if "refinements" in needs and second and self.context:
             two = "agents" in needs
-            dialogue = Refining(self.learner, self.start.model, self.own, self.second, self.context, two and apart)
+            dialogue = Refining(self.learner, self.start.model, own, second, self.context, two and apart)
             chains = dialogue.chains(requested, serve)
-            return dialogue.drafted(chains) if two else dialogue.refined(chains)
-        if self.second is not None and "candidates" in needs:
-            asked = [replace(one, policy=replace(one.policy, scaffold=self.second)) for one in requested]
-            rows = serve(asked).to_pylist()
-            return self._with_candidates([as_train_rollout(r, self.own, self.learner.tag_rule) for r in rows], rows)
+            return list(map(dialogue.drafted if two else dialogue.refined, chains))
+        if "candidates" in needs and second:
+            requested = [replace(one, policy=replace(one.policy, scaffold=second)) for one in requested]
         rows = serve(requested).to_pylist()
-        found = [as_train_rollout(row, self.own, self.learner.tag_rule) for row in rows]
+        found = [as_train_rollout(row, own, self.learner.tag_rule) for row in rows]
+        if "candidates" in needs:
+            return self._with_candidates(found, rows)
         if "traces" in needs:
             return with_trace_classes(found, rows, lambda groups: [trace_classes(traces) for traces in groups])
         return with_trace_classes(found, rows, self.by_encoder, of_right=True) if "vectors" in needs else found
@@ -81,31 +80,34 @@ class Turns:
         if not groups:
             return []
         assert self.calibration is not None
-        told = store().manifest(self.calibration).recipe.arguments
+        about = store().manifest(self.calibration).recipe.arguments
         row = next(r for r in store().read(self.calibration).to_pylist() if r["partition"] == "trace")
-        encoder = toolbox().embedder(str(told["encoder"]), str(told["weights_sha256"]), int(str(told["max_tokens"])))
-        texts = [trace for group in groups for trace in group if trace]
-        vectors_ND, _ = encoder.encode(texts)
+        encoder = toolbox().embedder(str(about["encoder"]), str(about["weights_sha256"]), int(str(about["max_tokens"])))
+        vectors_ND, _ = encoder.encode([trace for group in groups for trace in group if trace])
         ends = np.cumsum([sum(map(bool, group)) for group in groups])[:-1]
-        return [
-            _in_place(group, by_trace(part_ND, row["threshold"]) if len(part_ND) else [])
-            for group, part_ND in zip(groups, np.split(vectors_ND, ends), strict=True)
-        ]
+        classed = []
+        for group, part_ND in zip(groups, np.split(vectors_ND, ends), strict=True):
+            found = iter(by_trace(part_ND, row["threshold"]) if len(part_ND) else [])
+            classed.append([next(found) if trace else None for trace in group])
+        return classed
 
     def _with_candidates(self, rollouts: Sequence[TrainRollout], rows: Sequence[Row]) -> list[TrainRollout]:
         """Each with its solutions, judged one by one; right if one of them is, in form if all of them are."""
-        number = self.learner.candidates
+        scaffold, number = self.start.scaffold, self.learner.candidates
         texts = [solutions(row["completion"], number) for row in rows]
-        items = [GradeItem(self.own, t, row["gold"]) for row, own in zip(rows, texts, strict=True) for t in own]
+        items = [GradeItem(scaffold, t, row["gold"]) for row, own in zip(rows, texts, strict=True) for t in own]
         verdicts = iter(toolbox().graders().grade(items))
-        parsed = [[self.own.parse(text, self.learner.tag_rule) for text in own] for own in texts]
-        right = [[next(verdicts).correct for _ in own] for own in texts]
-        ways = _by_problem([[one.trace for one in own] for own in parsed], [r.problem_id for r in rollouts])
+        parsed = [[scaffold.parse(text, self.learner.tag_rule) for text in own] for own in texts]
+        ways: dict[int, Classes] = {}
+        for group in _places(rollouts):
+            classes = iter(trace_classes([one.trace for place in group for one in parsed[place]]))
+            ways |= {place: [next(classes) for _ in parsed[place]] for place in group}
         found = []
-        for rollout, own, forms, judged, classes in zip(rollouts, texts, parsed, right, ways, strict=True):
-            told = (Candidate(c, len(t), way) for c, t, way in zip(judged, own, classes, strict=True))
+        for place, (rollout, own, forms) in enumerate(zip(rollouts, texts, parsed, strict=True)):
+            told = [Candidate(next(verdicts).correct, len(t), way) for t, way in zip(own, ways[place], strict=True)]
             sound = len(own) == number and all(form.tag_valid for form in forms)
-            found.append(replace(rollout, correct=any(judged), tag_valid=sound, candidates=tuple(told)))
+            right = any(one.correct for one in told)
+            found.append(replace(rollout, correct=right, tag_valid=sound, candidates=tuple(told)))
         return found
 
 
@@ -114,35 +116,17 @@ def with_trace_classes(
 ) -> list[TrainRollout]:
     """With the class of each trace among its problem's. rows: of the same rollouts. of_right: of problems with a right
     rollout alone."""
-    groups = _places([rollout.problem_id for rollout in rollouts])
-    if of_right:
-        groups = [group for group in groups if any(rollouts[place].correct for place in group)]
+    groups = [g for g in _places(rollouts) if not of_right or any(rollouts[place].correct for place in g)]
     classed = list(rollouts)
-    told = classify([[rows[place]["trace"] for place in group] for group in groups])
-    for group, classes in zip(groups, told, strict=True):
+    for group, classes in zip(groups, classify([[rows[p]["trace"] for p in group] for group in groups]), strict=True):
         for place, found in zip(group, classes, strict=True):
             classed[place] = replace(rollouts[place], trace_class=found)
     return classed
 
 
-def _by_problem(traces: Sequence[Sequence[str | None]], problems: Sequence[str]) -> list[Classes]:
-    """The strategy of each trace of each rollout, among all of its problem."""
-    ways: list[Classes] = [[] for _ in traces]
-    for group in _places(problems):
-        told = iter(trace_classes([trace for place in group for trace in traces[place]]))
-        for place in group:
-            ways[place] = [next(told) for _ in traces[place]]
-    return ways
-
-
-def _places(problems: Sequence[str]) -> list[list[int]]:
+def _places(rollouts: Sequence[TrainRollout]) -> list[list[int]]:
+    """Places of each problem's rollouts."""
     places: dict[str, list[int]] = defaultdict(list)
-    for place, problem in enumerate(problems):
-        places[problem].append(place)
+    for place, rollout in enumerate(rollouts):
+        places[rollout.problem_id].append(place)
     return list(places.values())
-
-
-def _in_place(traces: Sequence[str | None], found: Sequence[int]) -> Classes:
-    """Classes of those that there are, null in the place of the others."""
-    told = iter(found)
-    return [next(told) if trace else None for trace in traces]

@@ -1,33 +1,56 @@
 """Three turns: drafts, a critique of each by the critic's scaffold, a refinement of each that heeds it.
 
 A later turn's question is known by its content, as a search's is, so that a step that was killed between two turns asks
-for the same again and pays for none twice. A turn whose prompt outgrows the context is not asked, and that is said.
+for the same again and pays for none twice. A turn whose prompt outgrows the context is left out, and reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
 from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.second_scaffold import answer_key
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.policies import AS_CRITIC, BaseModel, Policy
-from tasks.domain.scaffolds import Scaffold
+from tasks.domain.scaffolds import Scaffold, TagRule
 from tasks.domain.search.method import Ask, Candidate
 from tasks.domain.search.revision import criticising, refining
 from tasks.engines.sampling.prompts import prompt_length, unfitting
 from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.stage import progress, toolbox
-from tasks.turns.trained import Row, Serve, as_train_rollout
 
+Row = dict[str, Any]
+#: Makes rollouts durable and reads them, in this order: rows of the ledger. All of one turn.
+Serve = Callable[[Sequence[RolloutRequest]], pa.Table]
 #: A later turn and what came of it.
 Turn = tuple[RolloutRequest, Row]
 
 
+def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRollout:
+    """What the learner needs of a ledger row."""
+    return TrainRollout(
+        problem_id=row["problem_id"],
+        source=row["source"],
+        rollout=row["rollout"],
+        prompt_ids=row["prompt_ids"],
+        token_ids=row["token_ids"],
+        logprobs_T=np.asarray(row["logprobs"], np.float32),
+        correct=row["correct"],
+        tag_valid=scaffold.parse(row["completion"], tag_rule).tag_valid,
+        truncated=row["finish"] == "length",
+        answer=answer_key(row["canonical"], correct=row["correct"], kind=scaffold.answer_kind),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A draft and what followed on it; null where a prompt outgrew the context."""
+    """A draft and what followed on it; None where a prompt outgrew the context."""
 
     request: RolloutRequest
     draft: Row
@@ -62,92 +85,69 @@ class Refining:
             _seen(Ask(index=one.rollout), row, f"{one.problem_id}/{one.rollout}")
             for one, row in zip(requested, drafts, strict=True)
         ]
-        wanted = [
-            _asked(one, criticising(one.problem, attempt), self._critic_of)
+        wanted: list[RolloutRequest | None] = [
+            _later(one, criticising(one.problem, attempt), self._critic_of(one.policy))
             for one, attempt in zip(requested, attempts, strict=True)
         ]
         critiques = self._turn("critique", wanted, serve)
         wanted = []
         for one, attempt, turn in zip(requested, attempts, critiques, strict=True):
-            if turn is None:
-                wanted.append(None)
-                continue
-            asked, row = turn
-            critique = _seen(Ask(), row, f"{asked.problem_id}/{asked.rollout}")
-            wanted.append(_asked(one, refining(one.problem, attempt, critique), lambda policy: policy))
+            critique = turn and _seen(Ask(), turn[1], f"{turn[0].problem_id}/{turn[0].rollout}")
+            wanted.append(critique and _later(one, refining(one.problem, attempt, critique), one.policy))
         refinements = self._turn("refinement", wanted, serve)
         return [
             Chain(one, draft, critique and critique[1], refinement and refinement[1])
             for one, draft, critique, refinement in zip(requested, drafts, critiques, refinements, strict=True)
         ]
 
-    def refined(self, chains: Sequence[Chain]) -> list[TrainRollout]:
-        """The refinements; in the place of one that was cut its draft, as a rollout that was cut before its answer."""
-        return [self._refined(chain) for chain in chains]
-
-    def drafted(self, chains: Sequence[Chain]) -> list[TrainRollout]:
-        """The drafts, each with its critique, which is right if the refinement is."""
-        return [
-            replace(
-                as_train_rollout(chain.draft, self.own, self.learner.tag_rule),
-                other_tokens=chain.later_tokens,
-                critique=self._criticised(chain),
-            )
-            for chain in chains
-        ]
-
-    def _refined(self, chain: Chain) -> TrainRollout:
-        one, row, spent = chain.request, chain.refinement or chain.draft, len(chain.draft["token_ids"])
+    def refined(self, chain: Chain) -> TrainRollout:
+        """The refinement; in the place of one that was cut its draft, as a rollout that was cut before its answer."""
+        row = chain.refinement or chain.draft
         found = as_train_rollout(row, self.own, self.learner.tag_rule)
         if chain.refinement is None:
             return replace(found, correct=False, answer=None, truncated=True, other_tokens=chain.later_tokens)
-        spent += chain.later_tokens - len(row["token_ids"])
-        return replace(found, problem_id=one.problem_id, rollout=one.rollout, other_tokens=spent)
+        others = len(chain.draft["token_ids"]) + chain.later_tokens - len(row["token_ids"])
+        return replace(found, problem_id=chain.request.problem_id, rollout=chain.request.rollout, other_tokens=others)
 
-    def _criticised(self, chain: Chain) -> TrainRollout | None:
-        if chain.critique is None:
-            return None
-        one = chain.request
-        found = as_train_rollout(chain.critique, self.critic, self.learner.tag_rule)
-        return replace(
-            found,
-            problem_id=one.problem_id,
-            rollout=one.rollout,
+    def drafted(self, chain: Chain) -> TrainRollout:
+        """The draft with its critique, which is right if the refinement is."""
+        critique = chain.critique and replace(
+            as_train_rollout(chain.critique, self.critic, self.learner.tag_rule),
+            problem_id=chain.request.problem_id,
+            rollout=chain.request.rollout,
             correct=chain.right,
             answer=None,
             of_right_draft=chain.draft["correct"],
         )
+        draft = as_train_rollout(chain.draft, self.own, self.learner.tag_rule)
+        return replace(draft, other_tokens=chain.later_tokens, critique=critique or None)
 
     def _critic_of(self, policy: Policy) -> Policy:
         return replace(policy, scaffold=self.critic, role=AS_CRITIC if self.apart else policy.role)
 
-    def _turn(self, what: str, wanted: Sequence[RolloutRequest | None], serve: Serve) -> list[Turn | None]:
-        """What came of each; null where it was not wanted or does not fit."""
+    def _turn(self, name: str, wanted: Sequence[RolloutRequest | None], serve: Serve) -> list[Turn | None]:
+        """What came of each; None where it was not wanted or does not fit."""
         generator = toolbox().generator(self.model.sha256, self.learner.lora_rank)
-        lengths = [0 if one is None else prompt_length(one, generator) for one in wanted]
-        cut = [
-            one is not None and n + one.sampling.max_tokens > self.context
-            for one, n in zip(wanted, lengths, strict=True)
-        ]
-        if any(cut):
-            why = unfitting(max(lengths), next(filter(None, wanted)).sampling.max_tokens, self.context)
-            said = f"{sum(cut)} of {len(wanted)} drafts have no {what}: {why} (hardware.max_model_len)"
-            progress(len(wanted) - sum(cut), len(wanted), "rollouts", said, event="noted")
-        asked = [one for one, left_out in zip(wanted, cut, strict=True) if one is not None and not left_out]
-        came = iter(zip(asked, serve(asked).to_pylist(), strict=True) if asked else ())
-        return [None if one is None or left_out else next(came) for one, left_out in zip(wanted, cut, strict=True)]
+        lengths = {place: prompt_length(one, generator) for place, one in enumerate(wanted) if one is not None}
+        asked = {p: one for p, n in lengths.items() if (one := wanted[p]) and n + one.max_tokens <= self.context}
+        if cut := len(lengths) - len(asked):
+            why = unfitting(max(lengths.values()), next(filter(None, wanted)).sampling.max_tokens, self.context)
+            message = f"{cut} of {len(wanted)} drafts have no {name}: {why} (hardware.max_model_len)"
+            progress(len(wanted) - cut, len(wanted), "rollouts", message, event="noted")
+        rows = serve(list(asked.values())).to_pylist() if asked else []
+        came = dict(zip(asked, zip(asked.values(), rows, strict=True), strict=True))
+        return [came.get(place) for place in range(len(wanted))]
 
 
-def _asked(one: RolloutRequest, ask: Ask, whose: Callable[[Policy], Policy]) -> RolloutRequest:
+def _later(one: RolloutRequest, ask: Ask, policy: Policy) -> RolloutRequest:
     context = ask.context(one.problem_id)
-    assert ask.question is not None
     return replace(
         one,
         problem_id=context,
-        problem=ask.question,
+        problem=ask.question or "",
         gold=one.gold if ask.answers else "",
         rollout=ask.index,
-        policy=whose(one.policy),
+        policy=policy,
         request_seed=derived_seed(one.sampling.seed, context, ask.index),
     )
 

@@ -27,7 +27,7 @@ from tasks.rollouts import ensure_rollouts
 from tasks.stage import Progress, Session, session
 from tasks.training import train_adapter
 from tasks.turns.drawing import Turns, with_trace_classes
-from tasks.turns.trained import as_train_rollout
+from tasks.turns.refining import as_train_rollout
 from tests.stages.test_calibration import DIGEST, FOLDER, NAME
 from tests.stages.test_training import DEMO, DRAW, EVALUATION, START, STILL, Lab, lab
 

@@ -18,8 +18,7 @@ from tasks.domain.scaffolds import PANEL
 from tasks.engines.adapter_files import read_served
 from tasks.engines.learning.adapters import Adapters
 from tasks.rollouts import ensure_rollouts
-from tasks.turns.refining import Chain
-from tasks.turns.trained import Row, as_train_rollout
+from tasks.turns.refining import Chain, Row, as_train_rollout
 from tests.stages.test_training import Lab, lab
 from tests.stages.test_turns import TWO_STEPS, elsewhere, train
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from storage.artifacts.fingerprint import fingerprint
 from tasks.domain.ranges import Checked
@@ -56,7 +57,7 @@ class Ask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A completion as a method sees it. name: `context/index`. answer: the first that was given of those that equal it
-    in this search; null without one. trace: null where the scaffold's form is missing.
+    in this search; None without one. trace: None where the scaffold's form is missing.
 
     Of a step it is the whole path to its end: words, tokens and log-probs. ended: nothing follows on it. scores: of a
     reward model, one a step, else one, in [0, 1], none where it cannot read so much; or the self-certainty.
@@ -82,6 +83,11 @@ class Candidate:
     def words(self) -> str:
         """What another question may hold of it."""
         return (self.trace or self.completion).strip()
+
+
+def asking(operator: str, question: str, parents: Sequence[Candidate], text: str, **more: Any) -> Ask:
+    """Ask the problem with a text after it that holds words of the parents."""
+    return Ask(operator=operator, question=f"{question}\n\n{text}", parents=tuple(c.name for c in parents), **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +137,6 @@ class Method(Checked, ABC):
 def answered(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Those that answer the problem."""
     return [c for c in candidates if c.ask.answers and c.answer is not None]
-
-
-def newest(candidates: Sequence[Candidate]) -> Candidate | None:
-    """The last that answers the problem."""
-    return next(iter(reversed(answered(candidates))), None)
 
 
 def drawn(candidates: Sequence[Candidate]) -> list[Candidate]:

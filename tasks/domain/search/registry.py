@@ -70,15 +70,12 @@ def method_named(text: str) -> Method:
     name, *settings = text.split(":")
     if name not in METHODS:
         raise UserError(f"unknown method '{name}'{did_you_mean(name, METHODS)} (known: {', '.join(METHODS)})")
-    method = METHODS[name]
-    given = {}
+    method, given = METHODS[name], {}
+    known = [f.name for f in fields(method)]  # type: ignore[arg-type]
     for setting in settings:
         field, _, value = setting.partition("=")
-        known = [f.name for f in fields(method)]  # type: ignore[arg-type]
         if field not in known:
             raise UserError(f"method {name}: no parameter '{field}' (known: {', '.join(known)})")
-        if field in given:
-            raise UserError(f"method {name}: {field} stands there more than once")
         try:
             given[field] = ast.literal_eval(value)
         except (ValueError, SyntaxError):

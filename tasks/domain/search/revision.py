@@ -9,13 +9,29 @@ from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import derived_seed
 from tasks.domain.ranges import AtLeastOne, AtLeastTwo
-from tasks.domain.search.method import Ask, Candidate, Method, Round, Rounds, answered, drawn, newest
+from tasks.domain.search.method import Ask, Candidate, Method, Round, Rounds, answered, asking, drawn
 from tasks.domain.search.selection import most_voted, votes
+
+
+def newest(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The last that answers the problem."""
+    return next(iter(reversed(answered(candidates))), None)
+
+
+def with_answer(c: Candidate) -> str:
+    return f"{c.words}\n\nIts answer: {c.answer or 'none'}"
+
+
+def listed(attempts: Sequence[Candidate]) -> str:
+    return "\n\n".join(
+        f"Attempt {place}:\n{c.words}\nIts answer: {c.answer or 'none'}" for place, c in enumerate(attempts, start=1)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision(Method):
-    """Sequential revision (Snell et al. 2024, arXiv 2408.03314): the policy sees its last attempt and tries again.
+    """Sequential revision (Snell et al. 2024, arXiv 2408.03314): the policy sees its last attempt and tries again. The
+    answer is the newest that was given.
 
     revisions: at most, one after another.
     """
@@ -23,10 +39,13 @@ class Revision(Method):
     revisions: AtLeastOne = 4
 
     def rounds(self, question: str) -> Rounds:
-        """The answer is the newest that was given."""
         seen = yield Round((Ask(),))
         for _ in range(self.revisions):
-            seen = yield Round((revising(question, seen[-1]),), newest(seen))
+            text = (
+                f"An earlier attempt:\n{with_answer(seen[-1])}\n\nCheck the attempt, mend what is wrong in it, and"
+                " solve the problem."
+            )
+            seen = yield Round((asking("revise", question, seen[-1:], text),), newest(seen))
         return newest(seen)
 
     @property
@@ -34,17 +53,10 @@ class Revision(Method):
         return 1, self.revisions
 
 
-def revising(question: str, last: Candidate) -> Ask:
-    text = (
-        f"{question}\n\nAn earlier attempt:\n{last.words}\n\nIts answer: {last.answer or 'none'}\n\nCheck the attempt,"
-        " mend what is wrong in it, and solve the problem."
-    )
-    return Ask(operator="revise", question=text, parents=(last.name,))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refine(Method):
-    """Self-refine (Madaan et al. 2023, arXiv 2303.17651): attempt, critique, an attempt that heeds it.
+    """Self-refine (Madaan et al. 2023, arXiv 2303.17651): attempt, critique, an attempt that heeds it. The answer is
+    the newest that was given.
 
     refinements: at most, each after a critique.
     """
@@ -52,7 +64,6 @@ class Refine(Method):
     refinements: AtLeastOne = 2
 
     def rounds(self, question: str) -> Rounds:
-        """The answer is the newest that was given."""
         seen = yield Round((Ask(),))
         for _ in range(self.refinements):
             attempt = seen[-1]
@@ -67,23 +78,24 @@ class Refine(Method):
 
 def criticising(question: str, attempt: Candidate) -> Ask:
     text = (
-        f"{question}\n\nAn attempt at it:\n{attempt.words}\n\nIts answer: {attempt.answer or 'none'}\n\nDo not"
-        " solve the problem: name the first mistake of the attempt, or say that there is none."
+        f"An attempt at it:\n{with_answer(attempt)}\n\nDo not solve the problem: name the first mistake of the attempt,"
+        " or say that there is none."
     )
-    return Ask(operator="criticise", question=text, parents=(attempt.name,), answers=False)
+    return asking("criticise", question, [attempt], text, answers=False)
 
 
 def refining(question: str, attempt: Candidate, critique: Candidate) -> Ask:
     text = (
-        f"{question}\n\nAn attempt at it:\n{attempt.words}\n\nA critique of the attempt:\n{critique.words}\n\nSolve the"
+        f"An attempt at it:\n{attempt.words}\n\nA critique of the attempt:\n{critique.words}\n\nSolve the"
         " problem, and heed what of the critique is right."
     )
-    return Ask(operator="refine", question=text, parents=(attempt.name, critique.name))
+    return asking("refine", question, [attempt, critique], text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelOfTraces(Method):
-    """Panel of traces: several attempts are summarised, and the problem is solved with the summary at hand.
+    """Panel of traces: several attempts are summarised, and the problem is solved with the summary at hand. The answer
+    is the one after the summary; where it gives none, the attempts' majority.
 
     width: attempts that are summarised.
     """
@@ -91,11 +103,15 @@ class PanelOfTraces(Method):
     width: AtLeastTwo = 4
 
     def rounds(self, question: str) -> Rounds:
-        """The answer after the summary; where it gives none, the attempts' majority."""
         seen = yield Round(tuple(Ask(index=index) for index in range(self.width)))
         attempts = drawn(seen)
-        seen = yield Round((summarising(question, attempts),), most_voted(seen))
-        seen = yield Round((concluding(question, seen[-1]),), most_voted(attempts))
+        text = (
+            f"{listed(attempts)}\n\nDo not solve the problem: say in a few lines where the attempts agree, where they"
+            " differ, and which of their steps are right."
+        )
+        seen = yield Round((asking("summarise", question, attempts, text, answers=False),), most_voted(seen))
+        text = f"What several attempts found:\n{seen[-1].words}\n\nSolve the problem."
+        seen = yield Round((asking("conclude", question, seen[-1:], text),), most_voted(attempts))
         return seen[-1] if seen[-1].answer is not None else most_voted(drawn(seen))
 
     @property
@@ -103,29 +119,10 @@ class PanelOfTraces(Method):
         return self.width, 2
 
 
-def listed(attempts: Sequence[Candidate]) -> str:
-    return "\n\n".join(
-        f"Attempt {place}:\n{c.words}\nIts answer: {c.answer or 'none'}" for place, c in enumerate(attempts, start=1)
-    )
-
-
-def summarising(question: str, attempts: Sequence[Candidate]) -> Ask:
-    text = (
-        f"{question}\n\n{listed(attempts)}\n\nDo not solve the problem: say in a few lines where the attempts agree,"
-        " where they differ, and which of their steps are right."
-    )
-    return Ask(operator="summarise", question=text, parents=tuple(c.name for c in attempts), answers=False)
-
-
-def concluding(question: str, summary: Candidate) -> Ask:
-    text = f"{question}\n\nWhat several attempts found:\n{summary.words}\n\nSolve the problem."
-    return Ask(operator="conclude", question=text, parents=(summary.name,))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debate(Method):
     """Debate (Du et al. 2023, arXiv 2305.14325): several agents solve the problem, read one another, and solve it
-    again.
+    again. The answer is the one that most agents gave in the newest round; where none did, in the last that had one.
 
     agents: who answer in every round. turns: rounds after the first.
     """
@@ -134,12 +131,18 @@ class Debate(Method):
     turns: AtLeastOne = 2
 
     def rounds(self, question: str) -> Rounds:
-        """The answer that most agents gave in the newest round; where none did, in the last that had one."""
         seen = yield Round(tuple(Ask(index=index) for index in range(self.agents)))
         last, best = list(seen), most_voted(seen)
         for turn in range(1, self.turns + 1):
-            before = len(seen)
-            seen = yield Round(tuple(replying(question, last, agent, turn) for agent in range(len(last))), best)
+            before, asks = len(seen), []
+            for own in range(len(last)):
+                order = [last[own], *last[:own], *last[own + 1 :]]
+                text = (
+                    f"{listed(order)}\n\nThe first attempt is yours, the others are your colleagues'. Weigh what they"
+                    " say, and solve the problem."
+                )
+                asks.append(asking("debate", question, order, text, round=turn))
+            seen = yield Round(tuple(asks), best)
             last = list(seen[before:])
             best = most_voted(last) or best
         return best
@@ -149,16 +152,6 @@ class Debate(Method):
         return self.agents, self.agents * self.turns
 
 
-def replying(question: str, last: Sequence[Candidate], agent: int, turn: int) -> Ask:
-    """One agent's next turn: it sees its own attempt first, then the others'."""
-    order = [last[agent], *(c for place, c in enumerate(last) if place != agent)]
-    text = (
-        f"{question}\n\n{listed(order)}\n\nThe first attempt is yours, the others are your colleagues'. Weigh what they"
-        " say, and solve the problem."
-    )
-    return Ask(operator="debate", question=text, parents=tuple(c.name for c in order), round=turn)
-
-
 #: Fitness besides its own that every attempt has: one that nothing agrees with may be a parent too.
 LEAST = 1e-6
 
@@ -166,7 +159,8 @@ LEAST = 1e-6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution(Method):
     """Evolutionary search after Mind Evolution (Lee et al. 2025, arXiv 2501.09891): islands of attempts, parents drawn
-    by their fitness, children that the policy makes of two parents, migration, reset of the worst island.
+    by their fitness, children that the policy makes of two parents, migration, reset of the worst island. The answer is
+    the fittest attempt's, which most attempts gave.
 
     The fitness there needs an evaluator of solutions. Here it is what is known without the gold: the share of all
     attempts seen so far that gave the same answer. Parents are drawn in proportion to it, there by its softmax, which
@@ -183,20 +177,24 @@ class Evolution(Method):
     reset_every: AtLeastOne = 2
 
     def rounds(self, question: str) -> Rounds:
-        """The answer of the fittest attempt, which most attempts gave."""
-        size = self.islands * self.population
-        seen = yield Round(tuple(Ask(index=index) for index in range(size)))
+        seen = yield Round(tuple(Ask(index=index) for index in range(self.most[0])))
         islands = [list(seen[start : start + self.population]) for start in range(0, len(seen), self.population)]
         for generation in range(1, self.generations + 1):
             fitness = agreement(seen)
-            islands = migrated(islands, fitness)
-            if generation % self.reset_every == 0:
-                islands = with_reset(islands, fitness)
-            asks = [
-                crossing(question, parents(island, fitness, (generation, i, j)), generation, i * self.population + j)
-                for i, island in enumerate(islands)
-                for j in range(self.population)
-            ]
+            if len(islands) > 1:
+                islands = migrated(islands, fitness)
+                if generation % self.reset_every == 0:
+                    reset(islands, fitness)
+            asks = []
+            for i, island in enumerate(islands):
+                for j in range(self.population):
+                    pair = parents(island, fitness, (generation, i, j))
+                    text = (
+                        f"{listed(pair)}\n\nFind what is right and what is wrong in each, join what is right, and solve"
+                        " the problem."
+                    )
+                    index = i * self.population + j
+                    asks.append(asking("cross", question, pair, text, round=generation, index=index))
             before = len(seen)
             seen = yield Round(tuple(asks), most_voted(seen))
             place = {ask.index: i // self.population for i, ask in enumerate(asks)}
@@ -221,8 +219,8 @@ def agreement(seen: Sequence[Candidate]) -> dict[str, float]:
 def parents(
     island: Sequence[Candidate], fitness: dict[str, float], place: tuple[int, int, int]
 ) -> tuple[Candidate, ...]:
-    """Two of an island, one after the other in proportion to their fitness and never one twice, or the only one that it
-    has: a function of who they are and of the child's place."""
+    """Draw two of an island, one after the other in proportion to their fitness and never one twice, or the only one
+    that it has: a function of who they are and of the child's place."""
     rng = random.Random(derived_seed([c.name for c in island], list(place)))
     left, pair = {c.name: c for c in island}, list[Candidate]()
     while left and len(pair) < 2:
@@ -234,25 +232,12 @@ def parents(
 def migrated(islands: Sequence[list[Candidate]], fitness: dict[str, float]) -> list[list[Candidate]]:
     """The fittest of every island joins the next one too."""
     best = [max(island, key=lambda c: fitness[c.name]) for island in islands]
-    if len(islands) < 2:
-        return [list(island) for island in islands]
     return [[*island, best[place - 1]] for place, island in enumerate(islands)]
 
 
-def with_reset(islands: Sequence[list[Candidate]], fitness: dict[str, float]) -> list[list[Candidate]]:
-    """The worst island made anew of the fittest of all."""
-    if len(islands) < 2:
-        return [list(island) for island in islands]
+def reset(islands: list[list[Candidate]], fitness: dict[str, float]) -> None:
+    """Fill the worst island with the fittest of all."""
     means = [sum(fitness[c.name] for c in island) / len(island) for island in islands]
     worst = means.index(min(means))
     everybody = {c.name: c for island in islands for c in island}.values()
-    fittest = sorted(everybody, key=lambda c: -fitness[c.name])[: len(islands[worst])]
-    return [fittest if place == worst else list(island) for place, island in enumerate(islands)]
-
-
-def crossing(question: str, pair: Sequence[Candidate], generation: int, index: int) -> Ask:
-    text = (
-        f"{question}\n\n{listed(pair)}\n\nFind what is right and what is wrong in each, join what is right, and"
-        " solve the problem."
-    )
-    return Ask(operator="cross", question=text, parents=tuple(c.name for c in pair), round=generation, index=index)
+    islands[worst] = sorted(everybody, key=lambda c: -fitness[c.name])[: len(islands[worst])]

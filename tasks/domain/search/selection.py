@@ -6,15 +6,12 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from math import comb
 from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
 from tasks.domain.ranges import AtLeastOne, ShareAboveZero
-from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round, Rounds, answered
-
-Choice = Callable[[Sequence[Candidate]], Candidate | None]
+from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round, Rounds, answered, asking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +23,16 @@ class Parallel(Method):
     @abstractmethod
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None: ...
 
+    def is_decided(self, seen: Sequence[Candidate]) -> bool:
+        """Return whether no further rollout is wanted."""
+        return False
+
     def rounds(self, question: str) -> Rounds:
         seen: Sequence[Candidate] = ()
         for index in range(self.width):
             seen = yield Round((Ask(index=index),), self.choose(seen))
+            if self.is_decided(seen):
+                break
         return self.choose(seen)
 
     @property
@@ -41,11 +44,6 @@ class Parallel(Method):
         return self.width, 0
 
 
-def highest(seen: Sequence[Candidate], score: Callable[[Candidate], float]) -> Candidate | None:
-    """The first of the highest score among those with an answer."""
-    return max(answered(seen), key=score, default=None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First(Parallel):
     """One rollout: what every other method is compared with. The others of its width are drawn for the lines of pass@1
@@ -53,35 +51,43 @@ class First(Parallel):
     """
 
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        """The first rollout, whatever it says."""
         return seen[0] if seen else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Likeliest(Parallel):
-    """Best-of-n by likelihood."""
+class Ranked(Parallel):
+    """Best-of-n: the first of the highest score among the rollouts with an answer."""
+
+    @abstractmethod
+    def score(self, c: Candidate) -> float: ...
 
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        """The answer of the highest mean log-prob a token."""
-        return highest(seen, lambda c: c.likelihood)
+        return max(answered(seen), key=self.score, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shortest(Parallel):
-    """Best-of-n by length."""
+class Likeliest(Ranked):
+    """Best-of-n by the mean log-prob of a token."""
 
-    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        """The shortest rollout that gave an answer."""
-        return highest(seen, lambda c: -c.num_tokens)
+    def score(self, c: Candidate) -> float:
+        return c.likelihood
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewarded(Parallel):
-    """Best-of-n by a reward model from a folder (Cobbe et al. 2021, arXiv 2110.14168)."""
+class Shortest(Ranked):
+    """Best-of-n by length: the shortest rollout that gave an answer."""
 
-    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        """The answer of the highest score; what the model could not read comes last."""
-        return highest(seen, lambda c: c.scores[-1] if c.scores else -1.0)
+    def score(self, c: Candidate) -> float:
+        return -c.num_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewarded(Ranked):
+    """Best-of-n by a reward model from a folder (Cobbe et al. 2021, arXiv 2110.14168). What the model could not read
+    comes last."""
+
+    def score(self, c: Candidate) -> float:
+        return c.scores[-1] if c.scores else -1.0
 
     @property
     def reward(self) -> str:
@@ -89,27 +95,17 @@ class Rewarded(Parallel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelfCertainty(Parallel):
+class SelfCertainty(Ranked):
     """Best-of-n by self-certainty (Kang, Zhao and Song 2025, arXiv 2502.18581): the mean divergence of each token's
     distribution from the uniform one.
     """
 
-    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        """The answer of the highest self-certainty."""
-        return highest(seen, lambda c: c.scores[-1] if c.scores else 0.0)
+    def score(self, c: Candidate) -> float:
+        return c.scores[-1] if c.scores else 0.0
 
     @property
     def reward(self) -> str:
         return CERTAINTY
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Majority(Parallel):
-    """Majority voting, or self-consistency (Wang et al. 2022, arXiv 2203.11171)."""
-
-    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        """The answer that most rollouts gave."""
-        return most_voted(seen)
 
 
 def votes(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lambda _: 1.0) -> dict[str, float]:
@@ -123,10 +119,16 @@ def votes(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lamb
 def most_voted(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lambda _: 1.0) -> Candidate | None:
     """The first candidate of the answer that weighs most; of equal ones the answer that was given first."""
     weighed = votes(seen, weight)
-    if not weighed:
-        return None
-    best = max(weighed, key=weighed.__getitem__)
-    return next(c for c in answered(seen) if c.answer == best)
+    best = max(weighed, key=weighed.__getitem__, default=None)
+    return next((c for c in answered(seen) if c.answer == best), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Majority(Parallel):
+    """Majority voting, or self-consistency (Wang et al. 2022, arXiv 2203.11171)."""
+
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
+        return most_voted(seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,40 +141,31 @@ class WeightedMajority(Parallel):
     by: Literal["likelihood", "length"] = "likelihood"
 
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        return most_voted(seen, likely if self.by == "likelihood" else short)
-
-
-def likely(candidate: Candidate) -> float:
-    return math.exp(candidate.likelihood)
-
-
-def short(candidate: Candidate) -> float:
-    return 1.0 / max(candidate.num_tokens, 1)
+        return most_voted(
+            seen, lambda c: math.exp(c.likelihood) if self.by == "likelihood" else 1.0 / max(c.num_tokens, 1)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyStopped(Method):
+class EarlyStopped(Parallel):
     """Majority voting that stops once the leader is sure: adaptive consistency (Aggarwal et al. 2023, arXiv
     2305.11860).
 
-    width: rollouts at most. sure_at: chance at which the leader counts as the majority's answer.
+    sure_at: chance at which the leader counts as the majority's answer.
     """
 
-    width: AtLeastOne = 16
     sure_at: ShareAboveZero = 0.95
 
-    def rounds(self, question: str) -> Rounds:
-        seen: Sequence[Candidate] = ()
-        for index in range(self.width):
-            seen = yield Round((Ask(index=index),), most_voted(seen))
-            leader, second = [*sorted(votes(seen).values(), reverse=True), 0.0, 0.0][:2]
-            if leader and leads(int(leader), int(second)) >= self.sure_at:
-                break
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
         return most_voted(seen)
 
+    def is_decided(self, seen: Sequence[Candidate]) -> bool:
+        leader, second = [*sorted(votes(seen).values(), reverse=True), 0.0, 0.0][:2]
+        return bool(leader) and leads(int(leader), int(second)) >= self.sure_at
+
     @property
-    def most(self) -> tuple[int, int]:
-        return self.width, 0
+    def sure(self) -> int:
+        return 0
 
 
 def leads(leader: int, second: int) -> float:
@@ -183,9 +176,10 @@ def leads(leader: int, second: int) -> float:
     (0.5, 0.75, 0.96875, 0.5)
     """
     n = leader + second + 1
-    return sum(comb(n, j) for j in range(leader + 1)) / 2**n
+    return sum(math.comb(n, j) for j in range(leader + 1)) / 2**n
 
 
+#: The highest score that the policy may give.
 BEST = 10.0
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -204,7 +198,9 @@ class SelfScore(Method):
         for index in range(self.width):
             seen = yield Round((Ask(index=index),), best_scored(seen))
             if seen[-1].answer is not None:
-                seen = yield Round((scoring(question, seen[-1]),), best_scored(seen))
+                about = f"A proposed solution:\n{seen[-1].words}\n\nIts answer: {seen[-1].answer}"
+                ask = scoring(question, seen[-1], about, "that this answer is right")
+                seen = yield Round((ask,), best_scored(seen))
         return best_scored(seen)
 
     @property
@@ -212,22 +208,21 @@ class SelfScore(Method):
         return self.width, self.width
 
 
-def scoring(question: str, candidate: Candidate) -> Ask:
+def scoring(question: str, candidate: Candidate, about: str, what: str) -> Ask:
     text = (
-        f"{question}\n\nA proposed solution:\n{candidate.words}\n\nIts answer: {candidate.answer}\n\nHow likely is it"
-        " that this answer is right? Do not solve the problem: your own answer is one number from 0 (surely wrong) to"
-        f" {BEST:.0f} (surely right)."
+        f"{about}\n\nHow likely is it {what}? Do not solve the problem: your own answer is one number from 0 (surely"
+        f" wrong) to {BEST:.0f} (surely right)."
     )
-    return Ask(operator="score", question=text, parents=(candidate.name,), answers=False)
+    return asking("score", question, [candidate], text, answers=False)
 
 
 def scores(seen: Sequence[Candidate]) -> dict[str, float]:
     """Candidate → the score that it was given, in [0, 1]; those whose score cannot be read are not there."""
-    found = {}
-    for c in seen:
-        if c.ask.operator == "score" and c.answer and (number := _NUMBER.fullmatch(c.answer)):
-            found[c.ask.parents[0]] = min(float(number[0]), BEST) / BEST
-    return found
+    return {
+        c.ask.parents[0]: min(float(c.answer), BEST) / BEST
+        for c in seen
+        if c.ask.operator == "score" and c.answer and _NUMBER.fullmatch(c.answer)
+    }
 
 
 def best_scored(seen: Sequence[Candidate]) -> Candidate | None:

@@ -8,7 +8,7 @@ import dataclasses
 import random
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from math import exp, inf, log, prod, sqrt
 from typing import Annotated, Literal
 
@@ -19,17 +19,19 @@ from storage.artifacts.fingerprint import derived_seed
 from storage.errors import UserError
 from tasks.domain.ranges import AtLeastOne, AtLeastTwo, Real
 from tasks.domain.search.method import Ask, Candidate, Method, Round, Rounds, answered
-from tasks.domain.search.selection import BEST, scores
+from tasks.domain.search.selection import scores, scoring
 
 By = Literal["self", "likelihood", "process", "outcome"]
 OVER = {"last": lambda scores: scores[-1], "least": min, "product": prod}
-#: New steps with their scores, and all that was seen.
-Growth = Generator[Round, Sequence[Candidate], tuple[list[Candidate], Sequence[Candidate]]]
+#: Yields the steps that are wanted next, none at the end; is sent those that came, and the scores of all by name.
+Plan = Generator[Sequence[Ask], tuple[list[Candidate], dict[str, float]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSearch(Method):
-    """by: who scores: the policy, asked how likely a beginning leads to the right answer (`self`), the mean probability
+    """The answer is that of the highest score among the paths that ended, of equal ones the likeliest.
+
+    by: who scores: the policy, asked how likely a beginning leads to the right answer (`self`), the mean probability
     that it gave the tokens (`likelihood`), or a reward model, of every step (`process`) or of the whole (`outcome`).
     over: what a process model's scores of a path come to. end: the text that ends a step. depth: steps at most."""
 
@@ -59,16 +61,28 @@ class StepSearch(Method):
     def steps(self) -> int:
         """Steps that are asked for at most."""
 
-    def step(self, parent: Candidate | None, index: int) -> Ask:
-        return Ask(operator="step", parents=() if parent is None else (parent.name,), index=index, end=self.end)
+    @abstractmethod
+    def plan(self) -> Plan: ...
 
-    def grown(self, question: str, asks: Sequence[Ask], seen: Sequence[Candidate]) -> Growth:
-        seen = yield Round(tuple(asks), self.best(seen))
-        wanted = set(asks)
-        new = [c for c in seen if c.ask in wanted]
-        if self.by == "self" and new:
-            seen = yield Round(tuple(judging(question, c) for c in new), self.best(seen))
-        return new, seen
+    def next_steps(self, parent: Candidate | None, number: int, first: int = 0) -> list[Ask]:
+        """Ask for steps after a beginning; None: for first steps."""
+        parents = () if parent is None else (parent.name,)
+        indices = range(first, first + number)
+        return [Ask(operator="step", parents=parents, index=index, end=self.end) for index in indices]
+
+    def rounds(self, question: str) -> Rounds:
+        seen: Sequence[Candidate] = ()
+        plan = self.plan()
+        asks = next(plan)
+        while asks:
+            seen, wanted = (yield Round(tuple(asks), self.best(seen))), {*asks}
+            new = [c for c in seen if c.ask in wanted]
+            if self.by == "self" and new:
+                what = "that it leads to the right answer"
+                judged = [scoring(question, c, f"A solution so far:\n{c.words}", what) for c in new]
+                seen = yield Round(tuple(judged), self.best(seen))
+            asks = plan.send((new, self.values(seen)))
+        return self.best(seen)
 
     def values(self, seen: Sequence[Candidate]) -> dict[str, float]:
         """Candidate → its score in [0, 1]; 0 where there is none."""
@@ -79,22 +93,14 @@ class StepSearch(Method):
         return {c.name: OVER[self.over](c.scores) if c.scores else 0.0 for c in seen if c.ask.end}
 
     def best(self, seen: Sequence[Candidate]) -> Candidate | None:
-        """The answer of the highest score, of equal ones the likeliest."""
         found = self.values(seen)
         return max(answered(seen), key=lambda c: (found[c.name], c.likelihood), default=None)
 
 
-def judging(question: str, candidate: Candidate) -> Ask:
-    text = (
-        f"{question}\n\nA solution so far:\n{candidate.words}\n\nHow likely is it that it leads to the right answer? Do"
-        f" not solve the problem: your own answer is one number from 0 (surely wrong) to {BEST:.0f} (surely right)."
-    )
-    return Ask(operator="score", question=text, parents=(candidate.name,), answers=False)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beam(StepSearch):
-    """Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best beginnings are kept, and each goes on.
+    """Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best beginnings are kept, and each goes on. A
+    beginning that has ended keeps its place among the beams.
 
     beams: beginnings that are kept. expand: next steps of each.
     """
@@ -102,20 +108,15 @@ class Beam(StepSearch):
     beams: AtLeastOne = 4
     expand: AtLeastOne = 4
 
-    def rounds(self, question: str) -> Rounds:
-        """A beginning that has ended keeps its place among the beams."""
-        seen: Sequence[Candidate] = ()
-        asks, places = [self.step(None, index) for index in range(self.beams * self.expand)], self.beams
+    def plan(self) -> Plan:
+        asks, places = self.next_steps(None, self.beams * self.expand), self.beams
         for _ in range(self.depth):
-            new, seen = yield from self.grown(question, asks, seen)
-            found = self.values(seen)
+            new, found = yield asks
             kept = sorted(new, key=lambda c: (-found[c.name], -c.likelihood))[:places]
             live = [c for c in kept if not c.ended]
             places = len(live)
-            if not live:
-                break
-            asks = [self.step(c, index) for c in live for index in range(self.expand)]
-        return self.best(seen)
+            asks = [ask for c in live for ask in self.next_steps(c, self.expand)]
+        yield ()
 
     @property
     def steps(self) -> int:
@@ -132,22 +133,15 @@ class DVTS(StepSearch):
     trees: AtLeastOne = 4
     expand: AtLeastOne = 4
 
-    def rounds(self, question: str) -> Rounds:
-        """The best of what all trees ended with."""
-        seen: Sequence[Candidate] = ()
-        asks = [[self.step(None, tree * self.expand + i) for i in range(self.expand)] for tree in range(self.trees)]
+    def plan(self) -> Plan:
+        asks = [self.next_steps(None, self.expand, tree * self.expand) for tree in range(self.trees)]
         for _ in range(self.depth):
-            new, seen = yield from self.grown(question, [ask for tree in asks for ask in tree], seen)
-            found, came = self.values(seen), {c.ask: c for c in new}
-            asks, before = [], asks
-            for tree in before:
-                grown = [came[ask] for ask in tree if ask in came]
-                best = max(grown, key=lambda c: (found[c.name], c.likelihood), default=None)
-                if best is not None and not best.ended:
-                    asks.append([self.step(best, index) for index in range(self.expand)])
-            if not asks:
-                break
-        return self.best(seen)
+            new, found = yield [ask for tree in asks for ask in tree]
+            came = {c.ask: c for c in new}
+            grown = [[came[ask] for ask in tree if ask in came] for tree in asks]
+            best = [max(tree, key=lambda c: (found[c.name], c.likelihood)) for tree in grown if tree]
+            asks = [self.next_steps(c, self.expand) for c in best if not c.ended]
+        yield ()
 
     @property
     def steps(self) -> int:
@@ -169,21 +163,16 @@ class Particles(StepSearch):
     particles: AtLeastTwo = 8
     temperature: Annotated[Real, Field(gt=0)] = 1.0
 
-    def rounds(self, question: str) -> Rounds:
-        """The answer of the highest score among those that ended."""
-        seen: Sequence[Candidate] = ()
-        asks, ended = [self.step(None, index) for index in range(self.particles)], list[Candidate]()
+    def plan(self) -> Plan:
+        asks, ended = self.next_steps(None, self.particles), list[Candidate]()
         for depth in range(self.depth):
-            new, seen = yield from self.grown(question, asks, seen)
-            found = self.values(seen)
+            new, found = yield asks
             drawn = resampled([*ended, *new], found, self.particles, self.temperature, depth)
             ended = [c for c in drawn if c.ended]
             times = Counter(c.name for c in drawn)
             live = {c.name: c for c in drawn if not c.ended}
-            if not live:
-                break
-            asks = [self.step(c, index) for c in live.values() for index in range(times[c.name])]
-        return self.best(seen)
+            asks = [ask for c in live.values() for ask in self.next_steps(c, times[c.name])]
+        yield ()
 
     @property
     def steps(self) -> int:
@@ -202,9 +191,9 @@ def weights(scores: Sequence[float], temperature: float) -> list[float]:
 
 
 def resampled(
-    particles: Sequence[Candidate], scores: dict[str, float], count: int, temperature: float, depth: int
+    particles: Sequence[Candidate], scores: Mapping[str, float], count: int, temperature: float, depth: int
 ) -> list[Candidate]:
-    """So many of them, by weight: a function of who they are and of how far they have come."""
+    """Draw so many of them by weight: a function of who they are and of how far they have come."""
     rng = random.Random(derived_seed([c.name for c in particles], depth))
     return rng.choices(particles, weights([scores[c.name] for c in particles], temperature), k=count)
 
@@ -222,24 +211,20 @@ class MCTS(StepSearch):
     expand: AtLeastOne = 3
     explore: Annotated[Real, Field(ge=0)] = 1.4
 
-    def rounds(self, question: str) -> Rounds:
-        """The answer of the highest score among those that ended."""
-        seen: Sequence[Candidate] = ()
+    def plan(self) -> Plan:
         root = Place(None, 0)
         for _ in range(self.simulations):
             path = chosen(root, self.explore, self.depth)
             if not path:
                 break
             leaf = path[-1]
-            asks = [self.step(leaf.candidate, index) for index in range(self.expand)]
-            new, seen = yield from self.grown(question, asks, seen)
-            found = self.values(seen)
+            new, found = yield self.next_steps(leaf.candidate, self.expand)
             leaf.below = [Place(c, leaf.depth + 1) for c in new]
             for place, c in zip(leaf.below, new, strict=True):
                 for one in (*path, place):
                     one.visits += 1
                     one.total += found[c.name]
-        return self.best(seen)
+        yield ()
 
     @property
     def steps(self) -> int:
@@ -248,13 +233,20 @@ class MCTS(StepSearch):
 
 @dataclasses.dataclass(slots=True)
 class Place:
-    """A beginning in the tree; the root has no candidate. below: null until it is expanded."""
+    """A beginning in the tree; the root has no candidate. below: None until it is expanded."""
 
     candidate: Candidate | None
     depth: int
     below: list[Place] | None = None
     visits: int = 0
     total: float = 0.0
+
+    def upper(self, visits: int, explore: float) -> float:
+        """
+        >>> Place(None, 1, visits=4, total=2.0).upper(8, 0.0), Place(None, 1).upper(8, 1.0)
+        (0.5, inf)
+        """
+        return self.total / self.visits + explore * sqrt(log(visits) / self.visits) if self.visits else inf
 
 
 def chosen(root: Place, explore: float, depth: int) -> list[Place]:
@@ -263,15 +255,5 @@ def chosen(root: Place, explore: float, depth: int) -> list[Place]:
         ended = root.depth >= depth or (root.candidate is not None and root.candidate.ended)
         return [] if ended else [root]
     open_ = [(place, rest) for place in root.below if (rest := chosen(place, explore, depth))]
-    best = max(open_, key=lambda one: upper(one[0], root.visits, explore), default=None)
+    best = max(open_, key=lambda one: one[0].upper(root.visits, explore), default=None)
     return [root, *best[1]] if best else []
-
-
-def upper(place: Place, visits: int, explore: float) -> float:
-    """
-    >>> upper(Place(None, 1, visits=4, total=2.0), 8, 0.0), upper(Place(None, 1), 8, 1.0)
-    (0.5, inf)
-    """
-    if not place.visits:
-        return inf
-    return place.total / place.visits + explore * sqrt(log(visits) / place.visits)
