@@ -14,7 +14,7 @@ from storage.sql import query
 from tasks.domain.statistics.difficulty import adaptive_saving, expectations
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio, repeated
 from tasks.domain.statistics.paired_tests import LIVE, band_tests, in_families
-from tasks.domain.statistics.shares import proportions, wilson
+from tasks.domain.statistics.shares import proportions, share_interval
 from tasks.measures.groups import COLUMNS, FORM_COLUMNS, Row, count_groups, form_of, with_clusters
 from tasks.stage import progress, stage, store
 
@@ -76,7 +76,7 @@ def share(is_P: np.ndarray, cluster_P: np.ndarray) -> Row:
     if not len(is_P):
         return {}
     if len(np.unique(cluster_P)) == len(cluster_P):
-        found = wilson(int(is_P.sum()), len(is_P))
+        found = share_interval(int(is_P.sum()), len(is_P))
         return {} if found is None else {"low": found.low, "high": found.high}
     low, high = (float(end[0]) for end in proportions(folded(is_P[None, :, None] * 1.0, cluster_P), False))
     return {"low": low, "high": high} if np.isfinite(low) else {"reason": ONE_PROBLEM}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
@@ -24,7 +23,7 @@ from storage.artifacts.ref import Ref
 from storage.sql import query
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.curves_of_k import told_of
-from tasks.domain.statistics.means import ONE_PROBLEM, Means, Seeded, combined, folded, ratio_of_policies, same_adapters
+from tasks.domain.statistics.means import ONE_PROBLEM, Means, Seeded, combined, folded, ratio, same_adapters
 from tasks.domain.statistics.paired_tests import (
     Family,
     explained_difference,
@@ -195,8 +194,8 @@ def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
         kept_P &= sizes[0] == sizes[1]
     values = [one.values_SPV[:, kept_P] for one in common]
     x, y = ({name: v[:, :, i].mean(axis=0) for i, name in enumerate(COLUMNS)} for v in values)
-    row = asdict(paired(x[metric], y[metric]))
-    row |= {"mean": row.pop("mean_first"), "other_mean": row.pop("mean_second"), "low": None, "high": None}
+    row = paired(x[metric], y[metric])
+    row |= {"mean": row.pop("mean_first", None), "other_mean": row.pop("mean_second", None), "low": None, "high": None}
     if not row["n"]:
         return row
     for name, one in (("coverage", x), ("other_coverage", y)):
@@ -207,7 +206,7 @@ def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
     trained, shared = (a.trained, b.trained), same_adapters([a.adapter_S, b.adapter_S])
     means = combined([(1.0, first), (-1.0, second)], trained, paired=shared)
     if min(x[metric].sum(), y[metric].sum()) > 0:
-        _, low, high = ratio_of_policies(first[:, :, 0], second[:, :, 0], trained, paired=shared)
+        _, low, high = ratio(first[:, :, 0], second[:, :, 0], trained, paired=shared)
         row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
     told = told_of(means, row["n"], alike="")[0]
     row |= {name: value for name, value in told.items() if name not in ("estimate", "n", "reason")}

@@ -34,7 +34,7 @@ from storage.errors import UserError
 from storage.sql import answer, connect, query
 from tasks.designs import findings_of, leak_rows, mislabelled_rows
 from tasks.domain.statistics.paired_tests import family_of_gain, in_families, mcnemar_exact
-from tasks.domain.statistics.shares import wilson
+from tasks.domain.statistics.shares import share_interval
 from tasks.published import checks
 from tasks.published.designs import designs as designs_of
 from tasks.published.designs import parsed
@@ -227,7 +227,7 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
     for step, by_source in shares.items():
         for source, share in by_source.items():
             n = sizes[source]
-            interval = wilson(round(share * n), n)
+            interval = share_interval(round(share * n), n)
             assert interval is not None
             about = {"series": "heldout", "step": step, "source": source, "estimate": share, "n": n}
             found.append(about | {"low": interval.low, "high": interval.high, "method": "wilson"})

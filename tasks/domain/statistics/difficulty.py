@@ -75,22 +75,27 @@ def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> 
     pairs, often_C = np.unique(np.array(counts), axis=0, return_counts=True)
     like_CJ = np.array([seen(n, c) for n, c in pairs.tolist()])
     like_CJ /= like_CJ.max(axis=1, keepdims=True)
-    weight_FI, part_FIJ, whole_FIJ = _stacked(list(figures.values()))
     price_2V1 = (PRICE_V * np.array([[-1.0], [1.0]]))[:, :, None]
-    q_F2VJ = np.full((len(weight_FI), 2, len(PRICE_V), len(CHANCE_J)), 1 / len(CHANCE_J))
-    for _ in range(STEPS):
-        part, whole = _parts(q_F2VJ, part_FIJ, whole_FIJ)
-        worth = weight_FI[:, None, None] / whole
-        slope = price_2V1 * (worth @ part_FIJ[:, None] - (worth * part / whole) @ whole_FIJ[:, None])
-        slope -= slope.min(axis=-1, keepdims=True)
-        q_F2VJ = q_F2VJ * ((often_C / np.maximum(q_F2VJ @ like_CJ.T, 1e-300)) @ like_CJ + slope)
-        q_F2VJ /= q_F2VJ.sum(axis=-1, keepdims=True)
-    fit_F2V = np.log(np.maximum(q_F2VJ @ like_CJ.T, 1e-300)) @ often_C
-    part, whole = _parts(q_F2VJ, part_FIJ, whole_FIJ)
-    value_F2V = (weight_FI[:, None, None] * part / whole).sum(axis=-1)
-    below_F2V = np.sqrt(fit_F2V.max() - fit_F2V)
-    untold = [np.sqrt(alike * (UNTOLD_GIVEN if one.given else UNTOLD)) for one in figures.values()]
-    return {name: _ends(below_F2V[f], value_F2V[f], untold[f]) for f, name in enumerate(figures)}
+    fits, values = [], []
+    for f in figures.values():
+        q_2VJ = np.full((2, len(PRICE_V), len(CHANCE_J)), 1 / len(CHANCE_J))
+        for _ in range(STEPS):
+            part, whole = q_2VJ @ f.part_IJ.T, np.maximum(q_2VJ @ f.whole_IJ.T, 1e-300)
+            worth = f.weight_I / whole
+            slope = price_2V1 * (worth @ f.part_IJ - (worth * part / whole) @ f.whole_IJ)
+            slope -= slope.min(axis=-1, keepdims=True)
+            q_2VJ = q_2VJ * ((often_C / np.maximum(q_2VJ @ like_CJ.T, 1e-300)) @ like_CJ + slope)
+            q_2VJ /= q_2VJ.sum(axis=-1, keepdims=True)
+        fits.append(np.log(np.maximum(q_2VJ @ like_CJ.T, 1e-300)) @ often_C)
+        values.append((f.weight_I * (q_2VJ @ f.part_IJ.T) / np.maximum(q_2VJ @ f.whole_IJ.T, 1e-300)).sum(axis=-1))
+    found, best = {}, np.max(fits)
+    for (name, f), fit_2V, value_2V in zip(figures.items(), fits, values, strict=True):
+        # both grow with the price; the root of what the likelihood falls by does so in proportion to the figure
+        falls_2V = np.maximum.accumulate(np.sqrt(best - fit_2V), axis=1)
+        at = np.sqrt(alike * (UNTOLD_GIVEN if f.given else UNTOLD))
+        low_V, high_V = np.minimum.accumulate(value_2V[0]), np.maximum.accumulate(value_2V[1])
+        found[name] = float(np.interp(at, falls_2V[0], low_V)), float(np.interp(at, falls_2V[1], high_V))
+    return found
 
 
 def too_few(problems: int) -> str | None:
@@ -108,29 +113,6 @@ def bounds(told: Mapping[str, float], problems: int) -> str:
         f"no interval: rollouts so few do not tell it; {told['low']:.3f} to {told['high']:.3f} in any pool that would"
         " give these counts"
     )
-
-
-def _ends(below_2V: np.ndarray, value_2V: np.ndarray, at: float) -> tuple[float, float]:
-    """Both grow with the price; the square root of what the likelihood falls by does so in proportion to the figure."""
-    falls_2V = np.maximum.accumulate(below_2V, axis=1)
-    low_V, high_V = np.minimum.accumulate(value_2V[0]), np.maximum.accumulate(value_2V[1])
-    return float(np.interp(at, falls_2V[0], low_V)), float(np.interp(at, falls_2V[1], high_V))
-
-
-def _stacked(figures: Sequence[Figure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Figures of as many terms: what one lacks weighs nothing."""
-    terms = max(len(f.weight_I) for f in figures)
-    more = [terms - len(f.weight_I) for f in figures]
-    return (
-        np.stack([np.pad(f.weight_I, (0, m)) for f, m in zip(figures, more, strict=True)]),
-        np.stack([np.pad(f.part_IJ, ((0, m), (0, 0))) for f, m in zip(figures, more, strict=True)]),
-        np.stack([np.pad(f.whole_IJ, ((0, m), (0, 0)), constant_values=1) for f, m in zip(figures, more, strict=True)]),
-    )
-
-
-def _parts(q_F2VJ: np.ndarray, part_FIJ: np.ndarray, whole_FIJ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    part, whole = (q_F2VJ @ one.transpose(0, 2, 1)[:, None] for one in (part_FIJ, whole_FIJ))
-    return part, np.maximum(whole, 1e-300)
 
 
 # How a pool's difficulty is spread, from counts: a beta-binomial with a share of problems that nothing solves.
@@ -249,7 +231,7 @@ class Fitted:
     mask_JJ: np.ndarray
 
     def told(self, value: Callable[[BetaBinomial], Any]) -> dict[str, float]:
-        """estimate, low and high of what a model says: its profile-likelihood interval."""
+        """estimate, low and high of a model's figure: its profile-likelihood interval."""
         near = np.broadcast_to(value(self.models), self.mask_JJ.shape)[self.mask_JJ]
         return self.within(value, (float(near.min()), float(near.max())))
 
@@ -260,42 +242,27 @@ class Fitted:
 
 
 def fitted(counts: Pairs, alike: float = 1.0) -> Fitted | None:
-    """Null where nothing can be fitted."""
+    """None where nothing can be fitted. The models are a grid of a, b: (J, 1) and zero: (1, J), narrowed to those whose
+    likelihood is not told from the best one's."""
     model = fit(counts)
-    return None if model is None else Fitted(model, *plausible(counts, alike))
-
-
-def plausible(counts: Pairs, alike: float = 1.0) -> tuple[BetaBinomial, np.ndarray]:
-    """(models, mask_JJ): a grid of models, and those whose likelihood is not told from the best one's (a profile
-    likelihood interval is the range of a figure over them). a, b: (J, 1); zero: (1, J)."""
+    if model is None:
+        return None
     likelihood, axes = _likelihood(counts), [np.linspace(low, high, GRID) for low, high in SIDES]
-    models, mask_JJ = _near(likelihood, axes, UNLIKELY * alike)
-    for _ in range(LOOKS - 1):
-        places = _places(mask_JJ)
-        axes = [np.linspace(*_around(axis, at), GRID) for axis, at in zip(axes, places, strict=True)]
-        models, mask_JJ = _near(likelihood, axes, UNLIKELY * alike)
-    return models, mask_JJ
-
-
-def _near(
-    likelihood: Callable[[BetaBinomial], Any], axes: Sequence[np.ndarray], below: float
-) -> tuple[BetaBinomial, np.ndarray]:
-    mean, size, zero = axes
-    share, total = 1 / (1 + np.exp(-np.repeat(mean, GRID)))[:, None], np.exp(np.tile(size, GRID))[:, None]
-    models = BetaBinomial(share * total, (1 - share) * total, zero[None, :])
-    found_JJ = likelihood(models)
-    return models, found_JJ > found_JJ.max() - below
-
-
-def _places(mask_JJ: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where on each axis of the grid a model is plausible."""
-    mean, size, zero = np.nonzero(mask_JJ.reshape(GRID, GRID, -1))
-    return mean, size, zero
-
-
-def _around(axis: np.ndarray, at: np.ndarray) -> tuple[float, float]:
-    """The part of an axis that the next look is at: one step further than what is plausible."""
-    return float(axis[max(at.min() - 1, 0)]), float(axis[min(at.max() + 1, len(axis) - 1)])
+    looks = 0
+    while True:
+        mean, size, zero = axes
+        share, total = 1 / (1 + np.exp(-np.repeat(mean, GRID)))[:, None], np.exp(np.tile(size, GRID))[:, None]
+        models = BetaBinomial(share * total, (1 - share) * total, zero[None, :])
+        found_JJ = likelihood(models)
+        mask_JJ = found_JJ > found_JJ.max() - UNLIKELY * alike
+        looks += 1
+        if looks == LOOKS:
+            return Fitted(model, models, mask_JJ)
+        places = np.nonzero(mask_JJ.reshape(GRID, GRID, -1))
+        axes = [  # one step further than what is plausible
+            np.linspace(axis[max(at.min() - 1, 0)], axis[min(at.max() + 1, len(axis) - 1)], GRID)
+            for axis, at in zip(axes, places, strict=True)
+        ]
 
 
 def _likelihood(counts: Pairs) -> Callable[[BetaBinomial], Any]:
@@ -304,8 +271,8 @@ def _likelihood(counts: Pairs) -> Callable[[BetaBinomial], Any]:
     def log_likelihood(model: BetaBinomial) -> Any:
         total = 0.0
         for (n, c), often in zip(pairs.tolist(), times.tolist(), strict=True):
-            seen = (1.0 - model.zero) * model.chance(n, c) + (model.zero if c == 0 else 0.0)
-            total = total + often * np.log(np.maximum(seen, 1e-300))
+            chance = (1.0 - model.zero) * model.chance(n, c) + (model.zero if c == 0 else 0.0)
+            total = total + often * np.log(np.maximum(chance, 1e-300))
         return total
 
     return log_likelihood

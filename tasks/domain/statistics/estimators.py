@@ -90,15 +90,12 @@ def num_clusters(vectors_ND: np.ndarray, eps: float = 0.25) -> int | None:
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2
     """
-    n = len(vectors_ND)
-    if n < 2:
+    from scipy.sparse.csgraph import connected_components
+
+    if len(vectors_ND) < 2:
         return None
     v = vectors_ND.astype(np.float64)
-    reach_NN = (1.0 - v @ v.T) <= eps
-    np.fill_diagonal(reach_NN, True)
-    for _ in range(max(1, int(np.ceil(np.log2(n))))):
-        reach_NN = (reach_NN.astype(np.float32) @ reach_NN.astype(np.float32)) > 0
-    return int((reach_NN.argmax(axis=1) == np.arange(n)).sum())
+    return int(connected_components((1.0 - v @ v.T) <= eps, directed=False, return_labels=False))
 
 
 def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
@@ -204,5 +201,5 @@ def best_chance(
     """
     has = np.array([a is not None for a in answers])
     score = np.where(has, np.asarray(scores, np.float64), -np.inf)
-    first = np.take_along_axis(chosen_SK, score[chosen_SK].argmax(axis=1)[:, None], axis=1)[:, 0]
+    first = chosen_SK[np.arange(len(chosen_SK)), score[chosen_SK].argmax(axis=1)]
     return float((np.asarray(correct, bool)[first] & has[first]).mean())

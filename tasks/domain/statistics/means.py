@@ -1,15 +1,13 @@
-"""Means over problems and training seeds, and how surely they are known: the one place where intervals of means,
-their p-values and what they could have seen are made; those of shares in `shares`.
+"""Means over problems and training seeds: intervals, p-values and detectable differences; those of shares in `shares`.
 
 Axes: S seeds (adapters of one recipe), P problems, V columns that are judged side by side (for example every k).
 
 A policy's mean varies with the problems that were asked and, when it was trained, with the seed. Both are random:
-variance = s²_problems/n + s²_seeds/S, less what the two share (`taken_off`: of one policy's few seeds that agree by
-chance nothing would be left). Each part has its own quantile of Student's t, half² =
-t²(S − 1)·seeds + t²(n − 1)·problems, so that few seeds that happen to agree do not pass for many degrees of freedom.
-The variance of few or rarely differing problems is itself badly known, so its degrees of freedom follow the kurtosis of
-the problems' values. Near-duplicate problems are one (`folded`). Measured against the alternatives in docs/coverage.md
-(`python -m benchmarks.coverage`).
+variance = s²_problems/n + s²_seeds/S, less what the two share (`taken_off`). Each part has its own quantile of
+Student's t, half² = t²(S − 1)·seeds + t²(n − 1)·problems: Satterthwaite's one quantile for the sum is short where few
+seeds agree by chance. The degrees of freedom over problems follow the kurtosis of their values. Near-duplicate problems
+are one (`folded`). A seed shifts the logits of a share (`Shifts`): near 0 and 1 its share is skewed, so the end away
+from the edge lies further off. Measured against the alternatives in docs/coverage.md (`python -m benchmarks.coverage`).
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from statistics import NormalDist
 import numpy as np
 
 from storage.rules import LEVEL, NOTHING, tail_freedom, unseen_variance
-
-# Rows by adapter and problem laid out as (S, P, V): the shape in which seeds and problems can be told apart.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +62,6 @@ def by_seed(problem_N: np.ndarray, adapter_N: np.ndarray, values_NV: np.ndarray)
     return Seeded(values_SPV, problem_P[kept_P], bool((adapter_S != 0).any()), adapter_S)
 
 
-# How surely a mean is known that varies with problems and with seeds, each with degrees of freedom of its own.
-#
-# Half an interval is √(t²(seeds) · variance of seeds + t²(problems) · variance of problems). Satterthwaite's one
-# quantile for the sum is short where few seeds agree by chance: their small variance then counts as well known
-# (docs/coverage.md).
-#
-# A seed shifts the logits of a share (`Shifts`): near 0 and 1 its share is skewed, a seed in the tail is rare and moves
-# the mean, so that the end away from the edge lies further off.
-
 FARTHEST_TAIL = -200.0  # decimal exponent of the smallest chance that is told from 0
 ENDLESS = 1e150  # its square is a number
 FEW_SEEDS = 5  # of which none lies off an edge: another may
@@ -93,11 +80,9 @@ class Shifts:
     def half(self, t_V: np.ndarray, up: bool | np.ndarray) -> np.ndarray:
         """How far_V the signed mean may lie off above (`up`) or below, by seeds: t_V standard errors of its logit.
 
-        To the error on the logits is added twice that of Cox's correction, τ⁴(1 − 2p)²/(S − 1): a mean of what is
-        skewed hangs on the seeds' variance τ², which few seeds know badly, and all the worse where none lies in the
-        tail: then
-        both are small. The logarithm of such a mean lies below that of what is expected by half its variance; for the
-        same reason the whole of it is added towards the middle.
+        To the error on the logits is added twice that of Cox's correction, τ⁴(1 − 2p)²/(S − 1): a skewed mean hangs on
+        the seeds' variance τ², which few seeds know badly. The logarithm of such a mean lies below that of its
+        expectation by half its variance; for the same reason the whole of it is added towards the middle.
 
         >>> one = Shifts(1.0, np.array([0.5, 0.98]), np.array([1e-4, 1e-4]), 5)
         >>> [one.half(np.array([2.0, 2.0]), up).round(3).tolist() for up in (False, True)]
@@ -150,7 +135,7 @@ class Spread:
 
     @property
     def silent_V(self) -> np.ndarray:
-        return np.logical_or.reduce([np.zeros(len(self.problems_V), bool), *(one.silent_V for one in self.shifts)])
+        return np.any([np.zeros(len(self.problems_V), bool), *(one.silent_V for one in self.shifts)], axis=0)
 
     def half(self, tail: float | np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
         """Half-width_V of the interval that leaves so much out on either side; up: above, or below, the mean, which
@@ -174,11 +159,7 @@ class Spread:
         if not self.seeds_V.any():
             return alone_V
         low_V, high_V = np.full(len(distance_V), FARTHEST_TAIL), np.full(len(distance_V), np.log10(0.5))
-        for _ in range(40):
-            middle_V = (low_V + high_V) / 2
-            further_V = self.half(10**middle_V, up) > np.abs(distance_V)
-            low_V, high_V = np.where(further_V, middle_V, low_V), np.where(further_V, high_V, middle_V)
-        tail_V = 10**high_V
+        tail_V = 10 ** bisected(low_V, high_V, lambda log_V: self.half(10**log_V, up) <= np.abs(distance_V))
         return np.where(self.seeds_V > 0, np.where(distance_V < 0, 1 - tail_V, tail_V), alone_V)
 
     def found(self, tail: float, power: float, up: bool | np.ndarray) -> np.ndarray:
@@ -204,13 +185,12 @@ class Spread:
             squared_BV = [self._of_seeds(t_V, up, factor_V) for factor_V in again(self.seeds_df_V)]
             squared_ABV, weight_AB = squared_ABV + np.array(squared_BV), weight_A[:, None] * weight_A
         half_ABV, error_V = np.sqrt(squared_ABV), np.sqrt(self.variance_V)
-        low_V, high_V = np.zeros_like(error_V), half_ABV.max(axis=(0, 1)) + 6 * error_V
-        for _ in range(40):
-            middle_V = (low_V + high_V) / 2
-            chance_ABV = ndtr((middle_V - half_ABV) / error_V) + ndtr((-middle_V - half_ABV) / error_V)
-            enough_V = np.einsum("ab,abv->v", weight_AB, chance_ABV) >= power
-            low_V, high_V = np.where(enough_V, low_V, middle_V), np.where(enough_V, middle_V, high_V)
-        return high_V
+
+        def enough(mean_V: np.ndarray) -> np.ndarray:
+            chance_ABV = ndtr((mean_V - half_ABV) / error_V) + ndtr((-mean_V - half_ABV) / error_V)
+            return np.einsum("ab,abv->v", weight_AB, chance_ABV) >= power
+
+        return bisected(np.zeros_like(error_V), half_ABV.max(axis=(0, 1)) + 6 * error_V, enough)
 
     def _of_seeds(
         self, t_V: np.ndarray, up: bool | np.ndarray | None, factor_V: float | np.ndarray = 1.0
@@ -220,6 +200,19 @@ class Spread:
             return t_V**2 * self.seeds_V * factor_V
         scaled = [replace(one, variance_V=one.variance_V * factor_V) for one in self.shifts]
         return np.sum([one.half(t_V, up) ** 2 for one in scaled], axis=0)
+
+
+def bisected(low_V: np.ndarray, high_V: np.ndarray, reached: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return the least_V between the ends at which `reached` holds, which it does from there on.
+
+    >>> bisected(np.zeros(2), np.ones(2), lambda x: x >= np.array([0.25, 0.7])).round(6).tolist()
+    [0.25, 0.7]
+    """
+    for _ in range(40):
+        middle_V = (low_V + high_V) / 2
+        reached_V = reached(middle_V)
+        low_V, high_V = np.where(reached_V, low_V, middle_V), np.where(reached_V, middle_V, high_V)
+    return high_V
 
 
 def taken_off(seeds: int, policies: int) -> float:
@@ -284,8 +277,11 @@ class Means:
     def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
         """(low_V, high_V) within the reach, NaN where unknown."""
         down_V, up_V = (np.where(self.known_V, self.spread.half((1 - level) / 2, up), np.nan) for up in (False, True))
-        furthest = np.inf if self.reach is None else self.reach
-        return np.maximum(self.estimate_V - down_V, -furthest), np.minimum(self.estimate_V + up_V, furthest)
+        return np.maximum(self.estimate_V - down_V, -self.furthest), np.minimum(self.estimate_V + up_V, self.furthest)
+
+    @property
+    def furthest(self) -> float:
+        return np.inf if self.reach is None else self.reach
 
     def unknown(self, i: int, alike: str) -> str:
         """Why nothing is known of a column, or no test of it: `alike` where no problem differs from another."""
@@ -293,9 +289,8 @@ class Means:
 
     def p_value(self) -> np.ndarray:
         """Two-sided p_V of a mean of 0; NaN where no problem differs from another."""
-        return self._where(
-            self.varies_V, lambda spread: 2 * spread.beyond(np.abs(self.estimate_V), self.estimate_V < 0)
-        )
+        at_V = self.estimate_V
+        return self._where(self.varies_V, lambda spread: 2 * spread.beyond(np.abs(at_V), at_V < 0))
 
     def p_equivalent(self, margin: float) -> np.ndarray:
         """TOST: p_V that the mean lies outside ±margin; small means equivalent."""
@@ -311,7 +306,7 @@ class Means:
         """The smallest mean_V, on the side of this one, that `p_value` finds in so many studies of this spread; NaN
         where none within the reach is large enough."""
         found_V = self._where(self.known_V, lambda spread: spread.found((1 - level) / 2, power, self.estimate_V < 0))
-        return np.where(found_V <= (np.inf if self.reach is None else self.reach), found_V, np.nan)
+        return np.where(found_V <= self.furthest, found_V, np.nan)
 
     def _where(self, wanted_V: np.ndarray, found: Callable[[Spread], np.ndarray]) -> np.ndarray:
         seen_V = self.known_V & wanted_V
@@ -351,7 +346,7 @@ def combined(
         problems_V = problems_V + unseen_variance(mean_PV, reach)
     shifts: Sequence[Shifts | Paired] = shifts_of(parts) if shares else ()
     if paired and shifts:
-        shifts = [Paired(seeds_V, np.logical_or.reduce([policy.silent_V for policy in shifts]))]
+        shifts = [Paired(seeds_V, np.any([policy.silent_V for policy in shifts], axis=0))]
     spread = Spread(problems_V, df_V, seeds_V, seeds_df_V, shifts=shifts)
     known_V = np.full(len(estimate_V), n > 1) & (problems_V + seeds_V > NOTHING) & ~spread.silent_V
     return Means(estimate_V, spread, known_V, varies_V, n, seeds_of(parts, trained), reach)
@@ -398,45 +393,32 @@ def repeated(cluster_P: np.ndarray) -> float:
     return float((size_C**2).sum() / len(cluster_P))
 
 
-def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool) -> tuple[float, float, float]:
+def ratio(
+    top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool | tuple[bool, bool], *, paired: bool = False
+) -> tuple[float, float, float]:
     """(ratio, low, high) of two sums over problems, on the logarithmic scale, so that it stays positive: linearised,
     with the variance and degrees of freedom of `combined`. Ends are NaN for one problem, where nothing varies, and
     where they lie too far off to be numbers.
-    Errors: ValueError if either sum is not positive.
 
-    >>> [round(v, 3) for v in ratio(np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]]), False)]
-    [2.2, 1.537, 3.149]
+    trained: of one policy, or of two policies on the same problems, which have seeds of their own or, `paired`, the
+    same ones. Errors: ValueError if either sum is not positive.
+
+    >>> two = np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]])
+    >>> [[round(v, 3) for v in ratio(*two, trained)] for trained in (False, (False, False))]
+    [[2.2, 1.537, 3.149], [2.2, 1.537, 3.149]]
     """
-    top, bottom = _positive(top_SP, bottom_SP)
-    found = combined([(1.0, (top_SP / top - bottom_SP / bottom)[:, :, None])], [trained])
-    return _of_logarithm(top / bottom, found)
-
-
-def ratio_of_policies(
-    first_SP: np.ndarray, second_SP: np.ndarray, trained: tuple[bool, bool], *, paired: bool = False
-) -> tuple[float, float, float]:
-    """The same where the two are policies on the same problems, with seeds of their own or, `paired`, the same ones.
-
-    >>> [round(v, 3) for v in ratio_of_policies(np.array([[2.0, 4, 5]]), np.array([[1.0, 2, 2]]), (False, False))]
-    [2.2, 1.537, 3.149]
-    """
-    top, bottom = _positive(first_SP, second_SP)
-    parts = [(1.0, first_SP[:, :, None] / top), (-1.0, second_SP[:, :, None] / bottom)]
-    return _of_logarithm(top / bottom, combined(parts, trained, paired=paired))
-
-
-def _positive(top_SP: np.ndarray, bottom_SP: np.ndarray) -> tuple[float, float]:
     top, bottom = float(top_SP.mean()), float(bottom_SP.mean())
     if top <= 0 or bottom <= 0:
         raise ValueError("a ratio over nothing is undefined")
-    return top, bottom
-
-
-def _of_logarithm(ratio: float, found: Means) -> tuple[float, float, float]:
-    low_V, high_V = found.interval()
-    if not max(abs(low_V[0]), abs(high_V[0])) < FARTHEST:
-        return ratio, np.nan, np.nan
-    return ratio, float(ratio * np.exp(low_V[0])), float(ratio * np.exp(high_V[0]))
+    at, first, second = top / bottom, top_SP[:, :, None] / top, bottom_SP[:, :, None] / bottom
+    if isinstance(trained, tuple):
+        found = combined([(1.0, first), (-1.0, second)], trained, paired=paired)
+    else:
+        found = combined([(1.0, first - second)], [trained])
+    low, high = (float(end_V[0]) for end_V in found.interval())
+    if not max(abs(low), abs(high)) < FARTHEST:
+        return at, np.nan, np.nan
+    return at, float(at * np.exp(low)), float(at * np.exp(high))
 
 
 def together(values_PV: np.ndarray, draws: int, seed: int) -> float:

@@ -7,7 +7,6 @@ correction. t means the t-distribution. Where scipy or statsmodels have it, they
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from storage.rules import LEVEL, Band
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
 from tasks.domain.statistics.regression import robust
-from tasks.domain.statistics.shares import clopper_pearson
+from tasks.domain.statistics.shares import share_interval
 
 # Tests that flip signs: of like policies either sign of a problem's difference is as likely, or of the sum over a
 # cluster of near-duplicates. Axes: P problems or clusters, V columns.
@@ -33,25 +32,25 @@ def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
     >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
     0.25
     """
+
+    def reaches(sums: np.ndarray) -> np.ndarray:
+        return np.abs(np.hypot.reduce(sums, axis=-1)) >= observed - slack
+
     d_PV = np.asarray(d_P, np.float64).reshape(len(d_P), -1)
     d_PV = d_PV[d_PV.any(axis=1)]  # a zero is its own mirror, so that many of them leave the exact test in reach
-    observed, n = _length(d_PV.sum(axis=0)), len(d_PV)
+    observed, n = np.abs(np.hypot.reduce(d_PV.sum(axis=0))), len(d_PV)
     slack = 1e-12 * np.abs(d_PV).sum()
     if n <= EXACT_FLIPS:
         sums = np.zeros((1, d_PV.shape[1]))
         for value in d_PV[1:]:  # the first sign may be fixed: the other half mirrors it
             sums = np.concatenate([sums + value, sums - value])
-        return float((_length(sums + d_PV[0]) >= observed - slack).mean()) if n else 1.0
+        return float(reaches(sums + d_PV[0]).mean()) if n else 1.0
     rng, extreme = np.random.default_rng(seed), 0
     chunk = max(1, (1 << 22) // n)
     for start in range(0, draws, chunk):
         signs = rng.integers(0, 2, size=(min(chunk, draws - start), n), dtype=np.int8) * 2.0 - 1.0
-        extreme += int((_length(signs @ d_PV) >= observed - slack).sum())
+        extreme += int(reaches(signs @ d_PV).sum())
     return (extreme + 1) / (draws + 1)
-
-
-def _length(sums: np.ndarray) -> np.ndarray:
-    return np.abs(np.hypot.reduce(sums, axis=-1))
 
 
 def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | None:
@@ -69,12 +68,12 @@ def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | No
     nonzero = level_P[level_P != 0]
     if len(nonzero) == 0:
         return None
+    ranks = np.sign(nonzero) * stats.rankdata(np.abs(nonzero))
     if cluster_P is not None and len(np.unique(cluster_P)) < len(cluster_P):
         at_P = np.unique(cluster_P[level_P != 0], return_inverse=True)[1]
-        sums_C = np.bincount(at_P, weights=np.sign(nonzero) * stats.rankdata(np.abs(nonzero)))
-        return sign_flip(sums_C, draws=FLIPS, seed=0)
+        return sign_flip(np.bincount(at_P, weights=ranks), draws=FLIPS, seed=0)
     if len(nonzero) <= EXACT_RANKS:
-        return sign_flip(np.sign(nonzero) * stats.rankdata(np.abs(nonzero)), draws=0, seed=0)
+        return sign_flip(ranks, draws=0, seed=0)
     result: Any = stats.wilcoxon(nonzero, method="auto")
     return float(result.pvalue)
 
@@ -92,94 +91,48 @@ def _levels(size_P: np.ndarray) -> np.ndarray:
     return level_P
 
 
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """First minus second over n problems. Null where n is too small or no difference varies, with the reason.
+def paired(first_P: np.ndarray, second_P: np.ndarray) -> dict[str, Any]:
+    """Compare two policies on the same problems, in the same order: first minus second.
 
-    t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, to
-    set beside publications that used it;
-    d_z: mean over standard deviation of the differences; d_z_corrected: Hedges' small-sample correction of it;
-    low, high: t-interval.
-    """
-
-    n: int
-    mean_first: float | None = None
-    mean_second: float | None = None
-    difference: float | None = None
-    relative: float | None = None
-    sd: float | None = None
-    low: float | None = None
-    high: float | None = None
-    t: float | None = None
-    p_t: float | None = None
-    p_normal: float | None = None
-    d_z: float | None = None
-    d_z_corrected: float | None = None
-    reason: str | None = None
-
-
-def paired(first_P: np.ndarray, second_P: np.ndarray) -> Paired:
-    """Compare two policies on the same problems, in the same order.
+    t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, to set
+    beside publications that used it; d_z: mean over standard deviation of the differences; d_z_corrected: Hedges'
+    small-sample correction of it. Left out where n is too small or no difference varies, with the reason.
 
     >>> r = paired(np.array([1.0, 2, 4]), np.array([0.0, 0, 1]))
-    >>> r.n, r.difference, round(r.t, 4), round(r.p_t, 4)
+    >>> r["n"], r["difference"], round(r["t"], 4), round(r["p_t"], 4)
     (3, 2.0, 3.4641, 0.0742)
     """
     from scipy import stats
 
-    first_P, second_P = np.asarray(first_P, np.float64), np.asarray(second_P, np.float64)
-    d_P = first_P - second_P
-    n = len(d_P)
+    d_P, n = np.asarray(first_P, np.float64) - second_P, len(first_P)
     if n == 0:
-        return Paired(0, reason="no problem in common")
-    mean, base = float(d_P.mean()), float(second_P.mean())
-    shared = {
-        "mean_first": float(first_P.mean()),
-        "mean_second": base,
-        "difference": mean,
-        "relative": mean / base if base else None,
-    }
+        return {"n": 0, "reason": "no problem in common"}
+    mean, base = float(d_P.mean()), float(np.mean(second_P))
+    row = {"n": n, "mean_first": float(np.mean(first_P)), "mean_second": base, "difference": mean}
+    row |= {"relative": mean / base} if base else {}
     if n == 1:
-        return Paired(1, **shared, reason="one problem has no spread")
+        return row | {"reason": "one problem has no spread"}
     sd = float(d_P.std(ddof=1))
     if sd <= 1e-15 * max(1.0, abs(mean)):
-        return Paired(n, **shared, sd=0.0, reason="every problem differs by the same amount: no interval")
-    error = sd / np.sqrt(n)
-    t, half = mean / error, float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error
-    d_z = mean / sd
-    return Paired(
-        n,
-        **shared,
-        sd=sd,
-        low=mean - half,
-        high=mean + half,
-        t=float(t),
-        p_t=float(2 * stats.t.sf(abs(t), n - 1)),
-        p_normal=float(2 * stats.norm.sf(abs(t))),
-        d_z=float(d_z),
-        d_z_corrected=float(d_z * (1 - 3 / (4 * (n - 1) - 1))) if n > 2 else None,
-    )
+        return row | {"reason": "every problem differs by the same amount: no interval"}
+    t, d_z = mean / (sd / np.sqrt(n)), mean / sd
+    row |= {"t": float(t), "p_t": float(2 * stats.t.sf(abs(t), n - 1)), "p_normal": float(2 * stats.norm.sf(abs(t)))}
+    return row | {"d_z": d_z, "d_z_corrected": d_z * (1 - 3 / (4 * (n - 1) - 1)) if n > 2 else None}
 
 
 def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
-    """p-values corrected over one declared family: `holm` (confirmatory) or `bh` (exploratory). Nulls stay null and
-    do not count.
+    """p-values corrected over one declared family: `holm` (confirmatory) or `bh` (exploratory). None stays None and
+    does not count.
 
-    >>> adjust([0.01, None, 0.04], "holm")
-    [0.02, None, 0.04]
-    >>> adjust([0.01, 0.04], "bh")
-    [0.02, 0.04]
+    >>> adjust([0.01, None, 0.04], "holm"), adjust([0.01, 0.04], "bh")
+    ([0.02, None, 0.04], [0.02, 0.04])
     """
     from statsmodels.stats.multitest import multipletests
 
-    known = [i for i, p in enumerate(p_values) if p is not None]
-    out: list[float | None] = [None] * len(p_values)
-    if known:
-        raw = [p for p in p_values if p is not None]
-        fixed: Any = multipletests(raw, method={"holm": "holm", "bh": "fdr_bh"}[method])[1]
-        for i, p in zip(known, fixed, strict=True):
-            out[i] = float(p)
-    return out
+    known = [p for p in p_values if p is not None]
+    corrected: Any = multipletests(known, method={"holm": "holm", "bh": "fdr_bh"}[method])[1] if known else ()
+    fixed = iter(corrected)
+    return [None if p is None else float(next(fixed)) for p in p_values]
 
 
 Left = tuple[float, float, float, float]  # estimate, low, high, p
@@ -371,9 +324,15 @@ def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alo
         return row | {"reason": "no problem is in one variance band alone"}
     row |= {"estimate": first / second} if second else {"reason": NO_ODDS}
     if alone:
-        return row | {"p_value": mcnemar_exact(first, second)} | _odds(first, second)
-    tested = _tested(_by_cluster(only_P2 @ np.array([[1.0], [-1.0]]), cluster_P), alone)
-    row |= {name: said for name, said in tested.items() if name != "estimate"}
+        row["p_value"] = mcnemar_exact(first, second)
+        share = share_interval(first, first + second, "beta")
+        if second and share is not None:  # odds of the share's ends; no high where it has none
+            row["low"] = share.low / (1 - share.low)
+            row |= {"high": share.high / (1 - share.high)} if share.high < 1 else {}
+        return row
+    row |= _tested(_by_cluster(only_P2 @ np.array([[1.0], [-1.0]]), cluster_P), alone) | {
+        "estimate": row.get("estimate")
+    }
     if not first:
         row |= {"reason": "no problem is in the first's variance band alone: no interval"}
     if first and second:
@@ -381,14 +340,6 @@ def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alo
         _, low, high = ratio(only_C2[None, :, 0], only_C2[None, :, 1], trained=False)
         row |= {"low": low, "high": high} if np.isfinite(low) else {"reason": row.get("reason", ONE_PROBLEM)}
     return row
-
-
-def _odds(only_first: int, only_second: int) -> dict[str, float]:
-    """low and high of the odds of two counts, from Clopper-Pearson's of the share; no high where it has none."""
-    share = clopper_pearson(only_first, only_first + only_second)
-    if share is None or not only_second:
-        return {}
-    return {"low": share.low / (1 - share.low)} | ({"high": share.high / (1 - share.high)} if share.high < 1 else {})
 
 
 def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from storage.rules import pass_at_k
 from tasks.domain.statistics.means import POWER, Means, combined
+from tasks.domain.statistics.shares import share_interval
 
 Question = Literal["accuracy", "gains", "diversity"]
 DIFFICULTY = (0.277, 1.322)
@@ -101,14 +102,12 @@ def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int 
     >>> 0.75 < plan.power < 0.95
     True
     """
-    from tasks.domain.statistics.shares import wilson
-
     above_T, below_T = _beyond_zero(effect, design, alpha, trials, seed)
     found_T = above_T if effect > 0 else below_T if effect < 0 else np.maximum(above_T, below_T)
-    interval = wilson(int((found_T > 0).sum()), trials)
-    assert interval is not None
-    told = (design.num_problems, design.group_size, interval.estimate, interval.low, interval.high)
-    return Plan(effect, *told, detectable(design, alpha=alpha))
+    power = share_interval(int((found_T > 0).sum()), trials)
+    assert power is not None
+    least = detectable(design, alpha=alpha)
+    return Plan(effect, design.num_problems, design.group_size, power.estimate, power.low, power.high, least)
 
 
 def detectable(design: Design, *, alpha: float = 0.05) -> float | None:
@@ -143,11 +142,12 @@ def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -
     """The mean logit shift that moves the mean pass@k of this difficulty by `effect`.
     Errors: ValueError if none does."""
     from scipy.optimize import brentq
+    from scipy.special import expit, logit
 
-    logit_S, start = _logit(p_S), (1 - (1 - p_S) ** k).mean()
+    noisy_S, start = logit(p_S) + noise_S, (1 - (1 - p_S) ** k).mean()
 
     def moved(shift: float) -> float:
-        return float((1 - (1 - _chance(logit_S + shift + noise_S)) ** k).mean() - start) - effect
+        return float((1 - (1 - expit(noisy_S + shift)) ** k).mean() - start) - effect
 
     low, high = -12.0, 12.0
     if moved(low) > 0 or moved(high) < 0:
@@ -163,21 +163,23 @@ def _studies(effect: float, design: Design, trials: int, seed: int) -> Sequence[
     if design.question == "diversity":
         return [_distances(effect, design, size, rng) for size in sizes]
     many_p = np.clip(rng.beta(*design.difficulty, size=200_000), 1e-9, 1 - 1e-9)
-    none, noise = np.zeros(many_p.size), rng.normal(0, design.heterogeneity, many_p.size)
+    noise = rng.normal(0, design.heterogeneity, many_p.size)
     # a problem's own shift moves the mean by itself: the first arm is moved back, so that only the effect is left
-    shifts = tuple(shift_for(e, many_p, noise, design.k) for e in (0.0, effect))
-    slope = float((_chance(_logit(many_p) + none) * (1 - many_p)).mean())
-    return [_shares(shifts, design.seed_sd / slope, design, size, rng) for size in sizes]
+    shifts = [shift_for(e, many_p, noise, design.k) for e in (0.0, effect)]
+    seed_scale = design.seed_sd / float((many_p * (1 - many_p)).mean())
+    return [_shares(shifts, seed_scale, design, size, rng) for size in sizes]
 
 
 def _shares(shifts: Sequence[float], seed_scale: float, design: Design, trials: int, rng: np.random.Generator) -> Means:
+    from scipy.special import expit, logit
+
     shape = (design.num_problems, trials)
-    logit = _logit(np.clip(rng.beta(*design.difficulty, size=shape), 1e-9, 1 - 1e-9))
+    easy = logit(np.clip(rng.beta(*design.difficulty, size=shape), 1e-9, 1 - 1e-9))
 
     def policy(shift: float, seeds: int) -> np.ndarray:
         own = rng.normal(0, design.heterogeneity, shape) if shift else 0.0
         shared = seed_scale * rng.normal(size=(seeds, 1, trials)) if seeds else np.zeros((1, 1, 1))
-        correct_SPV = rng.binomial(design.group_size, _chance(logit + own + shift + shared))
+        correct_SPV = rng.binomial(design.group_size, expit(easy + own + shift + shared))
         size = np.full(correct_SPV.size, design.group_size)
         return pass_at_k(size, correct_SPV.ravel(), [design.k]).data[:, 0].reshape(correct_SPV.shape)
 
@@ -194,11 +196,3 @@ def _distances(effect: float, design: Design, trials: int, rng: np.random.Genera
     d_PV = rng.normal(effect, DISTANCE_SD, size=(design.num_problems, trials))
     of_seeds = design.seed_sd * rng.normal(size=(2, design.seeds, 1, trials))
     return combined([(1.0, d_PV + of_seeds[0]), (-1.0, np.zeros_like(d_PV) + of_seeds[1])], [True, True])
-
-
-def _logit(p: np.ndarray) -> np.ndarray:
-    return np.log(p) - np.log1p(-p)
-
-
-def _chance(logit: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-logit))

@@ -37,6 +37,8 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
     >>> isinstance(one, Slope) and (round(one.estimate, 1), one.low < 2 < one.high)
     (2.0, True)
     """
+    from statsmodels.regression.linear_model import OLS
+
     design_ND = np.column_stack([*fixed, np.ones(outcome_SN.shape[1])])
     groups, free = len(np.unique(group_N)), len(np.unique(group_N)) - design_ND.shape[1]
     if np.linalg.matrix_rank(design_ND) < design_ND.shape[1] or free < 1:
@@ -48,7 +50,8 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
         return "the outcome is the same everywhere"
     found, method = (_mixed(mean_N, design_ND, group_N) if groups < len(group_N) else None), MIXED
     if found is None:
-        found, method = _clustered(mean_N, design_ND, group_N), CLUSTERED
+        fitted: Any = OLS(mean_N, design_ND).fit(**robust(group_N))
+        found, method = (float(fitted.params[0]), float(fitted.bse[0]) ** 2), CLUSTERED
     at, variance = found
     added, seeds_df = _over_seeds(outcome_SN, design_ND)
     spread = Spread(*(np.array([v]) for v in (variance, float(free), added, seeds_df)))
@@ -105,13 +108,6 @@ def between_groups(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.nda
     found: Any = minimize_scalar(loss, bounds=(0.0, 1 - 1e-6), method="bounded", options={"xatol": 1e-9})
     share = float(found.x) if found.fun < loss(0.0) else 0.0
     return share / (1 - share)
-
-
-def _clustered(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> tuple[float, float]:
-    from statsmodels.regression.linear_model import OLS
-
-    found: Any = OLS(outcome_N, design_ND).fit(**robust(group_N))
-    return float(found.params[0]), float(found.bse[0]) ** 2
 
 
 def robust(group_N: np.ndarray) -> dict[str, Any]:
@@ -179,28 +175,28 @@ def rank_correlations(
     needed = sorted({one for pair in pairs for one in pair})
     level_P = {one: np.unique(several[one].round(DIGITS), return_inverse=True)[1] for one in needed}
     rhos = _without(np.array([n]), at_P, level_P, pairs)[:, 0]
-    sure = [] if uneven_clusters else [pair for pair, rho in zip(pairs, rhos, strict=True) if np.isfinite(rho)]
-    each = max(1, HELD // len(at_P))
-    without_C = {}
-    if sure:
-        starts = range(0, n, each)
-        parts = [_without(np.arange(start, min(start + each, n)), at_P, level_P, sure) for start in starts]
+    without_C: dict[tuple[int, int], np.ndarray] = {}
+    if sure := [pair for pair, rho in zip(pairs, rhos, strict=True) if np.isfinite(rho) and not uneven_clusters]:
+        chunks = np.array_split(np.arange(n), -(-n * len(at_P) // HELD))
+        parts = [_without(chunk, at_P, level_P, sure) for chunk in chunks]
         without_C = dict(zip(sure, np.hstack(parts), strict=True))
-    return [_told(float(rho), without_C.get(pair)) for pair, rho in zip(pairs, rhos, strict=True)]
+    return [_jackknifed(float(rho), without_C.get(pair)) for pair, rho in zip(pairs, rhos, strict=True)]
 
 
-def _told(rho: float, without_C: np.ndarray | None) -> Correlation:
-    """without_C: with each cluster left out; null where clusters are too uneven for that."""
+def _jackknifed(rho: float, without_C: np.ndarray | None) -> Correlation:
+    """without_C: with each cluster left out; None where clusters are too uneven for that."""
     from scipy.special import stdtrit
 
     if not np.isfinite(rho):
         return Correlation(None, reason=ALIKE)
     if without_C is None:
         return Correlation(rho, reason=UNEVEN)
-    if not np.isfinite(without_C).all() or max(abs(rho), np.abs(without_C).max()) > 1 - 1e-9:
-        return Correlation(rho, reason=ONE_ORDER if np.isfinite(without_C).all() else ALIKE)
-    z_C, n = np.arctanh(without_C), len(without_C)
-    error = float(np.sqrt((n - 1) / n * ((z_C - z_C.mean()) ** 2).sum()))
+    if not np.isfinite(without_C).all():
+        return Correlation(rho, reason=ALIKE)
+    n = len(without_C)
+    if max(abs(rho), np.abs(without_C).max()) > 1 - 1e-9:
+        return Correlation(rho, reason=ONE_ORDER)
+    error = float(np.sqrt((n - 1) * np.arctanh(without_C).var()))
     if error < 1e-12:
         return Correlation(rho, reason=ONE_ORDER)
     half = -float(stdtrit(n - 1, (1 - LEVEL) / 2)) * error
@@ -210,11 +206,20 @@ def _told(rho: float, without_C: np.ndarray | None) -> Correlation:
 def _without(
     left_C: np.ndarray, at_P: np.ndarray, level_P: Mapping[int, np.ndarray], pairs: Sequence[tuple[int, int]]
 ) -> np.ndarray:
-    """One correlation_C a pair where each of these groups of problems is left out in turn. level_P: of each of several
-    the places of its values among the different ones."""
-    out_CP = left_C[:, None] == at_P
-    centred = {one: _centred(_ranks(of_P, out_CP), ~out_CP) for one, of_P in level_P.items()}
-    return np.array([_correlated(centred[one], centred[other]) for one, other in pairs])
+    """One correlation_C a pair where each of these groups of problems is left out in turn; NaN where either does not
+    vary. level_P: of each of several the places of its values among the different ones."""
+    kept_CP = left_C[:, None] != at_P
+    away = {}
+    for one, of_P in level_P.items():
+        rank_CP = _ranks(of_P, ~kept_CP)
+        mean_C1 = rank_CP.mean(axis=1, keepdims=True, where=kept_CP)
+        away[one] = np.where(kept_CP, rank_CP - mean_C1, 0.0)
+    size_C = {one: (away_CP**2).sum(axis=1) for one, away_CP in away.items()}
+    found = []
+    for one, other in pairs:
+        both_C = np.sqrt(size_C[one] * size_C[other])
+        found.append((away[one] * away[other]).sum(axis=1) / np.where(both_C > 1e-9, both_C, np.nan))
+    return np.array(found)
 
 
 def _ranks(level_P: np.ndarray, out_CP: np.ndarray) -> np.ndarray:
@@ -228,17 +233,3 @@ def _ranks(level_P: np.ndarray, out_CP: np.ndarray) -> np.ndarray:
     row_N, place_N = np.nonzero(out_CP)
     np.subtract.at(count_CL, (row_N, level_P[place_N]), 1)
     return (np.cumsum(count_CL, axis=1) - 0.5 * count_CL)[:, level_P]
-
-
-def _centred(rank_CP: np.ndarray, kept_CP: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(distances away_CP from the mean of each row's kept columns, sum_C of their squares)."""
-    n_C1 = kept_CP.sum(axis=1, keepdims=True)
-    away_CP = np.where(kept_CP, rank_CP - (rank_CP * kept_CP).sum(axis=1, keepdims=True) / n_C1, 0.0)
-    return away_CP, (away_CP**2).sum(axis=1)
-
-
-def _correlated(x: tuple[np.ndarray, np.ndarray], y: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Pearson's correlation_C of two that are centred; NaN where either does not vary."""
-    size_C = np.sqrt(x[1] * y[1])
-    safe_C = np.where(size_C > 1e-9, size_C, np.nan)
-    return (x[0] * y[0]).sum(axis=1) / safe_C

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,43 +26,26 @@ class Interval:
     high: float
 
 
-def wilson(successes: int, n: int) -> Interval | None:
-    """Wilson's score interval of a proportion; null for n = 0. For independent trials: one rollout a problem.
+def share_interval(successes: int, n: int, method: Literal["wilson", "beta"] = "wilson") -> Interval | None:
+    """Wilson's score interval of a proportion, or Clopper-Pearson's exact one (`beta`); None for n = 0. For independent
+    trials: one rollout a problem.
 
-    >>> i = wilson(14, 100); round(i.low, 4), round(i.high, 4)
+    >>> i = share_interval(14, 100); round(i.low, 4), round(i.high, 4)
     (0.0853, 0.2214)
-    >>> [(i.low, i.high) for i in (wilson(0, 24), wilson(24, 24)) if i][0][0]  # 1.4e-17 by the formula
-    0.0
-    """
-    from statsmodels.stats.proportion import proportion_confint
-
-    if n == 0:
-        return None
-    ends: Any = proportion_confint(successes, n, alpha=1 - LEVEL, method="wilson")
-    return Interval(successes / n, float(ends[0]) if successes else 0.0, float(ends[1]) if successes < n else 1.0)
-
-
-def clopper_pearson(successes: int, n: int) -> Interval | None:
-    """The exact interval of a proportion: never covers less than it says. Null for n = 0.
-
-    >>> i = clopper_pearson(0, 25); i.low, round(i.high, 4)
+    >>> i = share_interval(0, 25, "beta"); i.low, round(i.high, 4)
     (0.0, 0.1372)
     """
     from statsmodels.stats.proportion import proportion_confint
 
     if n == 0:
         return None
-    ends: Any = proportion_confint(successes, n, alpha=1 - LEVEL, method="beta")
-    return Interval(successes / n, float(ends[0]), float(ends[1]))
-
-
-def percentile(estimate: float, drawn: np.ndarray) -> Interval:
-    """The percentile interval of bootstrap draws."""
-    return Interval(estimate, *percentile_ends(drawn))
+    ends: Any = proportion_confint(successes, n, alpha=1 - LEVEL, method=method)
+    # Wilson's formula gives 1.4e-17 for 0 of 24
+    return Interval(successes / n, float(ends[0]) if successes else 0.0, float(ends[1]) if successes < n else 1.0)
 
 
 def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int) -> Interval | None:
-    """Mean over problems with its percentile interval; null without a problem.
+    """Mean over problems with its percentile interval; None without a problem.
 
     >>> bootstrap_mean(np.array([1.0, 1.0]), 100, 0)
     Interval(estimate=1.0, low=1.0, high=1.0)
@@ -70,7 +53,7 @@ def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int) -> Interval | No
     if len(values_P) == 0:
         return None
     drawn = resample_means(np.asarray(values_P, np.float64)[:, None], draws, seed)[:, 0]
-    return percentile(float(np.mean(values_P)), drawn)
+    return Interval(float(np.mean(values_P)), *percentile_ends(drawn))
 
 
 SCARCE = 3.0  # successes, or failures
@@ -83,15 +66,12 @@ def proportions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(low_V, high_V) of means of shares in [0, 1]: Wilson's interval on the effective number of problems.
 
-    The effective number is what gives p(1 − p)/n the variance over problems, with half a problem at 0 and half at 1
-    counted into that variance, and less of it the further from an edge (`_unseen`); Student's t stands for the normal
-    quantile, with degrees of freedom by how well that number is known (`_freedom`). What seeds
-    add is on the logits (`Shifts`), and both together reach as far as the root of their squares. Where few problems'
-    worth of
-    successes, or of failures, were seen, the end that is next to the edge is Poisson's (Brown, Cai and DasGupta 2001):
-    there Wilson's excludes too much. Never of width 0, never outside [0, 1]; NaN for fewer than two problems, and for
-    few seeds at an edge. beyond: factor on the quantile, for bands that hold for all V together. gradual: values that
-    hardly ever lie at 0 or 1, as measures of width: away from an edge the half problems are at the ends that were seen.
+    That number gives p(1 − p)/n the variance over problems, into which half a problem at 0 and half at 1 are counted,
+    less the further from an edge (`unseen`); Student's t stands for the normal quantile (`_freedom`). What seeds add is
+    on the logits (`Shifts`). Where few problems' worth of successes, or of failures, were seen, the end next to the
+    edge is Poisson's (Brown, Cai and DasGupta 2001). Never of width 0, never outside [0, 1]; NaN for fewer than two
+    problems, and for few seeds at an edge. beyond: factor on the quantile, for bands that hold for all V together.
+    gradual: values that hardly ever lie at 0 or 1: away from an edge the half problems are at the ends that were seen.
 
     >>> [round(float(end[0]), 3) for end in proportions(np.ones((1, 25, 1)), False)]
     [0.859, 1.0]
@@ -102,7 +82,7 @@ def proportions(
     mean_PV = values_SPV.mean(axis=0)
     p_V = np.clip(mean_PV.mean(axis=0), 0.0, 1.0)
     if n < 2:
-        return np.full_like(p_V, np.nan), np.full_like(p_V, np.nan)
+        return p_V + np.nan, p_V + np.nan
     more_V, ends_2V = unseen(p_V, n), np.stack([np.zeros_like(p_V), np.ones_like(p_V)])
     if gradual:
         seen_2V = np.stack([mean_PV.min(axis=0), mean_PV.max(axis=0)])

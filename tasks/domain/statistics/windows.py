@@ -41,8 +41,8 @@ class Window:
         return len(spans[self._slice(len(spans))])
 
     def _slice(self, length: int) -> slice:
-        start = {"first": 0, "middle": (length - self.amount) // 2, "last": length - self.amount}[self.place]
-        start = max(0, start)
+        left = max(0, length - self.amount)
+        start = {"first": 0, "middle": left // 2, "last": left}[self.place]
         return slice(start, start + self.amount)
 
 
@@ -79,38 +79,13 @@ def of_tokens(name: str) -> bool:
 #: The window under which reworded traces are kept. It holds one trace a problem and no trace of its own.
 REWORDED = "reworded"
 SYNONYMS = (
-    ("so", "thus"),
-    ("therefore", "hence"),
-    ("because", "since"),
-    ("get", "obtain"),
-    ("gives", "yields"),
-    ("find", "determine"),
-    ("check", "verify"),
-    ("compute", "calculate"),
-    ("assume", "suppose"),
-    ("also", "moreover"),
-    ("but", "however"),
-    ("clearly", "obviously"),
-    ("start", "begin"),
-    ("try", "attempt"),
-    ("maybe", "perhaps"),
-    ("recall", "remember"),
-    ("note", "observe"),
-    ("use", "apply"),
-    ("using", "applying"),
-    ("need", "require"),
-    ("finally", "eventually"),
-    ("simple", "easy"),
-    ("large", "big"),
-    ("must", "should"),
-    ("shows", "demonstrates"),
-    ("answer", "result"),
-    ("equals", "is"),
-    ("whole", "entire"),
-    ("several", "various"),
-    ("wrong", "incorrect"),
+    "so/thus therefore/hence because/since get/obtain gives/yields find/determine check/verify compute/calculate"
+    " assume/suppose also/moreover but/however clearly/obviously start/begin try/attempt maybe/perhaps recall/remember"
+    " note/observe use/apply using/applying need/require finally/eventually simple/easy large/big must/should"
+    " shows/demonstrates answer/result equals/is whole/entire several/various wrong/incorrect"
 )
-_OTHER = {one: two for pair in SYNONYMS for one, two in (pair, pair[::-1]) if one != "is"}
+_PAIRS = [pair.split("/") for pair in SYNONYMS.split()]
+_OTHER = {one: two for pair in _PAIRS for one, two in (pair, pair[::-1]) if one != "is"}
 _WORD = re.compile(r"(?<![\\\w])(" + "|".join(sorted(_OTHER, key=len, reverse=True)) + r")(?!\w)", re.IGNORECASE)
 _INLINE = re.compile(r"\\\((.+?)\\\)", re.DOTALL)
 
@@ -123,9 +98,10 @@ def reworded(text: str) -> str | None:
     >>> reworded("x = 2") is None
     True
     """
-    said, changed = _WORD.subn(lambda m: _cased(m[0], _OTHER[m[0].lower()]), text)
-    return _INLINE.sub(lambda m: f"${m[1]}$", said) if changed else None
 
+    def other(match: re.Match[str]) -> str:
+        new = _OTHER[match[0].lower()]
+        return new.capitalize() if match[0][0].isupper() else new
 
-def _cased(old: str, new: str) -> str:
-    return new.capitalize() if old[0].isupper() else new
+    replaced, changed = _WORD.subn(other, text)
+    return _INLINE.sub(lambda m: f"${m[1]}$", replaced) if changed else None

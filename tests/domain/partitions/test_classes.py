@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.domain.partitions.by_strategy import by_strategy, profile
-from tasks.domain.partitions.classes import alike, by_answer, by_trace, joined, sizes
+from tasks.domain.partitions.classes import alike, by_answer, by_trace, joined
 
 angles = st.lists(st.sampled_from([0.0, 0.3, 0.7, 1.2, 2.0, 3.0]), min_size=1, max_size=9)
 thresholds = st.floats(-0.9, 0.999)
@@ -64,14 +64,6 @@ def test_a_chain_of_equal_answers_is_one_class_and_one_of_near_traces_is_not() -
     chain = np.array([[1.0, 0.8, 0.1], [0.8, 1.0, 0.7], [0.1, 0.7, 1.0]])
     assert joined(chain >= 0.5) == [0, 0, 0]
     assert alike(chain, 0.5) == [0, 0, 1]
-
-
-def test_nobody_and_one() -> None:
-    assert by_trace(np.zeros((0, 3)), 0.5) == [] == by_strategy([], 0.5)
-    assert by_trace(np.eye(1), 0.5) == [0]
-    assert by_strategy([None, "", "Well."], 0.5) == [None, None, None]
-    assert by_answer([None, None], [False, False], lambda pairs: []) == [None, None]
-    assert sizes([None, None]) == []
 
 
 def test_answers_by_hand() -> None:

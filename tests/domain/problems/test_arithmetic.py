@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import os
 import random
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import UserError
 from tasks.domain.problems.arithmetic import (
     PRETRAINING_LEVELS,
     SOURCES,
@@ -49,19 +44,6 @@ def by_hand(text: str) -> int:
     return value
 
 
-@pytest.mark.parametrize(
-    ("text", "gold"),
-    [
-        ("Start with 17. Add 6. Take 4. What is the result?", 19),
-        ("Mia has 30 pens. Mia loses 2. Mia gets 9. How many pens now?", 37),
-        ("There are 4 boxes of 6 coins. 5 come. 3 go. How many coins in all?", 26),
-        ("Start with 23. Add 4. What remains after division by 5?", 2),
-    ],
-)
-def test_the_reader_of_this_test_agrees_with_golds_worked_by_hand(text: str, gold: int) -> None:
-    assert by_hand(text) == gold
-
-
 @settings(deadline=None)
 @given(source=sources, level=levels, seed=seeds)
 def test_gold_is_what_the_text_says(source: str, level: int, seed: int) -> None:
@@ -86,27 +68,6 @@ def test_a_larger_pool_begins_with_the_smaller_one() -> None:
     assert demo_problems(5, 4) != small
 
 
-def test_pools_do_not_depend_on_the_hash_seed() -> None:
-    code = "from tasks.domain.problems.arithmetic import demo_problems; print(demo_problems(6, 1))"
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=REPO,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "1", "123")
-    }
-    assert said == {f"{demo_problems(6, 1)}\n"}
-
-
-def test_a_pool_that_cannot_be_filled_is_refused() -> None:
-    with pytest.raises(UserError, match="synthetic_boxes: no unused problem of level 1"):
-        demo_problems(400, 0)
-
-
 def test_pretraining_never_meets_a_problem_of_a_pool() -> None:
     rng = random.Random(0)
     drawn = [pretraining_problem(rng) for _ in range(500)]
@@ -127,14 +88,6 @@ def test_a_teacher_that_does_not_slip_is_well_formed_and_right(
     assert parsed.tag_valid or scaffold == "no_panel"
     assert parsed.region is not None and parsed.region.strip() in (p.gold, rf"\boxed{{{p.gold}}}")
     assert parsed.trace
-
-
-@settings(deadline=None)
-@given(seed=seeds, scaffold=st.sampled_from(list(MIX)))
-def test_a_teacher_that_slips_is_well_formed_still(seed: int, scaffold: str) -> None:
-    rng = random.Random(seed)
-    parsed = SCAFFOLDS[scaffold].parse(teacher_completion(pretraining_problem(rng), scaffold, rng))
-    assert parsed.region is not None and parsed.trace
 
 
 def test_slips_grow_with_the_level() -> None:

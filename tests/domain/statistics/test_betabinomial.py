@@ -122,12 +122,6 @@ def test_few_problems_in_a_band_are_told_without_bounds() -> None:
     assert low < high
 
 
-def test_what_has_no_fit_says_why() -> None:
-    assert {r["reason"] for r in expectations([(8, 0)] * 20, G)} == {
-        "too few problems, groups of one rollout, or all rollouts alike: no beta-binomial can be fitted"
-    }
-
-
 def test_near_duplicates_say_no_more_than_one() -> None:
     """Every problem five times over: the likelihood grows fivefold, and so does what it does not tell from the best.
     Before, intervals of expected bands were as narrow as those of five times as many problems."""

@@ -41,14 +41,6 @@ def test_clusters_are_those_of_dbscan(n: int, seed: int) -> None:
     assert e.num_clusters(v) == expected
 
 
-@given(st.integers(2, 8), st.integers(0, 50))
-@settings(deadline=None)
-def test_vendi_score_lies_between_one_and_k(n: int, seed: int) -> None:
-    score = e.vendi_of_k(unit_vectors(n, seed), 2)
-    assert score is not None
-    assert 1 - 1e-9 <= score <= 2 + 1e-9
-
-
 def test_what_is_measured_of_a_group_does_not_depend_on_its_size() -> None:
     """Means over many groups of 4 and of 16 from one population, beside what the plug-in gives."""
     rng = np.random.default_rng(0)
@@ -84,7 +76,3 @@ def test_distinct_of_k_is_the_mean_over_subsets(answer_counts: list[int], k: int
         assert found is None
     elif math.comb(len(answers), k) <= 5000:
         assert found == pytest.approx(np.mean([len(set(s)) for s in combinations(answers, k)]))
-
-
-def test_answer_measures_of_a_certain_policy_are_zero() -> None:
-    assert (e.answer_entropy([8]), e.disagreement([8]), e.disagreement([1])) == (0.0, 0.0, None)

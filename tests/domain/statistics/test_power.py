@@ -61,17 +61,6 @@ def test_seeds_that_differ_need_more(question: Question) -> None:
     assert least(replace(plain, seeds=10, seed_sd=0.03)) < 0.7 * least(replace(plain, seed_sd=0.03))
 
 
-def test_pass_at_k_needs_more() -> None:
-    plain = Design(num_problems=100, group_size=8, question="gains", seeds=3)
-    assert least(replace(plain, k=8)) > least(plain)
-    with pytest.raises(ValueError, match="groups of at least 16"):
-        replace(plain, k=16)
-
-
-def test_two_problems_can_show_nothing() -> None:
-    assert detectable(Design(num_problems=2, group_size=4, question="gains")) is None
-
-
 def test_the_difficulty_of_an_arm_is_found_in_its_groups() -> None:
     """And said to be unknown where chance alone would spread them as much."""
     rng = np.random.default_rng(0)

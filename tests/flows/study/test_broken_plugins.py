@@ -63,10 +63,6 @@ def too_few(group, context):
 def one_thing(group, context):
     return group.rewards_G
 
-def writes(group, context):
-    group.rewards_G[:] = 1
-    return group.rewards_G, {}
-
 def says_words(group, context):
     return group.rewards_G, {"how": "well"}
 
@@ -80,7 +76,7 @@ BROUGHT = {
     "graders": "fails_reading leaves_reading iterates says_none says_numbers same_is_text same_is_nan",
     "scaffolds": "sound prompt_raises prompt_is_number prompt_is_fixed prompt_counts"
     " parse_raises parse_is_three parse_is_number parse_is_none solved_is_number",
-    "objectives": "sound fails no_number too_few one_thing writes says_words of_a_group Made",
+    "objectives": "sound fails no_number too_few of_a_group",
 }
 
 

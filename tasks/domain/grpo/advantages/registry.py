@@ -26,9 +26,11 @@ def checked(advantage: Advantage, name: str) -> Advantage:
         except UserError:
             raise
         except (Exception, SystemExit) as error:  # code of others may raise anything
-            raise UserError(f"objective {name} raises {told(error)}, given rewards {group.rewards_G}") from None
+            raise UserError(f"objective {name} raises {told(error)}, given {group.rewards_G.tolist()!r:.80}") from None
         if advantages_G.shape != group.rewards_G.shape or not np.isfinite([*advantages_G, *numbers.values()]).all():
-            raise UserError(f"objective {name} must return one finite number a rollout, not {advantages!r:.80}")
+            raise UserError(
+                f"objective {name} must return one finite number a rollout, not {advantages_G.tolist()!r:.80}"
+            )
         return advantages_G, numbers
 
     return call
