@@ -17,6 +17,7 @@ from tasks.domain.statistics.means import (
     SILENT,
     Means,
     Spread,
+    bisected,
     by_seed,
     combined,
     folded,
@@ -60,27 +61,22 @@ class KCurve:
 
     def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
         """Columns: metric, k, estimate, intervals, n, rollouts, policies, tokens, holds_for, reason."""
-        return [row for metric in METRICS for row in self._rows(metric, ks, draws, seed)]
-
-    def _rows(self, metric: str, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
-        values_SCK = self.by_cluster(metric)
-        known = self.known(ks)
-        shared = {"metric": metric, "n": len(self.problem_P), "clusters": values_SCK.shape[1]}
-        shared |= {"rollouts": self.rollouts, "policies": self.policies}
-        found: dict[int, dict[str, Any]] = {}
-        if known:
-            told = levels(values_SCK[:, :, known], self.trained)
-            beyond = together(values_SCK[:, :, known].mean(axis=0), draws, seed)
-            wide = levels(values_SCK[:, :, known], self.trained, beyond)
-            for i, row, band in zip(known, told, wide, strict=True):
-                found[i] = row | {"low_simultaneous": band["low"], "high_simultaneous": band["high"]}
-        why = INCOMPLETE if not len(self.problem_P) else "a problem has {} rollouts, fewer than k = {}"
-        return [
-            shared
-            | {"k": k, "tokens": None if self.tokens_per_rollout is None else k * self.tokens_per_rollout}
-            | found.get(i, {"reason": why.format(self.rollouts, k)})
-            for i, k in enumerate(ks)
-        ]
+        known, rows = self.known(ks), []
+        why = f"a problem has {self.rollouts} rollouts, fewer than k = {{}}" if len(self.problem_P) else INCOMPLETE
+        for metric in METRICS:
+            values_SCK = self.by_cluster(metric)
+            about = {"metric": metric, "n": len(self.problem_P), "clusters": values_SCK.shape[1]}
+            about |= {"rollouts": self.rollouts, "policies": self.policies}
+            found: dict[int, dict[str, Any]] = {}
+            if known:
+                beyond = together(values_SCK[:, :, known].mean(axis=0), draws, seed)
+                alone, wide = (levels(values_SCK[:, :, known], self.trained, factor) for factor in (1.0, beyond))
+                for i, row, band in zip(known, alone, wide, strict=True):
+                    found[i] = row | {"low_simultaneous": band["low"], "high_simultaneous": band["high"]}
+            for i, k in enumerate(ks):
+                tokens = None if self.tokens_per_rollout is None else k * self.tokens_per_rollout
+                rows.append(about | {"k": k, "tokens": tokens} | found.get(i, {"reason": why.format(k)}))
+        return rows
 
     def known(self, ks: Sequence[int]) -> list[int]:
         """Places of the k for which every problem has rollouts enough."""
@@ -172,13 +168,6 @@ def on_common(curves: Sequence[KCurve]) -> tuple[int, list[np.ndarray]]:
     ]
 
 
-def bootstrap_columns(values_PV: np.ndarray, draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(means_V, draws_BV) of columns drawn together over problems. Equal rows are one class of the multinomial."""
-    classes_CV, counts_C = np.unique(values_PV, axis=0, return_counts=True)
-    drawn = resample_classes(counts_C, draws, seed) @ classes_CV
-    return values_PV.mean(axis=0), drawn
-
-
 def doublings(curve: KCurve, ks: Sequence[int]) -> list[dict[str, Any]]:
     """pass@k with its interval, and by how much each k exceeds the k before it. No k may exceed a group's size."""
     if not len(curve.problem_P):
@@ -255,13 +244,14 @@ def beyond_shift(
 
 def _by_seed(first: Counted, second: Counted, paired: bool) -> list[list[tuple[Counted, Counted]]]:
     """Of whatever has seeds, the two policies with one seed at a time in the place of all."""
-    several = [one for one in (first, second) if one.trained and len(one.n_SP) > 1]
-    if paired and several:
+    of_first, of_second = (
+        [one.of_seed(s) for s in range(len(one.n_SP))] if one.trained and len(one.n_SP) > 1 else []
+        for one in (first, second)
+    )
+    if paired and (of_first or of_second):
         return [[(first.of_seed(s), second.of_seed(s)) for s in range(len(first.n_SP))]]
-    return [
-        [(one.of_seed(s), second) if one is first else (first, one.of_seed(s)) for s in range(len(one.n_SP))]
-        for one in several
-    ]
+    alone = [[(one, second) for one in of_first], [(first, one) for one in of_second]]
+    return [pairs for pairs in alone if pairs]
 
 
 def _null_and_excess(
@@ -271,13 +261,13 @@ def _null_and_excess(
     a_B2, b_B2 = (weights_BP @ one.ends_SP2.mean(axis=0) for one in (first, second))
     gap_B2 = a_B2 - b_B2
     sign = 1.0 if gap_B2[0, 0] >= 0 else -1.0
-    ends = []
+    closures = []
     for one in (first, second):
-        n_P, c_P = one.n_SP.ravel(), one.c_SP.ravel()
-        q_BJ = spread_of_difficulty(n_P, c_P, np.tile(weights_BP, (1, len(one.n_SP))) / len(one.n_SP))
-        at_first = [shifted(q_BJ, mean_B, ks) for mean_B in (a_B2[:, 0], b_B2[:, 0])]
-        ends.append([a - b for a, b in zip(*at_first, strict=True)])
-    null_B = sign * np.mean([smallest - largest for smallest, largest in ends], axis=0)
+        weights = np.tile(weights_BP, (1, len(one.n_SP))) / len(one.n_SP)
+        q_BJ = spread_of_difficulty(one.n_SP.ravel(), one.c_SP.ravel(), weights)
+        of_a, of_b = (np.array(shifted(q_BJ, mean_B, ks)) for mean_B in (a_B2[:, 0], b_B2[:, 0]))
+        closures.append((of_a - of_b)[0] - (of_a - of_b)[1])
+    null_B = sign * np.mean(closures, axis=0)
     return null_B, sign * (gap_B2[:, 0] - gap_B2[:, 1]) - null_B
 
 
@@ -299,17 +289,14 @@ def spread_of_difficulty(n_P: np.ndarray, c_P: np.ndarray, weights_BP: np.ndarra
 def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """pass@k_B at both k of this spread of difficulty once every logit moved by the constant at which its pass@k at the
     first is first_B."""
-    low_B, high_B = np.full(len(q_BJ), -25.0), np.full(len(q_BJ), 25.0)
-    for _ in range(40):
-        middle_B = (low_B + high_B) / 2
-        under_B = _passing(q_BJ, middle_B, ks[0]) < first_B
-        low_B, high_B = np.where(under_B, middle_B, low_B), np.where(under_B, high_B, middle_B)
-    return _passing(q_BJ, low_B, ks[0]), _passing(q_BJ, low_B, ks[1])
 
+    def passing(shift_B: np.ndarray, k: int) -> np.ndarray:
+        fail_BJ = 1 / (1 + np.exp(GRID_J + shift_B[:, None]))
+        return (q_BJ * (1 - fail_BJ**k)).sum(axis=1)
 
-def _passing(q_BJ: np.ndarray, shift_B: np.ndarray, k: int) -> np.ndarray:
-    fail_BJ = 1 / (1 + np.exp(GRID_J + shift_B[:, None]))
-    return (q_BJ * (1 - fail_BJ**k)).sum(axis=1)
+    ends_B = np.full(len(q_BJ), 25.0)
+    at_B = bisected(-ends_B, ends_B, lambda shift_B: passing(shift_B, ks[0]) >= first_B)
+    return passing(at_B, ks[0]), passing(at_B, ks[1])
 
 
 # Two curves over k set against each other on their common problems: gaps, their closure, and gaps at equal cost.
@@ -423,14 +410,14 @@ def _on_scales(
 
 def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
     """Share of bootstrap draws in which every step of k narrows the gap, whose sign at the smallest k is positive: a
-    gap that turns round goes on narrowing."""
-    gap_K, drawn_BK = bootstrap_columns(gap_PK, draws, seed)
-    narrower_B = (np.diff(drawn_BK, axis=1) <= 1e-12).all(axis=1)
-    observed = bool((np.diff(gap_K) <= 1e-12).all())
+    gap that turns round goes on narrowing. Equal problems are one class of the multinomial."""
+    classes_CK, counts_C = np.unique(gap_PK, axis=0, return_counts=True)
+    drawn_BK = resample_classes(counts_C, draws, seed) @ classes_CK
+    observed = bool((np.diff(gap_PK.mean(axis=0)) <= 1e-12).all())
     return {
         "metric": "monotone",
         "k": k_max,
-        "estimate": float(narrower_B.mean()),
+        "estimate": float((np.diff(drawn_BK, axis=1) <= 1e-12).all(axis=1).mean()),
         "n": len(gap_PK),
         "reason": "narrows at every k" if observed else "does not narrow at every k",
     }
@@ -453,32 +440,31 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     cost_P, other_cost_P = np.asarray(dear.cost_P)[at], np.asarray(cheap.cost_P)[other_at]
     if not other_cost_P.all():
         return []
-    sign, rows = 1.0 if dear is a else -1.0, []
+    sign, rows, cluster_P = 1.0 if dear is a else -1.0, [], a.cluster_P[in_a]
+    trained, paired = [dear.trained, cheap.trained], same_seeds([dear, cheap])
     for k in ks:
         if k > dear.rollouts:
             continue
-        most_P = cheap.rollouts * other_cost_P / cost_P
-        k_P = np.minimum(most_P, k)
-        less, shown = int((most_P < k).sum()), f"of {len(in_a)} problems"
+        k_P = np.minimum(cheap.rollouts * other_cost_P / cost_P, k)
+        less, of_all = int((k_P < k).sum()), f"of {len(in_a)} problems"
         if 2 * less > len(in_a):
-            why = f"{k} of the dearer cost more than all {cheap.rollouts} of the other on {less} {shown}"
+            why = f"{k} of the dearer cost more than all {cheap.rollouts} of the other on {less} {of_all}"
             rows.append({"metric": "equal_tokens", "k": k, "n": len(in_a), "reason": why})
             continue
         other_k_P = k_P * cost_P / other_cost_P
         first = at_fraction(dear.values["pass@k"].data[:, at], k_P)[:, :, None]
         second = at_fraction(cheap.values["pass@k"].data[:, other_at], other_k_P)[:, :, None]
-        both = [(sign, folded(first, a.cluster_P[in_a])), (-sign, folded(second, a.cluster_P[in_a]))]
-        trained, paired = [dear.trained, cheap.trained], same_seeds([dear, cheap])
+        both = [(sign, folded(first, cluster_P)), (-sign, folded(second, cluster_P))]
         found = combined(both, trained, reach=1.0, shares=True, paired=paired)
+        row = told_of(found, len(in_a), alike="the two are alike on every problem")[0]
         own, other = (float(v.mean()) for v in ((k_P, other_k_P) if dear is a else (other_k_P, k_P)))
         whole = "" if own == round(own) else f"at k = {own:.3g}, "
-        said = f"{(k_P * cost_P).mean():,.0f} tokens; {whole}other at k = {other:.3g}"
-        fewer = (
-            f"on {less} {shown} all {cheap.rollouts} of the cheaper one's cost less, and as many tokens are compared"
-        )
-        row = told_of(found, len(in_a), alike="the two are alike on every problem")[0]
-        why = "; ".join(filter(None, (said, fewer if less else "", row.get("reason"))))
-        rows.append({"metric": "equal_tokens", "k": k if dear is a else round(own)} | row | {"reason": why})
+        reasons = [f"{(k_P * cost_P).mean():,.0f} tokens; {whole}other at k = {other:.3g}", row.get("reason")]
+        if less:
+            fewer = f"on {less} {of_all} all {cheap.rollouts} of the cheaper one's cost less, and as many tokens are"
+            reasons.insert(1, f"{fewer} compared")
+        about = {"metric": "equal_tokens", "k": k if dear is a else round(own)}
+        rows.append(about | row | {"reason": "; ".join(filter(None, reasons))})
     return rows
 
 
@@ -488,9 +474,8 @@ def at_fraction(values_SPK: np.ndarray, k_P: np.ndarray) -> np.ndarray:
     >>> at_fraction(np.array([[[0.5, 0.75]]]), np.array([1.5])).tolist()
     [[0.625]]
     """
-    S, P, _ = values_SPK.shape
-    from_zero = np.concatenate([np.zeros((S, P, 1)), values_SPK], axis=2)
-    low_P = np.clip(np.floor(k_P).astype(int), 0, from_zero.shape[2] - 1)
-    high_P = np.minimum(low_P + 1, from_zero.shape[2] - 1)
-    at = np.arange(P)
-    return from_zero[:, at, low_P] + (k_P - low_P) * (from_zero[:, at, high_P] - from_zero[:, at, low_P])
+    from_zero = np.pad(values_SPK, ((0, 0), (0, 0), (1, 0)))
+    last, at = from_zero.shape[2] - 1, np.arange(len(k_P))
+    low_P = np.clip(np.floor(k_P).astype(int), 0, last)
+    below, above = from_zero[:, at, low_P], from_zero[:, at, np.minimum(low_P + 1, last)]
+    return below + (k_P - low_P) * (above - below)
