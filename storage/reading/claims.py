@@ -18,7 +18,7 @@ from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
 from storage.reading.catalog import artifacts
 from storage.reading.recipes import imported_files
-from storage.reading.views import Views, views
+from storage.reading.views import views
 from storage.sql import QUERIES, named
 
 #: The published study's figures, shipped beside the code.
@@ -79,7 +79,7 @@ class Claims(BaseModel):
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Checked:
     claim: Claim
     status: Status
@@ -95,12 +95,9 @@ class Checked:
 def read_claims(path: Path) -> Claims:
     """Errors: UserError that names the claim and the field."""
     try:
-        read = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Claims.model_validate(read)
-    except OSError as error:
-        raise UserError(f"claims file {path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"claims file {path}: not TOML ({error})") from None
+        return Claims.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"claims file {path}: cannot be read or is not TOML ({error})") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -127,16 +124,16 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
     for ref in ours:
         if store.has(ref):
             paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
-    of = [(str(ref), path) for ref in ours for path in files[ref]]
-    tables = {
-        "artifacts": artifacts(store.root),
-        "imports": pa.table(
-            {"ref": pa.array([r for r, _ in of], pa.string()), "path": pa.array([p for _, p in of], pa.string())}
-        ),
-    }
+    of = [{"ref": str(ref), "path": path} for ref in ours for path in files[ref]]
+    imports = pa.Table.from_pylist(of, schema=pa.schema({"ref": pa.string(), "path": pa.string()}))
     of_what = " of the claims' files" if wanted else ""
-    with views(paths, tables, threads=threads) as asked:
-        return [check(c, set(paths), lambda name, given: _value(asked, name, given), of_what) for c in claims.claims]
+
+    def value(name: str, given: Mapping[str, object]) -> float | None:
+        found = asked.ask(name, dict(given)).to_pylist()
+        return None if len(found) != 1 or found[0]["value"] is None else float(found[0]["value"])
+
+    with views(paths, {"artifacts": artifacts(store.root), "imports": imports}, threads=threads) as asked:
+        return [check(claim, set(paths), value, of_what) for claim in claims.claims]
 
 
 def checked_claims(root: Path) -> list[Checked]:
@@ -144,34 +141,22 @@ def checked_claims(root: Path) -> list[Checked]:
     return recomputed(Store(root), read_claims(CLAIMS), threads=4)
 
 
-def _value(asked: Views, name: str, parameters: Mapping[str, object]) -> float | None:
-    table = asked.ask(name, dict(parameters))
-    if table.num_rows != 1:
-        return None
-    value = table["value"][0].as_py()
-    return None if value is None else float(value)
-
-
 def check(
     claim: Claim, kinds: set[str], value: Callable[[str, Mapping[str, object]], float | None], of_what: str = ""
 ) -> Checked:
     """Recompute one claim. kinds: those in the store. value: answers a named query, None where there is no answer."""
     if claim.query is None:
-        return Checked(claim=claim, status="unknown", reason=claim.cannot or "")
-    missing = sorted(needs(claim.query) - kinds)
-    if missing:
-        return Checked(claim=claim, status="unknown", reason=f"the store has no {' and no '.join(missing)}{of_what}")
-    given = dict(claim.parameters) | ({} if claim.file is None else {"file": claim.file})
+        return Checked(claim, "unknown", reason=claim.cannot or "")
+    if missing := sorted(needs(claim.query) - kinds):
+        return Checked(claim, "unknown", reason=f"the store has no {' and no '.join(missing)}{of_what}")
     try:
-        found = value(claim.query, given)
+        found = value(claim.query, claim.parameters | ({} if claim.file is None else {"file": claim.file}))
     except UserError as error:  # rows of an older schema
-        return Checked(claim=claim, status="unknown", reason=str(error))
+        return Checked(claim, "unknown", reason=str(error))
     if found is None:
-        return Checked(claim=claim, status="unknown", reason="the store's rows do not answer the query")
-    if claim.below:
-        return Checked(claim=claim, status="holds" if found < claim.printed else "off", found=found)
+        return Checked(claim, "unknown", reason="the store's rows do not answer the query")
     near = abs(found - claim.printed) <= claim.tolerance * (1 + 1e-9) + 1e-12
-    return Checked(claim=claim, status="holds" if near else "off", found=found)
+    return Checked(claim, "holds" if (found < claim.printed if claim.below else near) else "off", found)
 
 
 def needs(query: str) -> set[str]:

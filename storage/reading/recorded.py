@@ -10,7 +10,7 @@ import pyarrow as pa
 from storage.artifacts.kinds import TRAINING_METRICS, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.ledger import ABOUT
+from storage.ledger import Ledger
 from storage.records.drift import drift_notes
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
@@ -90,12 +90,5 @@ def standing(steps: pa.Table) -> pa.Table:
 
 def _arms(root: Path) -> dict[str, str]:
     """Training → arm, from what the ledger says of its accounts."""
-    found = {}
-    for path in (root / "ledger").glob(f"*/*/{ABOUT}"):
-        try:
-            about = orjson.loads(path.read_bytes())
-        except (OSError, ValueError):
-            continue
-        if about.get("adapter"):
-            found[about["adapter"]] = about.get("arm", "?")
-    return found
+    accounts = (about for _, about in Ledger(root).accounts())
+    return {str(about["adapter"]): str(about.get("arm", "?")) for about in accounts if about.get("adapter")}

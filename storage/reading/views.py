@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 
@@ -79,16 +79,9 @@ class Views:
         return ""
 
 
-@contextmanager
-def views(
-    parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1
-) -> Iterator[Views]:
-    """Views over Parquet, whose rows carry the `ref` they came from, and over tables in memory."""
-    asked = Views(parquet, tables, threads)
-    try:
-        yield asked
-    finally:
-        asked.close()
+def views(parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1) -> closing[Views]:
+    """Views over Parquet, whose rows carry the `ref` they came from, and over tables in memory, for a `with`."""
+    return closing(Views(parquet, tables, threads))
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:

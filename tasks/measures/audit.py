@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -29,10 +29,8 @@ from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Policy
 from tasks.evidence import sampled_with
-from tasks.measures.groups import FORM_COLUMNS, form_of
+from tasks.measures.groups import FORM_COLUMNS, Row, form_of
 from tasks.stage import stage, store
-
-Row = dict[str, Any]
 
 
 @stage(Audit, version=9)
@@ -48,64 +46,87 @@ def audit_designs(
 ) -> pa.Table:
     """Mismatched designs of one experiment, found before its figures are read. Schema: AUDIT. gate: the study's."""
     held = f"held-out of {splits}"
-    ends = {str(ref): _last_step(ref, final) for ref in trainings}
-    arms = [restored(Policy, store().manifest(ref).recipe.arguments["start"]).arm for ref in trainings]
-    rows = [_sampled(ref, str(pool), "screening") for ref in screenings]
-    rows += [_sampled(ref, held, "heldout") for ref in final]
-    rows += [
-        from_training(str(ref), store().manifest(ref).recipe, str(pool), arms.count(arm), ends[str(ref)])
-        for ref, arm in zip(trainings, arms, strict=True)
+    drawn = [*((ref, str(pool), "screening") for ref in screenings), *((ref, held, "heldout") for ref in final)]
+    recipes = {ref: store().manifest(ref).recipe for ref in trainings}
+    starts = {ref: restored(Policy, recipe.arguments["start"]).arm for ref, recipe in recipes.items()}
+    sizes = {
+        starts[ref]: restored(LearnerConfig, recipe.arguments["learner"]).group_size for ref, recipe in recipes.items()
+    }
+    designs = [_sampled(*one) for one in drawn]
+    for ref, recipe in recipes.items():
+        seeds = list(starts.values()).count(starts[ref])
+        designs.append(from_training(str(ref), recipe, str(pool), seeds, _last_step(ref, final)))
+    notes = [
+        *(row for ref in screenings for row in _made_elsewhere(ref)),
+        *_answer_kinds(screenings),
+        *(row for ref in (*screenings, *final) for row in _raised(ref)),
+        *_undelivered(screenings, set(starts.values()), gate),
+        *(row for ref in trainings for row in _without_update(ref)),
     ]
     return findings_of(
         {
-            "designs": rows,
-            "recipes": [recipe_row(str(ref), store().manifest(ref).recipe.arguments) for ref in trainings],
+            "designs": designs,
+            "recipes": [recipe_row(str(ref), recipe.arguments) for ref, recipe in recipes.items()],
             "leaks": leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")
             + _taught(trainings, pool, splits),
             "coverage": [row for ref in diversities for row in _coverage(ref, held)],
-            "mislabelled": _mislabelled(screenings, trainings),
-            "form": [_form(ref, str(pool)) for ref in screenings] + [_form(ref, held) for ref in final],
+            "mislabelled": [row for ref in screenings for row in _mislabelled(ref, sizes)],
+            "form": [
+                {"arm": _policy(ref).arm, "problems": problems, "place": str(ref)}
+                | form_of(store().read(ref, FORM_COLUMNS))
+                for ref, problems, _ in drawn
+            ],
             "exposed": [row for ref in trainings for row in _exposed(ref, pool, splits)],
             "stops": [_steps(ref) for ref in trainings],
-            "notes": [row for ref in screenings for row in _made_elsewhere(ref)]
-            + _answer_kinds(screenings)
-            + [row for ref in (*screenings, *final) for row in _raised(ref)]
-            + _undelivered(screenings, set(arms), gate)
-            + [row for ref in trainings for row in _without_update(ref)],
+            "notes": notes,
         }
     )
 
 
 def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
     """Leaks between the study's held-out problems and the pools of the lessons that its trainings started from."""
-    lessons, waiting = set(), list(trainings)
+    lessons, waiting = set[tuple[str, str]](), list(trainings)
     while waiting:
         for init in store().manifest(waiting.pop()).recipe.inputs.get("init", []):
             inputs = store().manifest(Ref.parse(init)).recipe.inputs
             if "pool" in inputs:  # of an adapter made elsewhere nobody knows what it was taught
                 lessons.add((inputs["pool"][0], inputs["splits"][0]))
                 waiting.append(Ref.parse(init))
-    if not lessons:
-        return []
     held, _ = sides_of(store().read(pool), store().read(splits))
-    read = [
-        (f"{at}, {side}", store().read(Ref.parse(at)), store().read(Ref.parse(side))) for at, side in sorted(lessons)
-    ]
-    return [row for place, lesson, split in read for row in lesson_leak_rows(held, lesson, split, place)]
+    rows = list[Row]()
+    for at, side in sorted(lessons):
+        lesson, split = (store().read(Ref.parse(text)) for text in (at, side))
+        rows += lesson_leak_rows(held, lesson, split, f"{at}, {side}")
+    return rows
+
+
+def _policy(rollouts: Ref) -> Policy:
+    return restored(Policy, _drawn(rollouts)["policy"])
+
+
+def _drawn(rollouts: Ref) -> dict[str, Any]:
+    """The arguments that the rollouts were sampled with. Errors: UserError for imported ones."""
+    if (arguments := sampled_with(rollouts)) is None:
+        raise UserError(f"{rollouts} was imported: nothing tells how it was sampled")
+    return dict(arguments)
 
 
 def _sampled(ref: Ref, problems: str, role: str) -> Row:
     arguments = _drawn(ref)
-    table = store().read(ref, ["problem_id", "finish", "grader_version"])
     counted = query(
         """
         select count(distinct problem_id) as num_problems, avg((finish = 'length')::int) as truncated,
                string_agg(distinct grader_version, '+' order by grader_version) as grader from t
         """,
-        t=table,
+        t=store().read(ref, ["problem_id", "finish", "grader_version"]),
     ).to_pylist()[0]
     row = from_sampling(str(ref), arguments, problems, role, counted)
     return row | {"family": f"{row['family']} at step {restored(Policy, arguments['policy']).step}"}
+
+
+def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
+    policies = map(_policy, final)
+    return max((policy.step for policy in policies if policy.adapter == str(training)), default=None)
 
 
 def _made_elsewhere(screening: Ref) -> Iterator[Row]:
@@ -120,23 +141,21 @@ def _made_elsewhere(screening: Ref) -> Iterator[Row]:
 
 def _answer_kinds(screenings: Sequence[Ref]) -> list[Row]:
     """Arms whose answers are judged by different rules."""
-    kinds: dict[str, list[str]] = {}
-    for ref in screenings:
-        policy = _policy(ref)
-        kinds.setdefault(policy.scaffold.answer_kind, []).append(policy.arm)
-    if len(kinds) < 2:
-        return []
-    said = " and ".join(f"{', '.join(sorted(set(arms)))} as {kind}" for kind, arms in sorted(kinds.items()))
-    return [{"code": "answer_kinds", "said": f"answers are judged of {said}", "place": ", ".join(map(str, screenings))}]
+    kinds: dict[str, set[str]] = {}
+    for policy in map(_policy, screenings):
+        kinds.setdefault(policy.scaffold.answer_kind, set()).add(policy.arm)
+    said = " and ".join(f"{', '.join(sorted(arms))} as {kind}" for kind, arms in sorted(kinds.items()))
+    row = {"code": "answer_kinds", "said": f"answers are judged of {said}", "place": ", ".join(map(str, screenings))}
+    return [row] if len(kinds) > 1 else []
 
 
 def _raised(rollouts: Ref) -> Iterator[Row]:
     """Of answers that another package's grader could not judge."""
-    table = store().read(rollouts, ["reason"])
-    reasons = [reason for reason in table["reason"].to_pylist() if reason and reason.startswith(RAISED)]
-    if reasons:
+    all_reasons = store().read(rollouts, ["reason"])["reason"].to_pylist()
+    raised = [reason for reason in all_reasons if reason and reason.startswith(RAISED)]
+    if raised:
         arm = _policy(rollouts).arm
-        said = f"{len(reasons)} of {table.num_rows} rollouts of {arm} are ungradable, the first {reasons[0]}"
+        said = f"{len(raised)} of {len(all_reasons)} rollouts of {arm} are ungradable, the first {raised[0]}"
         yield {"code": "grader_raised", "said": said, "place": str(rollouts)}
 
 
@@ -146,9 +165,8 @@ def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> li
     for ref in screenings:
         policy = _policy(ref)
         if policy.arm in trained:
-            rows = store().read(ref, FORM_COLUMNS)
-            taught = policy.adapter is not None
-            arms.append(ScreenedArm(arm=policy.arm, shares=form_of(rows), live=None, taught=taught))
+            shares, taught = form_of(store().read(ref, FORM_COLUMNS)), policy.adapter is not None
+            arms.append(ScreenedArm(arm=policy.arm, shares=shares, live=None, taught=taught))
             places[policy.arm] = str(ref)
     return [
         {"code": "gate", "said": reason.words, "place": ", ".join(places[arm] for arm in reason.arms)}
@@ -163,17 +181,12 @@ def _without_update(training: Ref) -> Iterator[Row]:
         yield {"code": "no_update", "said": said, "place": str(training)}
 
 
-def _form(ref: Ref, problems: str) -> Row:
-    arm = _policy(ref).arm
-    return {"arm": arm, "problems": problems, "place": str(ref)} | form_of(store().read(ref, FORM_COLUMNS))
-
-
 def _steps(training: Ref) -> Row:
     """Steps that a training was asked for, and the last one of which it has a row."""
     learner = restored(LearnerConfig, store().manifest(training).recipe.arguments["learner"])
     executed = max(store().read(training, ["step"])["step"].to_pylist(), default=0)
-    asked = {"run": str(training), "requested": learner.steps, "executed": executed}
-    return asked | {"reason": "by its own rows", "place": str(training)}
+    counted = {"run": str(training), "requested": learner.steps, "executed": executed}
+    return counted | {"reason": "by its own rows", "place": str(training)}
 
 
 def _exposed(training: Ref, pool: Ref, splits: Ref) -> list[Row]:
@@ -181,7 +194,6 @@ def _exposed(training: Ref, pool: Ref, splits: Ref) -> list[Row]:
     file = store().files(training) / "exposure.parquet"
     if not file.exists():
         return []
-    problems = trained_on(training, store().read(pool, ["problem_id", "source"]), store().read(splits))
     return query(
         """
         select arm, source, problems, sum(problems) over () as all_problems, groups, sum(groups) over () as all_groups,
@@ -190,53 +202,27 @@ def _exposed(training: Ref, pool: Ref, splits: Ref) -> list[Row]:
         join (select source, count(*) as groups from exposure group by all) using (source)
         """,
         {"place": str(training)},
-        problems=problems,
+        problems=trained_on(training, store().read(pool, ["problem_id", "source"]), store().read(splits)),
         exposure=pq.read_table(file, columns=["source"]),
     ).to_pylist()
 
 
-def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
-    policies = [_policy(ref) for ref in final]
-    steps = [policy.step for policy in policies if policy.adapter == str(training)]
-    return max(steps, default=None)
-
-
-def _policy(rollouts: Ref) -> Policy:
-    return restored(Policy, _drawn(rollouts)["policy"])
-
-
-def _drawn(rollouts: Ref) -> dict[str, Any]:
-    """The arguments that the rollouts were sampled with. Errors: UserError for imported ones."""
-    if (arguments := sampled_with(rollouts)) is None:
-        raise UserError(f"{rollouts} was imported: nothing tells how it was sampled")
-    return dict(arguments)
-
-
 def _coverage(diversity: Ref, problems: str) -> list[Row]:
-    found = query(
+    return query(
         """
-        select arm, "window", avg(coverage) as coverage from t where coverage is not null and "window" = 'whole'
-        group by all
+        select arm, "window", avg(coverage) as coverage, $problems as problems, 'measured' as basis, $place as place
+        from t where coverage is not null and "window" = 'whole' group by arm, "window"
         """,
+        {"problems": problems, "place": str(diversity)},
         t=store().read(diversity),
-    )
-    about = {"problems": problems, "basis": "measured", "place": str(diversity)}
-    return [row | about for row in found.to_pylist()]
+    ).to_pylist()
 
 
-def _mislabelled(screenings: Sequence[Ref], trainings: Sequence[Ref]) -> list[Row]:
-    """Dead groups of each screening that the training's group size is expected to make live."""
-    sizes = {}
-    for ref in trainings:
-        given = store().manifest(ref).recipe.arguments
-        sizes[restored(Policy, given["start"]).arm] = restored(LearnerConfig, given["learner"]).group_size
-    rows = []
-    for ref in screenings:
-        counts = query(
-            "select arm, count(*) as n, count(*) filter (where correct) as c from t group by arm, problem_id",
-            t=store().read(ref, ["arm", "problem_id", "correct"]),
-        ).to_pylist()
-        if counts and counts[0]["arm"] in sizes:
-            arm = counts[0]["arm"]
-            rows += mislabelled_rows(arm, [(r["n"], r["c"]) for r in counts], sizes[arm])
-    return rows
+def _mislabelled(screening: Ref, sizes: Mapping[str, int]) -> list[Row]:
+    """Dead groups of a screening that the training's group size is expected to make live. sizes: by arm."""
+    counts = query(
+        "select arm, count(*) as n, count(*) filter (where correct) as c from t group by arm, problem_id",
+        t=store().read(screening, ["arm", "problem_id", "correct"]),
+    ).to_pylist()
+    arm = str(counts[0]["arm"]) if counts else ""
+    return mislabelled_rows(arm, [(row["n"], row["c"]) for row in counts], sizes[arm]) if arm in sizes else []

@@ -52,12 +52,8 @@ def count_groups(rollouts: pa.Table) -> pa.Table:
         """,
         rollouts=rollouts,
     )
-    repeated = query("select problem_id, arm, repeated from groups where repeated > 0 limit 1", groups=groups)
-    for row in repeated.to_pylist():
-        raise UserError(
-            f"problem {row['problem_id']} has {row['repeated']} rollouts of arm {row['arm']} twice: the same artifact"
-            " was given more than once"
-        )
+    if any(groups["repeated"].to_pylist()):
+        raise UserError("a problem has the same rollout twice: the same artifact was given more than once")
     return groups.drop(["repeated"])
 
 
@@ -89,13 +85,6 @@ def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
     )
 
 
-def clusters_of(refs: Sequence[Ref]) -> pa.Table:
-    """problem_id and cluster of every problem of these."""
-    of_each = [store().keys(ref, ["problem_id"])["problem_id"].unique().cast(pa.string()) for ref in refs]
-    problems = pa.concat_tables([pa.table({"problem_id": ids}) for ids in of_each])
-    return with_clusters(problems.group_by("problem_id").aggregate([]), refs)
-
-
 def pool_of(ref: Ref) -> Ref | None:
     """The pool that rollouts, or what was made of rollouts, were sampled from; None for what was imported."""
     recipe = store().manifest(ref).recipe
@@ -118,11 +107,14 @@ def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:
 
 
 def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
-    """Rollouts of whole problems, part after part, with their classes. Errors: UserError if one has no row there."""
+    """Rollouts of whole problems, part after part, with their classes and clusters. Errors: as `classed`."""
     at = ["problem_id"]
+    problems = store().keys(rollouts, at)["problem_id"].unique().cast(pa.string())
+    clusters = with_clusters(pa.table({"problem_id": problems}), [rollouts])
     known = set(store().keys(partitions, at)["problem_id"].unique().to_pylist())
     pairs = beside(store().groups(rollouts, at, columns), store().groups(partitions, at), known, Partitions.schema)
-    yield from (classed(rows, classes) for rows, classes in pairs)
+    for rows, classes in pairs:
+        yield classed(rows, classes).join(clusters, at, use_threads=False)
 
 
 # Numbers of groups by slice, the curve over k of a slice, and the means of its columns.

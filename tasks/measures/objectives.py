@@ -18,7 +18,7 @@ from tasks.domain.grpo.second_scaffold import trace_classes
 from tasks.domain.statistics.curves_of_k import told_of
 from tasks.domain.statistics.means import Seeded, by_seed
 from tasks.domain.statistics.paired_tests import in_families
-from tasks.measures.groups import Row, classed, clusters_of, contrast, on_common_problems
+from tasks.measures.groups import Row, contrast, in_classes, on_common_problems
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
@@ -72,28 +72,25 @@ def scale_of(metric: str) -> float:
     return 1.0 if metric.startswith("pass@") else float(AMONG)
 
 
-def policy_of(seeds: Mapping[int, pa.Table], cluster_of: Mapping[str, str]) -> tuple[list[str], Seeded]:
+def policy_of(seeds: Mapping[int, pa.Table]) -> tuple[list[str], Seeded]:
     """(metrics, their values as shares of the largest, and the cluster) of a policy. seeds: adapter, 0 for none, to its
-    rollouts with their classes. Problems with fewer rollouts than the others are left out."""
-    problem, adapter, rows = list[str](), list[int](), list[dict[str, float]]()
+    rollouts with their classes and clusters. Problems with fewer rollouts than the others are left out."""
+    adapter, groups = list[int](), list[Row]()
     for seed, rollouts in seeds.items():
-        groups = query(
+        groups += query(
             """
-            select problem_id, list(correct order by rollout) as correct, list(trace order by rollout) as traces,
-                   list(answer_class order by rollout) as answers
+            select problem_id, any_value(cluster) as cluster, list(correct order by rollout) as correct,
+                   list(trace order by rollout) as traces, list(answer_class order by rollout) as answers
             from t group by problem_id qualify count(*) = max(count(*)) over () order by problem_id
             """,
             t=rollouts,
         ).to_pylist()
-        problem += [group["problem_id"] for group in groups]
-        adapter += [seed] * len(groups)
-        rows += [values_of(group["correct"], group["answers"], group["traces"]) for group in groups]
-    clusters = {name: place for place, name in enumerate(sorted(set(cluster_of.values())))}
-    values = [
-        [*(value / scale_of(metric) for metric, value in row.items()), clusters[cluster_of[one]]]
-        for one, row in zip(problem, rows, strict=True)
-    ]
-    return list(rows[0]), by_seed(np.array(problem), np.array(adapter), np.array(values))
+        adapter += [seed] * (len(groups) - len(adapter))
+    found = [values_of(group["correct"], group["answers"], group["traces"]) for group in groups]
+    shares_NV = [[value / scale_of(metric) for metric, value in row.items()] for row in found]
+    cluster_N = np.unique([group["cluster"] for group in groups], return_inverse=True)[1]
+    problem_N = np.array([group["problem_id"] for group in groups])
+    return list(found[0]), by_seed(problem_N, np.array(adapter), np.column_stack([shares_NV, cluster_N]))
 
 
 def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) -> list[Row]:
@@ -176,15 +173,13 @@ def compare_objectives(
     arms = [store().read(ref, ["arm"])["arm"][0].as_py() for ref in (*starts, *ends)]
     rows = []
     for start, classes, arm in zip(starts, start_answers, arms[: len(starts)], strict=True):
-        problems = clusters_of([start])
-        cluster_of = dict(zip(problems["problem_id"].to_pylist(), problems["cluster"].to_pylist(), strict=True))
         named: dict[str, list[int]] = {}
         for place, name in enumerate(objectives):
             if arms[len(starts) + place] == arm:
                 named.setdefault(name, []).append(place)
-        metrics, before = policy_of({0: _read(start, classes)}, cluster_of)
+        metrics, before = policy_of({0: _read(start, classes)})
         after = {
-            name: policy_of({p + 1: _read(ends[p], end_answers[p]) for p in places}, cluster_of)[1]
+            name: policy_of({p + 1: _read(ends[p], end_answers[p]) for p in places})[1]
             for name, places in named.items()
         }
         found = compared(metrics, before, after)
@@ -196,4 +191,4 @@ def compare_objectives(
 
 
 def _read(rollouts: Rollouts, answers: Partitions) -> pa.Table:
-    return classed(store().read(rollouts, _COLUMNS), store().read(answers))
+    return pa.concat_tables(in_classes(rollouts, answers, _COLUMNS))

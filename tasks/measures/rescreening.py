@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.artifacts.kinds import Bands, Rollouts
 from storage.artifacts.ref import Ref
@@ -31,7 +32,7 @@ from tasks.domain.statistics.difficulty import (
 )
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, repeated
 from tasks.evidence import sampled_with
-from tasks.measures.groups import Row, read_groups, with_clusters
+from tasks.measures.groups import Row, read_groups, stretches, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
@@ -189,8 +190,11 @@ def predicted(counts: Pairs, draw: str, size: int, alike: float) -> list[dict[st
     ]
 
 
-def rows_of(draw: str, counts: Pairs, joint_33P: np.ndarray, size: int, clusters: pa.ChunkedArray) -> list[Row]:
-    """One row a figure: what was measured beside what was predicted."""
+def rows_of(
+    draw: str, n_P: np.ndarray, c_P: np.ndarray, joint_33P: np.ndarray, size: int, clusters: pa.ChunkedArray
+) -> list[Row]:
+    """One row a figure: what was measured beside what was predicted of groups of n rollouts, c of them correct."""
+    counts = list(zip(n_P.tolist(), c_P.tolist(), strict=True))
     cluster_P = np.unique(np.array(clusters.to_pylist()), return_inverse=True)[1]
     told, rows = predicted(counts, draw, size, repeated(cluster_P)), list[Row]()
     first = size if draw == HALVES else max(n for n, _ in counts)
@@ -231,62 +235,54 @@ def rescreening_of(bands: pa.Table, again: pa.Table) -> pa.Table:
     `mislabelled`, the share of dead problems (all, or of one band) that the second draw finds live. estimate: measured;
     predicted: by the beta-binomial of the first draw, with an interval that holds whatever the shape of the difficulty.
     """
+    joined = query(
+        """
+        select f.*, s.other_size, s.other_correct from bands f left join (
+            select arm, problem_id, sum(group_size)::bigint as other_size, sum(num_correct)::bigint as other_correct
+            from again group by all) s using (arm, problem_id)
+        order by arm, problem_id
+        """,
+        bands=bands,
+        again=again,
+    )
     rows = []
-    for arm in sorted(set(bands["arm"].to_pylist())):
-        first = query("from bands where arm = $arm order by problem_id", {"arm": arm}, bands=bands)
-        both = query(
-            """
-            select f.cluster, f.group_size, f.num_correct, sum(s.group_size)::bigint as other_size,
-                   sum(s.num_correct)::bigint as other_correct
-            from first f join again s using (arm, problem_id)
-            group by f.cluster, f.group_size, f.num_correct, problem_id order by problem_id
-            """,
-            first=first,
-            again=again,
-        )
-        rows += [{"arm": arm} | row for row in (*_of_second(both), *_of_halves(first))]
+    for key, some in stretches(joined, ["arm"]):
+        first = joined.slice(some.start, some.stop - some.start)
+        both = first.filter(pc.field("other_size").is_valid())
+        rows += [key | row for row in (*_of_second(both), *_of_halves(first))]
     return pa.Table.from_pylist(rows, schema=Rescreening.schema)
 
 
 def _of_second(both: pa.Table) -> list[Row]:
-    row: Row = {"draw": SECOND, "metric": "agreement", "n": both.num_rows}
-    if both.num_rows == 0:
-        return [row | {"reason": "no rollouts of the screened policy but the screening's own"}]
     n_P, c_P, m_P, d_P = (both[c].to_numpy() for c in ("group_size", "num_correct", "other_size", "other_correct"))
-    if len(np.unique(m_P)) > 1:
-        return [row | {"reason": "the second draw's groups differ in size"}]
-    counts = list(zip(n_P.tolist(), c_P.tolist(), strict=True))
-    return rows_of(SECOND, counts, second_draw(n_P, c_P, m_P, d_P), int(m_P[0]), both["cluster"])
+    if len(np.unique(m_P)) == 1:
+        return rows_of(SECOND, n_P, c_P, second_draw(n_P, c_P, m_P, d_P), int(m_P[0]), both["cluster"])
+    why = "the second draw's groups differ in size"
+    why = why if len(both) else "no rollouts of the screened policy but the screening's own"
+    return [{"draw": SECOND, "metric": "agreement", "n": len(both), "reason": why}]
 
 
 def _of_halves(first: pa.Table) -> list[Row]:
     n_P, c_P = first["group_size"].to_numpy(), first["num_correct"].to_numpy()
-    if len(np.unique(n_P)) > 1 or n_P[0] < 4 or n_P[0] % 2:
-        why = "halves are of groups of one even size of at least 4"
-        return [{"draw": HALVES, "metric": "agreement", "n": len(n_P), "reason": why}]
-    counts = list(zip(n_P.tolist(), c_P.tolist(), strict=True))
-    return rows_of(HALVES, counts, halves(n_P, c_P), int(n_P[0]) // 2, first["cluster"])
+    if len(np.unique(n_P)) == 1 and n_P[0] >= 4 and n_P[0] % 2 == 0:
+        return rows_of(HALVES, n_P, c_P, halves(n_P, c_P), int(n_P[0]) // 2, first["cluster"])
+    why = "halves are of groups of one even size of at least 4"
+    return [{"draw": HALVES, "metric": "agreement", "n": len(n_P), "reason": why}]
 
 
 def drawn_anew(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollouts]:
     """Those of `others` that are other rollouts of the screened policy: sampled alike, under another seed."""
-    mine = sampled_with(screening)
-    found = []
-    for other in others:
-        theirs = sampled_with(other)
-        if mine is None or theirs is None:
-            continue
-        policies = [
-            {k: v for k, v in _fields(a["policy"]).items() if k not in ("step", "seed")} for a in (mine, theirs)
-        ]
-        one, two = _fields(mine["sampling"]), _fields(theirs["sampling"])
-        if policies[0] == policies[1] and one != two and one | {"seed": 0} == two | {"seed": 0}:
-            found.append(other)
-    return found
 
+    def drawn(ref: Rollouts, seeded: bool) -> tuple[Row, Row] | None:
+        """Fields of policy and sampling, and the seed of the latter if it counts."""
+        arguments = sampled_with(ref)
+        if arguments is None:
+            return None
+        policy, sampling = (dict(cast("Row", arguments[name])) for name in ("policy", "sampling"))
+        return policy | {"step": 0, "seed": 0}, sampling | ({} if seeded else {"seed": 0})
 
-def _fields(recorded: object) -> dict[str, Any]:
-    return dict(recorded) if isinstance(recorded, dict) else {}
+    mine = drawn(screening, True), drawn(screening, False)
+    return [one for one in others if drawn(one, False) == mine[1] is not None and drawn(one, True) != mine[0]]
 
 
 @standard_measure("rescreening", others="final")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from storage.artifacts.kinds import Partitions, Rollouts, Votes
 from storage.sql import query
 from tasks.domain.statistics.estimators import best_chance, majority_chance, subsets
-from tasks.measures.groups import Row, clusters_of, counts_of, estimates, in_classes
+from tasks.measures.groups import Row, counts_of, estimates, in_classes
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
@@ -85,7 +85,5 @@ def measure_votes(
     *, rollouts: tuple[Rollouts, ...], partitions: tuple[Partitions, ...], ks: tuple[int, ...], seed: int = 0
 ) -> pa.Table:
     """maj@k and best-of-k of every (arm, step), per source and for all of them. partitions: of each of the rollouts."""
-    clusters = clusters_of(rollouts)
     pairs = zip(rollouts, partitions, strict=True)
-    parts = (part.join(clusters, "problem_id") for refs in pairs for part in in_classes(*refs, COLUMNS))
-    return votes_of(parts, ks, seed)
+    return votes_of((part for refs in pairs for part in in_classes(*refs, COLUMNS)), ks, seed)

@@ -130,33 +130,26 @@ def none_of(n: int, size: int, k: int) -> float:
     return comb(n - size, k) / comb(n, k)
 
 
-# Distinct classes among k rollouts.
-#
-#     distinct_k = Σ_c [1 − C(n − n_c, k) / C(n, k)]
-#
-# n_c: rollouts of class c. The mean of NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228), the number of
-# classes among k generations, over all subsets of k; ecology's rarefaction (Hurlbert 1971). Over answers it is D_k,
-# over strategies the strategy count. A rollout of no class is drawn and adds nothing. From 0 (1 where all have a
-# class) to k.
-
-
 def distinct(group: Group, k: int) -> float:
+    """Distinct classes among k rollouts, Σ_c [1 − C(n − n_c, k) / C(n, k)], n_c: rollouts of class c.
+
+    The mean of NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228) over all subsets of k; ecology's
+    rarefaction (Hurlbert 1971). A rollout of no class adds nothing. From 0 (1 where all have a class) to k.
+    """
     return sum(1.0 - none_of(len(group), int(size), k) for size in group.counts)
 
-
-# Utility of k rollouts to a reader who sees one after another, and with patience p goes on to the next.
-#
-#     utility_k = (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i,   p = 0.8
-#
-# u_i: 1 for a correct rollout, where NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score.
-# What is here is its mean over all orders of the n rollouts: that a rollout of a class of n_c stands at place i and
-# none of its class before it has the chance C(n − n_c, i − 1) / C(n − 1, i − 1) / n. A rollout of no class earns
-# nothing. 0 to 1.
 
 PATIENCE = 0.8
 
 
 def utility(group: Group, k: int) -> float:
+    """Utility of k rollouts to a reader who with patience p goes on to the next, 0 to 1.
+
+    (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i; u_i is 1 for a correct rollout of a class, where
+    NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score. The mean over all orders of the n
+    rollouts: that one of a class of n_c stands at place i and none of its class before it has the chance
+    C(n − n_c, i − 1) / C(n − 1, i − 1) / n.
+    """
     n, weights = len(group), PATIENCE ** np.arange(k)
     classes, at_N, size_C = np.unique(group.class_N, return_inverse=True, return_counts=True)
     right_C = np.bincount(at_N, weights=group.correct_N & (group.class_N >= 0), minlength=len(classes))
@@ -168,17 +161,9 @@ def utility(group: Group, k: int) -> float:
     return earned / float(weights.sum())
 
 
-# Semantic entropy: over classes of k rollouts, in nats (Farquhar et al. 2024, Nature 630).
-#
-#     −Σ_c p_c log p_c
-#
-# by counts, the discrete one: p_c = share of the k rollouts in class c. By likelihood: p_c ∝ Σ_{i in c} exp(l_i),
-# where l_i is the mean log-probability a token, as the authors' code has it, or the whole sequence's, as their formula
-# has it. The latter is all but one rollout's where traces are long. Only rollouts of a class are looked at. From 0 to
-# log k; the plug-in of k rollouts, so it grows with k, and policies compare at one k.
-
-
 def entropy_by_counts(group: Group, k: int) -> float:
+    """Semantic entropy −Σ_c p_c log p_c of k rollouts, in nats (Farquhar et al. 2024, Nature 630); p_c: the share of
+    class c. The plug-in, so it grows with k, from 0 to log k, and policies compare at one k."""
     n = len(group)
     return sum(_expected(n, int(size), k) for size in group.counts)
 
@@ -191,11 +176,13 @@ def _expected(n: int, size: int, k: int) -> float:
 
 
 def entropy_by_likelihood(group: Group, k: int) -> float:
-    """Length-normalised."""
+    """Semantic entropy with p_c ∝ Σ_{i in c} exp(l_i), l_i the mean log-probability a token (the authors' code)."""
     return _weighted(group, group.logprob_N / np.maximum(group.num_tokens_N, 1), k)
 
 
 def entropy_by_sequence_likelihood(group: Group, k: int) -> float:
+    """The same with l_i of the whole sequence, as the authors' formula has it: all but one rollout's if traces are
+    long."""
     return _weighted(group, group.logprob_N, k)
 
 
@@ -210,27 +197,22 @@ def _weighted(group: Group, log_weight_N: np.ndarray, k: int) -> float:
     return float(-(p_SC * np.log(np.where(p_SC > 0, p_SC, 1.0))).sum(axis=1).mean())
 
 
-# Vendi score of k traces: exp of the entropy of the eigenvalues of their cosine similarities over k.
-#
-# The effective number of distinct traces, from 1 to k (Friedman and Dieng 2022, arXiv 2210.02410), the mean over
-# subsets of k. Of a kernel, not of a partition; it has whatever length does to the encoder.
-
-
 def vendi(group: Group, k: int) -> float | None:
+    """Vendi score of k traces, from 1 to k: see `vendi_of_k`. It has whatever length does to the encoder."""
     return vendi_of_k(group.vectors_ND, k)
 
-
-# Self-BLEU of k windows: each as the hypothesis, the other k − 1 its references (Zhu et al. 2018, arXiv 1802.01886).
-#
-# BLEU of order 4 with uniform weights (Papineni et al. 2002): the geometric mean of clipped precisions of 1- to
-# 4-grams. Windows have one length, so there is no brevity penalty. Where an order has no match, 0.1 match stands for
-# it, as in the authors' code (NLTK's smoothing 1), order 1 too: of 16 words 0.007 is nothing shared, and 1 is all
-# alike: narrow is high. Mean over subsets of k.
 
 UNSEEN = 0.1
 
 
 def self_bleu(group: Group, k: int) -> float:
+    """Self-BLEU of k windows: each as the hypothesis, the others its references (Zhu et al. 2018, arXiv 1802.01886).
+
+    BLEU of order 4 with uniform weights (Papineni et al. 2002): the geometric mean of clipped precisions of 1- to
+    4-grams. Windows have one length, so there is no brevity penalty. Where an order has no match, UNSEEN stands for
+    it, as in the authors' code (NLTK's smoothing 1), order 1 too: of 16 words 0.007 is nothing shared, and 1 is all
+    alike: narrow is high. Mean over subsets of k.
+    """
     chosen_SK = subsets(len(group), k)
     member_SN = np.zeros((len(chosen_SK), len(group)), np.float32)
     np.put_along_axis(member_SN, chosen_SK, 1, axis=1)
@@ -243,16 +225,13 @@ def self_bleu(group: Group, k: int) -> float:
     return float(np.exp(log_SK).mean())
 
 
-# Expectation-adjusted distinct (EAD) of k windows: different words over those that chance would show.
-#
-#     EAD = D / (V · [1 − ((V − 1)/V)^C])
-#
-# D: different words of the k windows; C: words in them; V: the vocabulary, here the different words in the windows of
-# all policies that are compared (Liu et al. 2022, arXiv 2202.13587, of single words). D is the mean over subsets of k.
-# Windows have one length, so C is the same everywhere and V only scales. Above 1 words repeat less than by chance.
-
-
 def expectation_adjusted_distinct(group: Group, k: int) -> float:
+    """Different words of k windows over those that chance would show, D / (V · [1 − ((V − 1)/V)^C]).
+
+    D: different words of the k windows, the mean over subsets; C: words in them; V: the vocabulary, here the different
+    words in the windows of all policies that are compared (Liu et al. 2022, arXiv 2202.13587). Windows have one length,
+    so C is the same everywhere and V only scales. Above 1 words repeat less than by chance.
+    """
     traces, words = np.unique(group.words.spread, return_counts=True)
     seen = [1.0 - none_of(len(group), int(n), k) for n in traces]
     return float(words @ seen) / _by_chance(group, k)
@@ -265,9 +244,6 @@ def most_of_ead(group: Group, k: int) -> float:
 
 def _by_chance(group: Group, k: int) -> float:
     return group.vocabulary * (1.0 - (1.0 - 1.0 / group.vocabulary) ** (k * group.words.length))
-
-
-# Every measure of width, once: what it is of, what it needs and between what it lies.
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,14 @@ from itertools import combinations, islice
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage.artifacts.kinds import Embeddings, Partitions, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
-from tasks.domain.statistics.means import ADAPTERS, by_seed
+from tasks.domain.statistics.means import ADAPTERS
 from tasks.domain.statistics.regression import rank_correlations
 from tasks.evidence import VECTORS, matrix, with_vectors
-from tasks.measures.groups import Row, clusters_of, counts_of, estimates, in_classes, stretches
+from tasks.measures.groups import Row, counts_of, estimates, in_classes, seeded, stretches
 from tasks.measures.standard import standard_measure
 from tasks.measures.width import MEASURES, Group, Measure, words_in
 from tasks.stage import stage, store
@@ -137,8 +136,6 @@ def problems_of(rollouts: pa.Table, vectors: pa.Table) -> Iterator[Problem]:
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum", "trace"]
 Part = tuple[pa.Table, pa.Table]
-#: What of a series is set beside others: its name and partition, and its mean_P over adapters, NaN where one lacks it.
-Beside = tuple[Row, np.ndarray]
 
 
 class Widths(
@@ -159,69 +156,65 @@ def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence
     parts: rollouts of whole problems under one policy or several, and their vectors: see problems_of.
     vocabulary: of all of them.
     """
-    columns = [(series, k) for series in series_of(sorted(vocabulary)) for k in ks if k > 1]
-    bounds: dict[str, tuple[float, float]] = {}
-    measured = []
+    several, above_one = list(series_of(sorted(vocabulary))), [k for k in ks if k > 1]
+    heads = [series.head(k) for series in several for k in above_one]
+    keys, shares, most = list[Row](), list[list[float]](), [1.0] * len(heads)
     for problem in (problem for part in parts for problem in problems_of(*part)):
-        group = problem.group
-        row = problem.key | {"source": "all", "size": len(group), "length": group.num_tokens_N.mean()}
-        row |= {"accuracy": group.correct_N.mean()}
-        for place, (series, k) in enumerate(columns):
-            if not place or series is not columns[place - 1][0]:
-                group = problem.seen(series, vocabulary)
-            found = series.measure.value(group, k) if len(group) >= k else None
-            if found is not None:
-                least, most = bounds.setdefault(f"{place}", (series.measure.least, series.measure.most(group, k)))
-                found = (found - least) / (most - least)
-            row[f"{place}"] = found
-        measured.append(row)
-    counts = counts_of(pa.Table.from_pylist(measured, schema=_schema(len(columns))))
-    rows: list[Row] = []
+        shares.append([])
+        for series in several:
+            group, measure = problem.seen(series, vocabulary), series.measure
+            for k in above_one:
+                value = measure.value(group, k) if len(group) >= k else None
+                if value is not None:
+                    most[len(shares[-1])] = top = measure.most(group, k)
+                    value = (value - measure.least) / (top - measure.least)
+                shares[-1].append(np.nan if value is None else value)
+        about = {"source": "all", "row": len(keys), "size": len(problem.group)}
+        means = {"length": problem.group.num_tokens_N.mean(), "accuracy": problem.group.correct_N.mean()}
+        keys.append(problem.key | about | means)
+    counts, share_NV, rows = counts_of(pa.Table.from_pylist(keys)), np.array(shares), list[Row]()
     for arm, step in dict.fromkeys((arm, step) for arm, step, _ in counts.places):
         of, where = counts.at((arm, step, "all")), {"arm": arm, "step": step}
-        found = estimates(of, {f"{i}": s.head(k) for i, (s, k) in enumerate(columns)}, partial=True, gradual=True)
-        for place, row in enumerate(found):
-            least, most = bounds.get(f"{place}", (0.0, 1.0))
-            ends = {c: least + row[c] * (most - least) for c in ("estimate", "low", "high") if row.get(c) is not None}
-            rows.append(where | row | ends)
-        shown = max((k for k in ks if 1 < k <= max(of["size"].min() / 2, 2)), default=None)
+        of |= {f"{place}": share_N for place, share_N in enumerate(share_NV[of["row"]].T)}
+        told = estimates(of, {f"{i}": head for i, head in enumerate(heads)}, partial=True, gradual=True)
+        for place, row in enumerate(told):
+            least = several[place // len(above_one)].measure.least
+            ends = [end for end in ("estimate", "low", "high") if row.get(end) is not None]
+            rows.append(where | row | {end: least + row[end] * (most[place] - least) for end in ends})
+        shown = max((k for k in above_one if k <= max(of["size"].min() / 2, 2)), default=None)
         alongside = {
-            f"{i}": s.head(k)
-            for i, (s, k) in enumerate(columns)
-            if k == shown and s.basis == "all" and s.window in (None, min(vocabulary)) and np.isfinite(of[f"{i}"]).any()
+            f"{place}": head
+            for place, head in enumerate(heads)
+            if (head["k"], head["basis"]) == (shown, "all")
+            and head["window"] in (None, min(vocabulary))
+            and np.isfinite(of[f"{place}"]).any()
         }
         rows += [where | {"k": shown} | row for row in correlations(of, alongside)]
     return pa.Table.from_pylist(rows, schema=Widths.schema)
-
-
-def _schema(columns: int) -> pa.Schema:
-    keys = [("arm", pa.string()), ("step", pa.int32()), ("source", pa.string()), ("adapter", pa.string())]
-    keys += [("seed", pa.int64()), ("problem_id", pa.string()), ("cluster", pa.string()), ("size", pa.int32())]
-    return pa.schema(keys + [(name, pa.float64()) for name in ("length", "accuracy", *map(str, range(columns)))])
 
 
 def correlations(of: Mapping[str, np.ndarray], heads: Mapping[str, Row]) -> list[Row]:
     """Every two measures of one policy, and each with the mean length and the accuracy of its problems. of: columns of
     the policy's problems; heads: column → what its rows begin with."""
     heads = {**heads, "length": {"metric": "length"}, "accuracy": {"metric": "accuracy"}}
-    found = by_seed(of["problem"], of["adapter"], np.column_stack([of["cluster"], *(of[name] for name in heads)]))
+    found, names = seeded(of, list(heads)), list(heads.values())
     mean_PV = found.values_SPV.mean(axis=0)
-    shared = {"basis": "all", "seeds": len(found.adapter_S) if found.trained else None}
-    shared |= {"holds_for": ADAPTERS if found.trained else None}
     there_PV = np.isfinite(mean_PV)
+    shared: Row = (
+        {"basis": "all", "seeds": len(found.adapter_S), "holds_for": ADAPTERS} if found.trained else {"basis": "all"}
+    )
     on: dict[bytes, list[tuple[int, int]]] = {}
-    for i, j in combinations(range(1, mean_PV.shape[1]), 2):
+    for i, j in combinations(range(len(heads)), 2):
         on.setdefault((there_PV[:, i] & there_PV[:, j]).tobytes(), []).append((i, j))
     rows: dict[tuple[int, int], Row] = {}
     for problems, pairs in on.items():
         both_PV = mean_PV[np.frombuffer(problems, bool)]
-        about = shared | {"n": len(both_PV), "clusters": len(np.unique(both_PV[:, 0]))}
-        told = rank_correlations(list(both_PV.T), pairs, both_PV[:, 0])
-        for pair, one in zip(pairs, told, strict=True):
-            first, second = (list(heads.values())[i - 1] for i in pair)
-            names = {"metric": first["metric"], "partition": first.get("partition"), "window": first.get("window")}
-            names |= {"other": second["metric"], "other_partition": second.get("partition")}
-            rows[pair] = names | about | {c: getattr(one, c) for c in ("estimate", "low", "high", "reason")}
+        about = shared | {"n": len(both_PV), "clusters": len(np.unique(both_PV[:, -1]))}
+        told = rank_correlations(list(both_PV.T), pairs, both_PV[:, -1])
+        for (i, j), one in zip(pairs, told, strict=True):
+            other = {"other": names[j]["metric"], "other_partition": names[j].get("partition")}
+            kept = {name: names[i].get(name) for name in ("metric", "partition", "window")}
+            rows[i, j] = kept | other | about | {c: getattr(one, c) for c in ("estimate", "low", "high", "reason")}
     return [rows[pair] for pair in sorted(rows)]
 
 
@@ -238,16 +231,7 @@ def measure_widths(
 
     partitions, embeddings: of each of the rollouts.
     """
-    clusters = clusters_of(rollouts)
     traces = (t for ref in rollouts for part in store().parts(ref, ["trace"]) for t in part["trace"].to_pylist())
     of_each = zip(rollouts, partitions, embeddings, strict=True)
-    return widths_of((part for refs in of_each for part in _parts(*refs, clusters)), vocabulary_of(traces), ks)
-
-
-def _parts(rollouts: Rollouts, partitions: Partitions, embeddings: Embeddings, clusters: pa.Table) -> Iterator[Part]:
-    def told() -> Iterator[pa.Table]:
-        for part in in_classes(rollouts, partitions, COLUMNS):
-            place = pc.index_in(part["problem_id"], clusters["problem_id"])  # pyright: ignore[reportAttributeAccessIssue]
-            yield part.append_column("cluster", clusters["cluster"].take(place))
-
-    return with_vectors(told(), embeddings)
+    parts = (part for ref, own, vectors in of_each for part in with_vectors(in_classes(ref, own, COLUMNS), vectors))
+    return widths_of(parts, vocabulary_of(traces), ks)

@@ -27,33 +27,16 @@ def rows_of(
     traces: bool = True,
 ) -> pa.Table:
     """problem → one letter a rollout: c(orrect), w(rong), t(runcated, no answer). Schema: Rollouts."""
+    policy = {"source": source, "arm": arm, "adapter": adapter, "step": step, "seed": 0}
+    fixed = {"completion": "x", "tag_valid": True, "reason": "", "grader_version": "1", "num_prompt_tokens": 1}
     rows = []
     for problem, letters in groups.items():
         for i, letter in enumerate(letters):
-            rows.append(
-                {
-                    "problem_id": problem,
-                    "source": source,
-                    "arm": arm,
-                    "adapter": adapter,
-                    "step": step,
-                    "seed": 0,
-                    "rollout": i,
-                    "completion": "x",
-                    "trace": f"{problem} {i} {letter}" if traces and letter != "t" else None,
-                    "tag_valid": True,
-                    "answer": letter,
-                    "canonical": None if letter == "t" else f"{letter}{i % 2}",
-                    "verdict": {"c": "correct", "t": "no_answer"}.get(letter, "wrong"),
-                    "reason": "",
-                    "correct": letter == "c",
-                    "grader_version": "1",
-                    "finish": "length" if letter == "t" else "stop",
-                    "num_prompt_tokens": 1,
-                    "num_tokens": tokens * (i + 1),
-                    "logprob_sum": None,
-                }
-            )
+            answered = {"canonical": None if letter == "t" else f"{letter}{i % 2}", "answer": letter}
+            graded = {"verdict": {"c": "correct", "t": "no_answer"}.get(letter, "wrong"), "correct": letter == "c"}
+            spent = {"finish": "length" if letter == "t" else "stop", "num_tokens": tokens * (i + 1)}
+            trace = {"trace": f"{problem} {i} {letter}" if traces and letter != "t" else None}
+            rows.append({"problem_id": problem, "rollout": i} | policy | fixed | answered | graded | spent | trace)
     return pa.Table.from_pylist(rows, schema=Rollouts.schema)
 
 

@@ -42,21 +42,6 @@ def test_crosstab_of_two_arms(rollouts: Make) -> None:
     assert (counts["panel", "variance"], counts["thinking", "variance"], counts["thinking", "all_zero"]) == (2, 3, 0)
 
 
-def test_an_arm_missing_in_a_source_counts_no_problem_there(rollouts: Make) -> None:
-    both = [bands_of(rollouts({"a": "cw"})), bands_of(rollouts({"b": "cw"}, arm="thinking", source="aime"))]
-    rows = crosstab_of(pa.concat_tables(both), 8).to_pylist()
-    empty = [r for r in rows if r["metric"] == "count" and (r["arm"], r["source"]) == ("panel", "aime")]
-    assert [(r["count"], r["estimate"], r["n"]) for r in empty] == [(0, None, 0)] * 3
-    assert [r["reason"] for r in rows if r["metric"] == "cell"] == ["the two arms have no problem in common"]
-
-
-def test_no_number_is_nan_when_all_problems_are_dead(rollouts: Make) -> None:
-    bands = [bands_of(rollouts(dict.fromkeys("abcdef", "ww"), arm=arm)) for arm in ("panel", "thinking")]
-    rows = crosstab_of(pa.concat_tables(bands), 16).to_pylist()
-    assert all(v == v for r in rows for v in r.values())
-    assert {r["reason"] is None for r in rows if r["metric"] in ("ratio", "mcnemar", "stuart_maxwell")} == {False}
-
-
 def test_doubled_rollouts_are_refused(rollouts: Make) -> None:
     one = rollouts({"a": "cw"})
     with pytest.raises(UserError, match="given more than once"):
@@ -78,33 +63,6 @@ def test_a_ratio_without_an_interval_has_a_reason(rollouts: Make, one: list[str]
     ]
     rows = crosstab_of(pa.concat_tables(banded), 8).to_pylist()
     assert [(r["low"], r["reason"]) for r in rows if r["metric"] == "ratio"] == [(None, said)]
-
-
-def test_shares_of_problems_that_are_near_duplicates_are_as_wide_as_without_the_copies(rollouts: Make) -> None:
-    """Every problem ten times over: the same share of a tenth of the problems."""
-    groups = ["cw"] * 6 + ["ww"] * 8 + ["cc"] * 6
-    other = ["cw"] * 4 + ["cc"] * 3 + ["ww"] * 9 + ["cw"] * 4
-
-    def told(times: int) -> dict[tuple[str, str, str], dict]:
-        banded = [
-            bands_of(rollouts({f"p{i:02d}-{t}": g for i, g in enumerate(letters) for t in range(times)}, arm=arm))
-            for arm, letters in (("panel", groups), ("thinking", other))
-        ]
-        both = pa.concat_tables(banded)
-        both = both.append_column("cluster", pa.array([p.split("-")[0] for p in both["problem_id"].to_pylist()]))
-        rows = crosstab_of(both, 8).to_pylist()
-        return {
-            (r["metric"], r["arm"], r["band"]): r
-            for r in rows
-            if r["source"] == "all"
-            and (r["metric"] in ("count", "shared") or (r["band"], r["other_band"]) == ("variance",) * 2)
-        }
-
-    once, often = told(1), told(10)
-    assert {key[0] for key in once} == {"count", "cell", "shared"}
-    for key, row in often.items():
-        assert row["estimate"] == pytest.approx(once[key]["estimate"])
-        assert (row["low"], row["high"]) == pytest.approx((once[key]["low"], once[key]["high"]), abs=0.06), key
 
 
 def test_the_published_ratio_of_variance_bands_has_an_interval_over_the_same_problems() -> None:

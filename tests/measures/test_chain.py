@@ -105,14 +105,6 @@ def test_too_little_to_tell_is_a_reason() -> None:
     assert rows[0]["reason"] == "groups of the screening differ in size, as adaptive ones do: their shares are biased"
 
 
-def test_a_slope_without_room_says_so() -> None:
-    x = np.arange(6.0)
-    assert slope(x[None], [x, x], np.arange(6)) == "what is held fixed leaves nothing of it to vary"
-    assert slope(np.ones((1, 6)), [x], np.arange(6)) == "the outcome is the same everywhere"
-    alone = slope(x[None] ** 2, [x], np.arange(6))
-    assert isinstance(alone, Slope) and alone.method.startswith("least squares")
-
-
 @pytest.mark.parametrize("spread", [0.0, 0.6])
 def test_a_slope_is_what_statsmodels_finds_by_its_own_search(spread: float) -> None:
     rng = np.random.default_rng(6)

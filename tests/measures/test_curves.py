@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from tasks.measures.curves import curves_of, with_shares
+from tasks.measures.curves import curves_of, training_rows, with_shares
 from tasks.measures.groups import count_groups
 
 Make = Callable[..., pa.Table]
@@ -74,34 +74,9 @@ def test_gains_stand_beside_what_was_trained_on() -> None:
 
 
 def test_training_series_keep_nulls_with_their_reason() -> None:
-    steps = pa.table(
-        {
-            "arm": ["panel"] * 3,
-            "step": [1, 1, 2],
-            "entropy": [0.4, 0.6, None],
-            "variance": [3, 5, 8],
-            "all_zero": [4, 2, 0],
-            "all_one": [1, 1, 0],
-        }
-    )
-    groups = pa.table(
-        {
-            c: pa.array([], t)
-            for c, t in (
-                ("arm", pa.string()),
-                ("step", pa.int32()),
-                ("adapter", pa.string()),
-                ("seed", pa.int64()),
-                ("problem_id", pa.string()),
-                ("source", pa.string()),
-                ("group_size", pa.int32()),
-                ("num_correct", pa.int32()),
-                ("num_tokens", pa.int64()),
-            )
-        }
-    )
-    rows = curves_of(groups, steps, {}, {}).to_pylist()
-    found = {(r["metric"], r["step"]): r for r in rows}
+    bands = {"variance": [3, 5, 8], "all_zero": [4, 2, 0], "all_one": [1, 1, 0]}
+    steps = pa.table({"arm": ["panel"] * 3, "step": [1, 1, 2], "entropy": [0.4, 0.6, None]} | bands)
+    found = {(r["metric"], r["step"]): r for r in training_rows(steps)}
     assert (found["entropy", 1]["estimate"], found["entropy", 1]["low"], found["entropy", 1]["seeds"]) == (0.5, 0.4, 2)
     assert (found["entropy", 2]["estimate"], found["entropy", 2]["reason"]) == (None, "not measured at this step")
     assert found["variance", 1]["estimate"] == pytest.approx(4.0)

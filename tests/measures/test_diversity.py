@@ -10,8 +10,8 @@ import pytest
 
 from storage.artifacts.kinds import Embeddings
 from storage.errors import UserError
-from tasks.embedding import embedded, in_other_words
-from tasks.measures.diversity import answers_of, ceilings_of, compare_columns, diversity_of
+from tasks.embedding import embedded
+from tasks.measures.diversity import answers_of, compare_columns, diversity_of
 from tests.measures.conftest import classed_by_letter
 
 Make = Callable[..., pa.Table]
@@ -72,18 +72,6 @@ def test_malformed_completions_have_no_vector(rollouts: Make) -> None:
     assert [(r["problem_id"], r["n"], r["diversity"], r["reason"]) for r in row] == [
         ("a", 1, None, "one trace has no pair")
     ]
-
-
-def test_no_trace_at_all(rollouts: Make) -> None:
-    table = embedded(rollouts({"a": "tt"}), np.zeros((0, 1), np.float32), np.zeros(0), "whole")
-    assert (
-        diversity_of(table).num_rows
-        == ceilings_of(table).num_rows
-        == in_other_words(rollouts({"a": "tt"})).num_rows
-        == 0
-    )
-    some = diversity_of(vectors_of(rollouts({"a": "cc"}, arm="thinking"), [0, 1]))
-    assert compare_columns([diversity_of(table), some], ("diversity",)).num_rows == 0
 
 
 def test_nan_from_an_encoder_is_refused(rollouts: Make) -> None:
@@ -147,31 +135,3 @@ def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:
     for name in ("low", "high", "p_value", "relative_low", "relative_high"):
         assert told[0][name] == pytest.approx(told[1][name]), name
     assert told[1]["p_t"] < told[0]["p_t"]  # as publications have it: each problem counts
-
-
-def test_arms_of_the_same_adapters_are_paired_by_seed(rollouts: Make) -> None:
-    """What a seed does to the traces under both prompts falls out of their difference; of other adapters it does not."""
-    rng = np.random.default_rng(0)
-    angles = {arm: rng.uniform(0.5, 1.0, 12) for arm in ("panel", "thinking")}
-
-    def row(*names: str) -> dict:
-        tables = []
-        for (arm, apart), name in zip(angles.items(), names, strict=True):
-            for seed, wider in enumerate((0.0, 0.2, 0.4)):
-                table = rollouts({f"p{i:02d}": "cw" for i in range(12)}, arm=arm, step=9, adapter=f"{name}{seed}")
-                measured = diversity_of(vectors_of(table, [v for angle in apart for v in (0.0, angle + wider)]))
-                tables.append(measured.append_column("adapter", pa.array([f"{name}{seed}"] * 12)))
-        return compare_columns(tables, ("diversity",)).to_pylist()[0]
-
-    same, other = row("t", "t"), row("p", "t")
-    assert same["seeds"] == other["seeds"] == 3 and same["difference"] == pytest.approx(other["difference"])
-    assert other["high"] - other["low"] > 2 * (same["high"] - same["low"]) > 0
-    assert other["relative_high"] - other["relative_low"] > 2 * (same["relative_high"] - same["relative_low"]) > 0
-
-
-def test_two_arms_with_no_common_problem(rollouts: Make) -> None:
-    tables = [
-        diversity_of(vectors_of(rollouts({p: "cc"}, arm=arm), [0, 1])) for p, arm in (("a", "panel"), ("b", "thinking"))
-    ]
-    row = compare_columns(tables, ("diversity",)).to_pylist()[0]
-    assert (row["n"], row["difference"], row["reason"]) == (0, None, "no problem in common")

@@ -38,22 +38,6 @@ def test_one_seed_by_hand(rollouts: Make) -> None:
     assert row["holds_for"] == "these adapters, not the recipe"
 
 
-def test_seeds_that_disagree_widen_it(rollouts: Make) -> None:
-    problems = "abcdefgh"
-    start = [rollouts(dict.fromkeys(problems, "cwww")), rollouts(dict.fromkeys(problems, "cwww"), arm="thinking")]
-    mixed = {p: "ccww" if i % 2 else "cccw" for i, p in enumerate(problems)}
-    other = [rollouts(mixed, arm="thinking", step=5, adapter=f"t{i}") for i in range(3)]
-    alike = [rollouts(dict.fromkeys(problems, "cccw"), step=5, adapter=f"p{i}") for i in range(3)]
-    apart = [
-        rollouts(dict.fromkeys(problems, letters), step=5, adapter=f"p{i}")
-        for i, letters in enumerate(("cccc", "cccw", "ccww"))
-    ]
-    narrow, wide = (told(*start, *other, *own)["all"] for own in (alike, apart))
-    assert narrow["estimate"] == wide["estimate"] == pytest.approx(0.125)
-    assert wide["high"] - wide["low"] > 3 * (narrow["high"] - narrow["low"])
-    assert narrow["holds_for"] == "the recipe, by 3 seeds"
-
-
 def test_arms_of_the_same_adapters_are_paired_by_seed(rollouts: Make) -> None:
     """What a seed does to both falls out of their difference; of adapters of their own it does not."""
     problems = [f"p{i}" for i in range(50)]

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from storage.sql import named, query
 from tasks.domain.statistics.means import ONE_PROBLEM
 from tasks.measures.groups import count_groups
-from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of
+from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of, solved_by_of
 
 Make = Callable[..., pa.Table]
 
@@ -90,23 +91,6 @@ def test_where_the_cheaper_one_has_too_few_as_many_tokens_are_all_that_it_has(ro
     )
 
 
-def test_two_arms_without_a_common_problem(rollouts: Make) -> None:
-    both = [rollouts({"a": "cw"}), rollouts({"b": "cw"}, arm="thinking")]
-    rows = contrasts_of(count_groups(pa.concat_tables(both)), (1, 2), 100, 0).to_pylist()
-    assert {(r["estimate"], r["n"], r["reason"]) for r in rows} == {(None, 0, "no problem in common")}
-
-
-def test_a_source_that_one_arm_lacks(rollouts: Make) -> None:
-    both = [rollouts({"a": "cw"}), rollouts({"b": "cw"}, source="aime"), rollouts({"a": "cc"}, arm="thinking")]
-    rows = contrasts_of(count_groups(pa.concat_tables(both)), (1,), 100, 0).to_pylist()
-    assert "thinking has no problem of aime" in {r["reason"] for r in rows}
-
-
-def test_the_same_seed_gives_the_same_table(rollouts: Make) -> None:
-    groups = count_groups(rollouts(dict.fromkeys("abc", "cwcw") | {"d": "wwww"}))
-    assert passk_of(groups, (1, 2), 300, 7).equals(passk_of(groups, (1, 2), 300, 7))
-
-
 def test_the_last_doubling_and_what_is_left_unsolved(rollouts: Make) -> None:
     groups = count_groups(rollouts({"a": "cwwwww", "b": "wwwwww"}))
     rows = {r["k"]: r for r in asymptotes_of(groups).to_pylist() if r["source"] == "all"}
@@ -114,3 +98,37 @@ def test_the_last_doubling_and_what_is_left_unsolved(rollouts: Make) -> None:
     assert [rows[k]["doubling"] for k in (1, 2, 4, 6)] == [None, *(pytest.approx(v) for v in (1 / 12, 1 / 6, 1 / 6))]
     assert (rows[6]["unsolved"], rows[4]["unsolved"]) == (1, None)
     assert (1 - rows[6]["unsolved_below"]) ** 6 == pytest.approx(0.05)
+
+
+def test_who_solved_what(rollouts: Make) -> None:
+    both = [
+        rollouts({"a": "cw", "b": "ww", "d": "cc", "e": "ww"}),
+        rollouts({"a": "cc", "b": "cw", "d": "ww", "e": "ww"}, arm="thinking"),
+    ]
+    rows = solved_by_of(count_groups(pa.concat_tables(both))).to_pylist()
+    assert {r["problem_id"]: r["solved_by"] for r in rows} == {
+        "a": "both",
+        "b": "other_only",
+        "d": "arm_only",
+        "e": "neither",
+    }
+    assert all(r["equal_n"] for r in rows)
+
+
+def test_unequal_groups_are_judged_at_the_smaller_size_too(rollouts: Make) -> None:
+    both = [rollouts({"a": "cwww"}), rollouts({"a": "ww"}, arm="thinking")]
+    row = solved_by_of(count_groups(pa.concat_tables(both))).to_pylist()[0]
+    assert (row["solved_by"], row["equal_n"]) == ("arm_only", False)
+    assert row["chance_of_arm"] == pytest.approx(0.5)  # two of the four rollouts: 3 of 6 pairs hold the correct one
+    assert row["chance_of_other"] == 0.0
+
+
+def test_two_policies_without_a_common_problem_are_a_row_of_nulls(rollouts: Make) -> None:
+    both = [rollouts({"a": "cw"}), rollouts({"b": "cw"}, arm="thinking")]
+    table = solved_by_of(count_groups(pa.concat_tables(both)))
+    assert [(r["problem_id"], r["solved_by"], r["reason"]) for r in table.to_pylist()] == [
+        (None, None, "no problem in common")
+    ]
+    shown = query(named("report_solved_by"), solved_by=table).to_pylist()
+    assert [(r["problems"], r["both"], r["reason"]) for r in shown] == [(0, None, "no problem in common")]
+    assert query(named("report_solved_by_one"), solved_by=table).num_rows == 0

@@ -93,33 +93,3 @@ def test_where_a_ratio_of_lengths_has_no_interval_it_is_said_why(rollouts: Make)
     both = pa.concat_tables([rollouts(alike), rollouts(alike, arm="thinking", tokens=30)])
     (row,) = [r for r in rows(both) if (r["metric"], r["source"], r["bucket"]) == ("bucket", "all", "all_paired")]
     assert (row["ratio_low"], row["reason"]) == (None, "every problem has the same ratio: no interval")
-
-
-def test_lengths_of_near_duplicates_count_once(rollouts: Make) -> None:
-    """Eight problems, and the same with each asked ten times over: the interval is as wide, and p no smaller."""
-
-    def told(times: int) -> dict:
-        tables = []
-        for arm, scale in (("panel", 1), ("thinking", 2)):
-            for i in range(8):
-                more = 10 + 3 * i if arm == "panel" else 20 + 2 * scale * (i % 5)
-                tables.append(rollouts({f"{i}-{t}": "cc" for t in range(times)}, arm=arm, tokens=more))
-        found = tokens_of(
-            pa.concat_tables(tables),
-            lambda groups: groups.append_column(
-                "cluster", pa.array([p.split("-")[0] for p in groups["problem_id"].to_pylist()])
-            ),
-        ).to_pylist()
-        kept = {"metric": "bucket", "bucket": "both_correct", "source": "all"}
-        return next(r for r in found if kept.items() <= r.items())
-
-    once, often = told(1), told(10)
-    assert (once["n"], often["n"]) == (8, 80)
-    for end in ("ratio_low", "ratio_high"):
-        assert often[end] == pytest.approx(once[end], rel=0.01)
-    assert often["p_wilcoxon"] == pytest.approx(once["p_wilcoxon"], abs=0.05)  # ties have other ranks
-
-
-def test_no_common_problem_is_said(rollouts: Make) -> None:
-    both = pa.concat_tables([rollouts({"a": "c"}), rollouts({"b": "c"}, arm="thinking")])
-    assert [r["reason"] for r in rows(both) if r["metric"] == "bucket"] == ["no problem in common"]

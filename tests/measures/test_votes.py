@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from storage.errors import UserError
 from tasks.domain.statistics.difficulty import adaptive_saving, rollouts_until_decided
-from tasks.embedding import EncoderSpec, embedded, in_other_words
+from tasks.embedding import embedded, in_other_words
 from tasks.measures.diversity import ceilings_of
 from tasks.measures.votes import votes_of
 from tests.measures.conftest import classed_by_letter
@@ -28,21 +27,6 @@ def test_majority_of_three_by_hand(rollouts: Make) -> None:
     assert found["shortest@k", "all", 1]["estimate"] == 0.5
     assert (found["maj@k", "all", 4]["estimate"], found["maj@k", "all", 4]["n"]) == (None, 2)
     assert "fewer than k = 4" in found["maj@k", "all", 4]["reason"]
-
-
-def test_near_duplicates_vote_as_one(rollouts: Make) -> None:
-    """Every problem twice, under one cluster: no row moves but its n."""
-    once = classed_by_letter(rollouts({"a": "ccw", "b": "www", "d": "cww"}))
-    twice = classed_by_letter(
-        rollouts({p: t for o, t in (("a", "ccw"), ("b", "www"), ("d", "cww")) for p in (o, o + "2")})
-    )
-    told = []
-    for table in (once, twice):
-        clusters = pa.array([p[0] for p in table["problem_id"].to_pylist()])
-        rows = votes_of([table.append_column("cluster", clusters)], (2,), 0).to_pylist()
-        told.append(next(r for r in rows if r["metric"] == "maj@k" and r["source"] == "all"))
-    assert (told[0].pop("n"), told[1].pop("n")) == (3, 6)
-    assert told[0]["low"] > 0 and told[0] == pytest.approx(told[1])
 
 
 def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
@@ -66,11 +50,6 @@ def test_parts_in_any_order_are_the_whole(rollouts: Make) -> None:
     parts = [table.filter(pc.field("problem_id") == p) for p in ("d", "a", "b")]
     backwards = [part.take(list(range(part.num_rows))[::-1]) for part in parts]
     assert votes_of(parts, (2, 6), 0) == votes_of([table], (2, 6), 0) == votes_of(backwards, (2, 6), 0)
-
-
-def test_no_answer_at_all_is_wrong(rollouts: Make) -> None:
-    rows = votes_of([classed_by_letter(rollouts({"a": "tt"}))], (2,), 0).to_pylist()
-    assert {r["estimate"] for r in rows if r["metric"] != "likeliest@k"} == {0.0}
 
 
 @pytest.mark.parametrize("letters", ["cw", "ccw", "ccww", "cwwww", "www"])
@@ -119,13 +98,3 @@ def test_the_first_trace_with_a_synonym_is_reworded(rollouts: Make) -> None:
     assert said.select(["problem_id", "rollout", "trace"]).to_pylist() == [
         {"problem_id": "a", "rollout": 1, "trace": "thus x = 1"}
     ]
-
-
-def test_windows_are_refused_before_work_starts() -> None:
-    for windows, said in (
-        (("begin",), "unknown window 'begin'"),
-        (("whole",), "each once"),
-        (("last9", "last9"), "each once"),
-    ):
-        with pytest.raises(UserError, match=said):
-            EncoderSpec("x", "0", 384, windows)

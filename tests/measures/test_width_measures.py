@@ -53,22 +53,6 @@ def by_class(*classes: int, right: Sequence[bool] | None = None) -> Group:
     return group_of([(c, r, -1.0) for c, r in zip(classes, right or [True] * len(classes), strict=True)])
 
 
-def test_distinct_by_hand() -> None:
-    # of 2, 1, 1: pairs 6, of which one is of the same class
-    assert distinct(by_class(0, 0, 1, 2), 2) == pytest.approx((1 * 1 + 5 * 2) / 6)
-    assert distinct(by_class(0, 0, 1, 2), 4) == 3
-    assert distinct(by_class(0, -1, -1, 1), 4) == 2
-    assert distinct(by_class(-1, -1), 2) == 0
-
-
-def test_utility_by_hand() -> None:
-    # both orders of (right, wrong), each a class: 1 or p, over 1 + p
-    assert utility(by_class(0, 1, right=[True, False]), 2) == pytest.approx((1 + PATIENCE) / 2 / (1 + PATIENCE))
-    assert utility(by_class(0, 0), 2) == pytest.approx(1 / (1 + PATIENCE))  # the second says nothing new
-    assert utility(by_class(0, 1, 2, 3), 4) == pytest.approx(1.0)
-    assert utility(by_class(0, 1, right=[False, False]), 2) == 0
-
-
 @given(rollouts)
 def test_utility_is_that_of_noveltybench_over_all_orders(found: list[Rollout]) -> None:
     for k in range(1, len(found) + 1):
@@ -114,13 +98,6 @@ def test_semantic_entropy_by_hand() -> None:
     assert entropy_by_sequence_likelihood(three_to_one, 2) == pytest.approx(entropy([3, 1]))
 
 
-def test_vendi_by_hand() -> None:
-    # two of one kind and two of another: of six pairs four have 2, two have 1
-    assert vendi(by_class(0, 0, 1, 1), 2) == pytest.approx((4 * 2 + 2 * 1) / 6)
-    half = replace(by_class(0, 1), vectors_ND=np.array([[1.0, 0.0], [0.5, 0.75**0.5]]))  # cosine 1/2: 3/4 and 1/4
-    assert vendi(half, 2) == pytest.approx(exp(entropy([3, 1])))
-
-
 def bleu(text: str, references: Sequence[str]) -> float:
     """As Papineni et al. define it, of texts of one length."""
     precisions = []
@@ -129,14 +106,6 @@ def bleu(text: str, references: Sequence[str]) -> float:
         match = sum(min(times, max(r[gram] for r in grams[1:])) for gram, times in grams[0].items())
         precisions.append((match or 0.1) / sum(grams[0].values()))
     return prod(precisions) ** 0.25
-
-
-def test_self_bleu_by_hand() -> None:
-    # 5 of 6 letters, 4 of 5 pairs, 3 of 4 triples, 2 of 3 quadruples are shared
-    two = group_of([(0, True, -1.0)] * 2, ["abcdef", "abcdeg"])
-    assert self_bleu(two, 2) == pytest.approx((5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** 0.25)
-    apart = group_of([(0, True, -1.0)] * 2, ["abcdef", "ghijkl"])
-    assert self_bleu(apart, 2) == pytest.approx((0.1 / 6 * 0.1 / 5 * 0.1 / 4 * 0.1 / 3) ** 0.25)
 
 
 @given(st.lists(st.text("abc", min_size=6, max_size=6), min_size=3, max_size=5))

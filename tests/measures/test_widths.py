@@ -13,7 +13,7 @@ from storage.sql import query
 from tasks.domain.statistics.regression import rank_correlation
 from tasks.evidence import VECTORS
 from tasks.measures.width import MEASURES
-from tasks.measures.widths import vocabulary_of, widths_of, words_of
+from tasks.measures.widths import vocabulary_of, widths_of
 from tests.measures.conftest import rows_of
 
 Row = dict[str, Any]
@@ -91,35 +91,6 @@ def test_empty_traces_and_no_k_above_one() -> None:
     assert [r for r in measured(rows, (1,)) if r["other"] is None] == []
 
 
-def test_near_duplicates_count_once() -> None:
-    """Every problem twice, under one cluster: the intervals stay."""
-    groups = {"a": "cccc", "b": "ccww", "d": "wwcw", "e": "cwww", "f": "wwww", "g": "cccw"}
-    alone = classed_rows(groups)
-    double = classed_rows({f"{p}{i}": letters for p, letters in groups.items() for i in range(2)})
-    clusters = pa.array([p[0] for p in double["problem_id"].to_pylist()])
-    double = double.set_column(double.schema.get_field_index("cluster"), "cluster", clusters)
-    for metric in ("distinct_k", "semantic_entropy", "utility_k"):
-        once, twice = (one(measured(t), metric, partition="answer", basis="all", k=2) for t in (alone, double))
-        assert (twice["n"], twice["clusters"]) == (12, 6)
-        assert [twice[c] for c in ("estimate", "low", "high")] == pytest.approx(
-            [once[c] for c in ("estimate", "low", "high")], abs=0.02
-        )
-
-
-def test_seeds_are_averaged_and_widen_the_interval() -> None:
-    def trained(seed: int, letters: str) -> pa.Table:
-        return classed_rows(dict.fromkeys("abdefghi", letters), step=4, adapter=f"training-{seed}")
-
-    like = measured(pa.concat_tables([trained(i, "ccww") for i in range(3)]))
-    apart = measured(pa.concat_tables([trained(i, letters) for i, letters in enumerate(("cccc", "ccww", "cwww"))]))
-    widths = []
-    for rows in (like, apart):
-        row = one(rows, "distinct_k", partition="answer", basis="all", k=2)
-        assert (row["seeds"], row["holds_for"]) == (3, "the recipe, by 3 seeds")
-        widths.append(row["high"] - row["low"])
-    assert widths[1] > widths[0]
-
-
 def test_correlations_with_length_and_accuracy_are_there() -> None:
     rng = np.random.default_rng(0)
     groups = {
@@ -153,12 +124,6 @@ def test_rank_correlation_is_scipys() -> None:
     rng = np.random.default_rng(1)
     x, y = rng.integers(0, 5, 40).astype(float), rng.normal(size=40)
     assert rank_correlation(x, y, np.arange(40)).estimate == pytest.approx(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
-
-
-def test_windows_are_of_one_length() -> None:
-    for trace in ("a = b + 12", "a = b + 12 and more"):
-        assert words_of(trace)[:5] == ["a", "=", "b", "+", "12"]
-    assert words_of(None) == []
 
 
 def test_a_study_has_them(in_store: Store) -> None:

@@ -16,6 +16,7 @@ from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.reading.claims import CLAIMS, Claim, check, needs, read_claims, recomputed
+from storage.rules import band
 from storage.sql import named
 
 CLAIM = "[[claim]]\nid='a'\ntext='t'\nwhere='w'\nprinted=1\n"
@@ -55,7 +56,7 @@ def test_the_projects_claims_are_well_formed() -> None:
     ("text", "said"),
     [
         ("x = 1", "claim: Field required"),
-        ("[[claim", "not TOML"),
+        ("[[claim", "cannot be read or is not TOML"),
         ("[[claim]]\nid = 'a'", "claim.0.text: Field required"),
         (f"{CLAIM}query='nothing'", "no query 'nothing'"),
         (f"{CLAIM}cannot='c'\ncolour=1", "claim.0.colour: Extra inputs"),
@@ -70,32 +71,41 @@ def test_a_bad_claims_file_is_one_sentence(tmp_path: Path, text: str, said: str)
         read_claims(tmp_path / "claims.toml")
 
 
-def test_audit_of_a_store_recomputes_claims_and_says_what_is_missing(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.prepare()
+def written(
+    store: Store, fingerprint: str, num_correct: list[int], sha256: str | None, inputs: dict[str, list[str]]
+) -> Bands:
+    """Bands of groups of 8 of panel, imported from a file of this digest."""
+    rows = [
+        {"problem_id": str(i), "source": "s", "arm": "panel", "group_size": 8, "num_correct": c, "band": band(c, 8)}
+        for i, c in enumerate(num_correct)
+    ]
+    file: dict[str, object] = {"file": {"is": "PublishedFile", "path": "reports/p.jsonl", "sha256": sha256}}
+    recipe = Recipe(stage="import_bands", version=1, arguments=file if sha256 else {}, inputs=inputs)
+    ref = Bands.of(fingerprint * 16)
+    store.write(ref, Payload(pa.Table.from_pylist(rows, schema=Bands.schema)), recipe, provenance(0.0))
+    return ref
+
+
+def claimed(name: str, printed: str, query: str, parameters: str) -> str:
+    given = f"printed={printed}\nquery='{query}'\nparameters={{{parameters}}}\n"
+    return f"[[claim]]\nid='{name}'\ntext='t'\nwhere='w'\n{given}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path)
+    made.prepare()
+    return made
+
+
+def test_audit_of_a_store_recomputes_claims_and_says_what_is_missing(store: Store, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no artifact to audit"):
         audit(store)
-    rows = pa.table(
-        {
-            "problem_id": ["a", "b"],
-            "source": ["s", "s"],
-            "arm": ["panel"] * 2,
-            "group_size": [8, 8],
-            "num_correct": [0, 3],
-            "band": ["all_zero", "variance"],
-        }
-    )
-    recipe = Recipe(stage="import_bands", version=1, arguments={}, inputs={})
-    store.write(
-        Bands.of("0" * 16), Payload(rows.select(Bands.schema.names).cast(Bands.schema)), recipe, provenance(0.0)
-    )
+    written(store, "0", [0, 3], None, {})
     (tmp_path / "claims.toml").write_text(
-        "[[claim]]\nid='one'\ntext='1'\nwhere='w'\nprinted=1\nquery='claim_band_count'\n"
-        "parameters={arm='panel', band='variance'}\n"
-        "[[claim]]\nid='two'\ntext='7'\nwhere='w'\nprinted=7\nquery='claim_band_count'\n"
-        "parameters={arm='panel', band='all_zero'}\n"
-        "[[claim]]\nid='gone'\ntext='2'\nwhere='w'\nprinted=2\nquery='claim_pool_count'\n"
-        "parameters={pool='a', source='all'}\n"
+        claimed("one", "1", "claim_band_count", "arm='panel', band='variance'")
+        + claimed("two", "7", "claim_band_count", "arm='panel', band='all_zero'")
+        + claimed("gone", "2", "claim_pool_count", "pool='a', source='all'")
     )
     result = audit(store, tmp_path / "claims.toml")
     assert [(c["id"], c["status"], c["off_by"]) for c in result["claims"]] == [
@@ -106,36 +116,16 @@ def test_audit_of_a_store_recomputes_claims_and_says_what_is_missing(tmp_path: P
     assert result["claims"][2]["reason"] == "the store has no training_pools"
 
 
-def test_claims_are_of_an_import_and_not_of_whatever_looks_like_it(tmp_path: Path) -> None:
+def test_claims_are_of_an_import_and_not_of_whatever_looks_like_it(store: Store, tmp_path: Path) -> None:
     """A store with two editions of a file and a study of one's own: only what was made from the claims' files counts."""
-    store = Store(tmp_path)
-    store.prepare()
-
-    def written(fingerprint: str, num_correct: list[int], sha256: str | None, inputs: dict[str, list[str]]) -> Bands:
-        bands = ["variance" if 0 < c < 8 else "all_zero" for c in num_correct]
-        rows = [
-            {"problem_id": str(i), "source": "s", "arm": "panel", "group_size": 8, "num_correct": c, "band": b}
-            for i, (c, b) in enumerate(zip(num_correct, bands, strict=True))
-        ]
-        file: dict[str, object] = (
-            {} if sha256 is None else {"file": {"is": "PublishedFile", "path": "reports/p.jsonl", "sha256": sha256}}
-        )
-        recipe = Recipe(stage="import_bands", version=1, arguments=file, inputs=inputs)
-        ref = Bands.of(fingerprint * 16)
-        store.write(ref, Payload(pa.Table.from_pylist(rows, schema=Bands.schema)), recipe, provenance(0.0))
-        return ref
-
     claims = tmp_path / "claims.toml"
-    text = (
-        "[import]\n'reports/p.jsonl' = 'aa'\n[[claim]]\nid='one'\ntext='2'\nwhere='w'\nprinted='2'\n"
-        "query='claim_band_count'\nparameters={arm='panel', band='variance'}\n"
-    )
-    claims.write_text(text)
-    other = written("1", [3, 3, 3, 3], "bb", {})
-    written("2", [5, 0], None, {})
+    claim = claimed("one", "'2'", "claim_band_count", "arm='panel', band='variance'")
+    claims.write_text(f"[import]\n'reports/p.jsonl' = 'aa'\n{claim}")
+    other = written(store, "1", [3, 3, 3, 3], "bb", {})
+    written(store, "2", [5, 0], None, {})
     (found,) = recomputed(store, read_claims(claims))
     assert (found.status, found.reason) == ("unknown", "the store has no bands of the claims' files")
-    mine = written("0", [0, 3, 5], "aa", {})
-    written("3", [1, 1, 1], None, {"bands": [str(mine), str(other)]})  # of both editions: of neither
+    mine = written(store, "0", [0, 3, 5], "aa", {})
+    written(store, "3", [1, 1, 1], None, {"bands": [str(mine), str(other)]})  # of both editions: of neither
     (found,) = recomputed(store, read_claims(claims))
     assert (found.status, found.found) == ("holds", 2.0)
