@@ -6,8 +6,11 @@ One that is evaluated as it is receives none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from flows.artifacts import ArmArtifacts, Measured, ObjectiveResult, Screened, Start, Trained
 from flows.gate import gate_of
@@ -15,7 +18,8 @@ from flows.problems import Prepared, encoder_of
 from flows.study.profile import Objective, SamplingPlan
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Searches, Splits, Training
-from tasks.attempts import Attempts
+from storage.errors import ArmsFailed, Notice, Parked, UserError, disk_fault
+from storage.stopping import was_stopped
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import second_scaffold
@@ -30,8 +34,10 @@ from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.searches import search_problems
 from tasks.splits import ASKED
-from tasks.stage import grouped, only_noted, provided, store
+from tasks.stage import grouped, only_noted, planning, provided, store
 from tasks.training import STEP, import_adapter, train_adapter
+
+T = TypeVar("T")
 
 
 def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
@@ -284,3 +290,47 @@ class _Arms:
             )
             for name, method in methods.items()
         )
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Arms that failed, and why. An arm that fails is reported at once, and the others go on.
+
+    A budget limit and a stop concern all arms: they end the run where they occur.
+    catching: whether there are other arms to go on with.
+    """
+
+    catching: bool = True
+    failed: dict[str, UserError] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, arms: Sequence[str]) -> Attempts:
+        return cls(catching=len(arms) > 1 and not planning())
+
+    def each(self, arms: Iterable[str], make: Callable[[str], T]) -> dict[str, T]:
+        """Return what could be made, by arm."""
+        made: dict[str, T] = {}
+        for arm in dict.fromkeys(arms):
+            try:
+                made[arm] = make(arm)
+            except Exception as error:
+                if not self.catching or isinstance(error, Parked) or was_stopped():
+                    raise
+                self.note(arm, error)
+        return made
+
+    def note(self, arm: str, error: Exception) -> None:
+        """Report a failure. Only its text is kept: the error itself would keep models in memory."""
+        text = str(error) if isinstance(error, UserError) else disk_fault(error)
+        if text is None:
+            traceback.print_exception(error)
+            text = f"{type(error).__name__}: {error}"
+        self.failed[arm] = (Parked if isinstance(error, Parked) else ArmsFailed)(text)
+        warnings.warn(Notice(f"{arm} failed: {text}"), stacklevel=2)
+
+    def finish(self, arms: Sequence[str]) -> None:
+        """Errors: ArmsFailed if any failed; Parked if all of these were only lost."""
+        if self.failed:
+            reasons = "; ".join(f"{arm}: {why}" for arm, why in self.failed.items())
+            kind = Parked if all(isinstance(why, Parked) for why in self.failed.values()) else ArmsFailed
+            raise kind(f"{len(self.failed)} of {len({*arms, *self.failed})} arms failed: {reasons}")

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,23 +116,19 @@ class Mirror(Objects):
             return
         remote = self.get(f"{ref.kind}/{ref}/{MANIFEST}")
         try:
-            self._make(ref, local, remote, files=files)
+            if remote is None:
+                return _remove(self.root, local)
+            manifest = orjson.loads(remote[0])
+            wanted = [e["path"] for e in manifest["files"] if files or "/" not in e["path"]]
+            if _token(local) != manifest["token"]:
+                _remove(self.root, local)
+                self._fetch(ref, manifest, remote[0], wanted)
+            else:
+                missing = [p for p in wanted if not (local / inside(p)).exists()]
+                self._download([(f"{ref.kind}/{ref}/{manifest['token']}/{p}", local / p) for p in missing])
         finally:
             if files:
                 self._remember(str(ref), local / MANIFEST)
-
-    def _make(self, ref: Ref, local: Path, remote: tuple[bytes, str] | None, *, files: bool) -> None:
-        if remote is None:
-            _remove(self.root, local)
-            return
-        manifest = orjson.loads(remote[0])
-        wanted = [e["path"] for e in manifest["files"] if files or "/" not in e["path"]]
-        if _token(local) != manifest["token"]:
-            _remove(self.root, local)
-            self._fetch(ref, manifest, remote[0], wanted)
-        else:
-            missing = [p for p in wanted if not (local / inside(p)).exists()]
-            self._download([(f"{ref.kind}/{ref}/{manifest['token']}/{p}", local / p) for p in missing])
 
     def bring_rows(self, refs: Sequence[Ref]) -> None:
         """Bring rows without the files beside them."""
@@ -255,13 +252,10 @@ def _token(folder: Path) -> str | None:
 
 
 def _remove(root: Path, folder: Path) -> None:
-    if folder.exists():
-        grave = root / ".scratch" / f"dropped-{folder.name}-{uuid.uuid4().hex}"
-        grave.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.rename(folder, grave)
-        except FileNotFoundError:
-            return
+    grave = root / ".scratch" / f"dropped-{folder.name}-{uuid.uuid4().hex}"
+    grave.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        os.rename(folder, grave)
         shutil.rmtree(grave, ignore_errors=True)
 
 

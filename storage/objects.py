@@ -178,9 +178,8 @@ class Objects:
             size = content.stat().st_size if isinstance(content, Path) else len(content)
             how = {"chunk_size": max(PART_BYTES, size // MOST_PARTS), "max_concurrency": PARTS_AT_ONCE}
         try:
-            return self._call(f"writing {name}", lambda obstore, store: obstore.put(store, name, content, **how))[
-                "e_tag"
-            ]
+            put = self._call(f"writing {name}", lambda obstore, store: obstore.put(store, name, content, **how))
+            return put["e_tag"]
         except FileNotFoundError:
             if "IfMatch" in condition:  # what was to be replaced is gone
                 return None

@@ -30,7 +30,7 @@ from tasks.stage import Progress, Step
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import FlowRun
+    from prefect.client.schemas.objects import FlowRun, State
 
 
 T = TypeVar("T")
@@ -210,34 +210,33 @@ class PrefectPool:
         self._runs[piece.key] = piece, run.id
 
     def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
-        while not (ended := [one for one in list(self._runs.values()) if self._has_ended(*one)]):
-            time.sleep(POLL_SECONDS)
-        for piece, run_id in ended:
+        ended: list[tuple[Piece, State]] = []
+        while not ended:
+            found = [(piece, self._final_state(piece, run_id)) for piece, run_id in list(self._runs.values())]
+            ended = [(piece, state) for piece, state in found if state is not None]
+            time.sleep(0 if ended else POLL_SECONDS)
+        for piece, state in ended:
             del self._runs[piece.key]
-            state = self.client.read_flow_run(run_id).state
-            assert state is not None
-            if state.is_completed():
-                yield piece, None
-            elif state.name == PARKED:
-                yield piece, Parked(state.message)
-            else:
-                yield piece, UserError(f"{state.name}: {state.message}")
+            parked = state.name == PARKED
+            error = Parked(state.message) if parked else UserError(f"{state.name}: {state.message}")
+            yield piece, None if state.is_completed() else error
 
-    def _has_ended(self, piece: Piece, run_id: UUID) -> bool:
+    def _final_state(self, piece: Piece, run_id: UUID) -> State | None:
+        """None while the piece is under way; one whose machine was lost is begun again, a few times."""
         from httpx import TransportError
 
         try:
             state = self.client.read_flow_run(run_id).state
             if state is None or not state.is_final():
-                return False
+                return None
             if not state.is_crashed() or self._crashes(piece) > TRIES:
-                return True
+                return state
             time.sleep(GRACE_SECONDS)
             self.tell(f"{piece.name}: its machine was lost, starting again")
             self.begin(piece)
-        except TransportError:  # the server is away; whoever makes the piece goes on
+        except TransportError:  # the server is away; the worker that makes the piece goes on
             pass
-        return False
+        return None
 
     def _tag(self, piece: Piece) -> str:
         return f"makes:{self.run}:{piece.key}"

@@ -193,10 +193,9 @@ class Report(
     Ref,
     kind="report",
     schema=nullable(
-        "arm str, seed big, problems big, all_zero big, variance big, all_one big",
-        "heldout_before real, heldout_after real, gain real, gain_low real, gain_high real",
-        "diversity_before real, diversity_after real, tokens_per_correct real",
-        "no_answer real, invalid_tags real, truncated real, updates big",
+        "arm str, seed big, problems big, all_zero big, variance big, all_one big, heldout_before real",
+        "heldout_after real, gain real, gain_low real, gain_high real, diversity_before real, diversity_after real",
+        "tokens_per_correct real, no_answer real, invalid_tags real, truncated real, updates big",
     ),
 ):
     """One row per arm and seed; beside them report.html and report.md."""
@@ -231,9 +230,8 @@ class BandCrosstab(
     Ref,
     kind="band_crosstab",
     schema=nullable(
-        "metric str, arm str, other str, source str, band str, other_band str",
-        "count big, estimate real, low real, high real, p_value real, p_adjusted real, family str, n big",
-        "clusters big, reason str",
+        "metric str, arm str, other str, source str, band str, other_band str, count big, estimate real, low real",
+        "high real, p_value real, p_adjusted real, family str, n big, clusters big, reason str",
     ),
 ):
     """What several arms' bands say together."""
@@ -243,9 +241,9 @@ class PassAtK(
     Ref,
     kind="passk",
     schema=nullable(
-        "metric str, arm str, step int, source str, k int, estimate real, low real, high real",
-        "low_simultaneous real, high_simultaneous real, n big, clusters big, rollouts int, policies int, tokens real",
-        "holds_for str, reason str",
+        "metric str, arm str, step int, source str, k int, estimate real, low real, high real, low_simultaneous real",
+        "high_simultaneous real, n big, clusters big, rollouts int, policies int, tokens real, holds_for str",
+        "reason str",
     ),
 ):
     """pass@k and pass^k per policy and source."""
@@ -255,9 +253,9 @@ class PassAtKContrasts(
     Ref,
     kind="passk_contrasts",
     schema=nullable(
-        "metric str, arm str, step int, other str, other_step int, source str, k int, estimate real",
-        "low real, high real, p_value real, p_adjusted real, family str, detectable real, n big, clusters big",
-        "seeds int, holds_for str, reason str",
+        "metric str, arm str, step int, other str, other_step int, source str, k int, estimate real, low real",
+        "high real, p_value real, p_adjusted real, family str, detectable real, n big, clusters big, seeds int",
+        "holds_for str, reason str",
     ),
 ):
     """Gaps between two policies' pass@k, and how they close with k."""
@@ -267,9 +265,9 @@ class Asymptotes(
     Ref,
     kind="asymptotes",
     schema=nullable(
-        "arm str, step int, source str, k int, estimate real, low real, high real, doubling real",
-        "doubling_low real, doubling_high real, unsolved big, unsolved_below real, n big, rollouts int",
-        "policies int, holds_for str, reason str",
+        "arm str, step int, source str, k int, estimate real, low real, high real, doubling real, doubling_low real",
+        "doubling_high real, unsolved big, unsolved_below real, n big, rollouts int, policies int, holds_for str",
+        "reason str",
     ),
 ):
     """pass@k followed to its end."""
@@ -279,8 +277,8 @@ class Votes(
     Ref,
     kind="votes",
     schema=nullable(
-        "metric str, arm str, step int, source str, k int, estimate real, low real, high real, n big",
-        "clusters big, seeds int, holds_for str, reason str",
+        "metric str, arm str, step int, source str, k int, estimate real, low real, high real, n big, clusters big",
+        "seeds int, holds_for str, reason str",
     ),
 ):
     """maj@k and selection among k rollouts."""
@@ -290,12 +288,11 @@ class Tokens(
     Ref,
     kind="tokens",
     schema=nullable(
-        "metric str, bucket str, source str, arm str, step int, other str, other_step int",
-        "n big, estimate real, low real, high real, mean real, other_mean real, median real",
-        "other_median real, ratio_median real, ratio_geomean real, ratio_min real",
-        "ratio_max real, longer_in big, ratio_low real, ratio_high real",
-        "p_wilcoxon real, p_adjusted real, family str, truncated real, other_truncated real",
-        "num_correct big, num_tokens big, seeds int, holds_for str, method str, reason str",
+        "metric str, bucket str, source str, arm str, step int, other str, other_step int, n big, estimate real",
+        "low real, high real, mean real, other_mean real, median real, other_median real, ratio_median real",
+        "ratio_geomean real, ratio_min real, ratio_max real, longer_in big, ratio_low real, ratio_high real",
+        "p_wilcoxon real, p_adjusted real, family str, truncated real, other_truncated real, num_correct big",
+        "num_tokens big, seeds int, holds_for str, method str, reason str",
     ),
 ):
     """What a correct answer costs, and how lengths compare pair by pair."""
@@ -305,10 +302,9 @@ class Diversity(
     Ref,
     kind="diversity",
     schema=nullable(
-        "problem_id str, source str, arm str, step int, seed big, window str, n int, num_correct int",
-        "diversity real, diversity_correct real, spread real, clusters int, vendi_of_4 real, coverage real",
-        "num_tokens real, num_chars real, length_cv real, share_correct real",
-        "per_1000_tokens real, per_1000_chars real, reason str",
+        "problem_id str, source str, arm str, step int, seed big, window str, n int, num_correct int, diversity real",
+        "diversity_correct real, spread real, clusters int, vendi_of_4 real, coverage real, num_tokens real",
+        "num_chars real, length_cv real, share_correct real, per_1000_tokens real, per_1000_chars real, reason str",
     ),
 ):
     """Spread of each problem's traces."""
@@ -318,8 +314,8 @@ class AnswerDiversity(
     Ref,
     kind="answer_diversity",
     schema=nullable(
-        "problem_id str, source str, arm str, step int, seed big, n int, answered int, num_correct int",
-        "entropy real, disagreement real, distinct int, distinct_of_4 real, distinct_wrong int, reason str",
+        "problem_id str, source str, arm str, step int, seed big, n int, answered int, num_correct int, entropy real",
+        "disagreement real, distinct int, distinct_of_4 real, distinct_wrong int, reason str",
     ),
 ):
     """Spread of each problem's answers."""
@@ -329,14 +325,12 @@ class DiversityComparison(
     Ref,
     kind="diversity_comparison",
     schema=nullable(
-        "metric str, basis str, window str, source str, arm str, step int, other str, other_step int",
-        "n big, mean real, other_mean real, difference real, relative real, relative_low real, relative_high real",
-        "low real, high real",
-        "t real, p_t real, p_normal real",
-        "p_value real, p_adjusted real, family str, detectable real, clusters big, seeds int",
-        "holds_for str, d_z real, d_z_corrected real, adjusted_difference real, adjusted_low real, adjusted_high real",
-        "adjusted_p real, adjusted_p_corrected real, adjusted_reason str",
-        "coverage real, other_coverage real, reason str",
+        "metric str, basis str, window str, source str, arm str, step int, other str, other_step int, n big, mean real",
+        "other_mean real, difference real, relative real, relative_low real, relative_high real, low real, high real",
+        "t real, p_t real, p_normal real, p_value real, p_adjusted real, family str, detectable real, clusters big",
+        "seeds int, holds_for str, d_z real, d_z_corrected real, adjusted_difference real, adjusted_low real",
+        "adjusted_high real, adjusted_p real, adjusted_p_corrected real, adjusted_reason str, coverage real",
+        "other_coverage real, reason str",
     ),
 ):
     """Diversity of two policies, paired by problem."""
@@ -357,10 +351,9 @@ class Curves(
     Ref,
     kind="curves",
     schema=nullable(
-        "series str, arm str, step int, source str, metric str, estimate real, low real, high real",
-        "p_value real, p_adjusted real, family str, p_equivalent real, p_equivalent_corrected real",
-        "detectable real, n big, clusters big",
-        "rollouts big, seeds int, method str, training_share real, exposure_share real, holds_for str",
+        "series str, arm str, step int, source str, metric str, estimate real, low real, high real, p_value real",
+        "p_adjusted real, family str, p_equivalent real, p_equivalent_corrected real, detectable real, n big",
+        "clusters big, rollouts big, seeds int, method str, training_share real, exposure_share real, holds_for str",
         "reason str",
     ),
 ):
@@ -373,8 +366,7 @@ class GainDifferences(
     schema=nullable(
         "metric str, arm str, step int, other str, other_step int, source str, gain real, other_gain real",
         "estimate real, low real, high real, p_value real, p_adjusted real, family str, p_equivalent real",
-        "p_equivalent_corrected real",
-        "detectable real, n big, clusters big, seeds int, holds_for str, reason str",
+        "p_equivalent_corrected real, detectable real, n big, clusters big, seeds int, holds_for str, reason str",
     ),
 ):
     """How much more one arm gained than another: the difference of gains, which is the study's answer."""
@@ -384,9 +376,9 @@ class SolvedBy(
     Ref,
     kind="solved_by",
     schema=nullable(
-        "problem_id str, source str, arm str, step int, other str, other_step int",
-        "num_correct big, group_size big, other_correct big, other_group_size big",
-        "solved_by str, equal_n bool, chance_of_arm real, chance_of_other real, reason str",
+        "problem_id str, source str, arm str, step int, other str, other_step int, num_correct big, group_size big",
+        "other_correct big, other_group_size big, solved_by str, equal_n bool, chance_of_arm real",
+        "chance_of_other real, reason str",
     ),
 ):
     """Who solved what, and whether the count was fair."""
@@ -415,8 +407,8 @@ class Groups(
     Ref,
     kind="groups",
     schema=nullable(
-        "arm str, step int, adapter str, seed big, problem_id str, source str",
-        "group_size int, num_correct int, num_tokens big, truncated int",
+        "arm str, step int, adapter str, seed big, problem_id str, source str, group_size int, num_correct int",
+        "num_tokens big, truncated int",
     ),
 ):
     """Counts of groups whose rollouts were never published."""
@@ -442,10 +434,9 @@ class Designs(
     Ref,
     kind="designs",
     schema=nullable(
-        "run str, role str, family str, arm str, model str, policy str, problems str, num_problems big",
-        "group_size big, temperature real, top_p real, learned_at real, max_tokens big, steps big",
-        "last_evaluated big, seeds big, grader str, truncated real, truncated_bound bool",
-        "planned_problems big, place str",
+        "run str, role str, family str, arm str, model str, policy str, problems str, num_problems big, group_size big",
+        "temperature real, top_p real, learned_at real, max_tokens big, steps big, last_evaluated big, seeds big",
+        "grader str, truncated real, truncated_bound bool, planned_problems big, place str",
     ),
 ):
     """How each published run was made."""

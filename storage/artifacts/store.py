@@ -202,25 +202,30 @@ class Store:
             )
             (aside / MANIFEST).write_text(manifest.model_dump_json(indent=1))
             sync_tree(aside)
-            self._publish(aside, ref)
+            self.publish(aside, ref)
             return rows
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
-    def _publish(self, aside: Path, ref: Ref) -> None:
-        if self._mirror and not self._won(self._mirror, aside, ref):
+    def publish(self, aside: Path, ref: Ref, *, replace: bool = False) -> None:
+        """Put a finished folder in an artifact's place. replace: also where a fresh one is there."""
+        if self._mirror and replace:
+            self._mirror.publish(aside, ref, over=self._mirror.token(ref))
+        elif self._mirror and not self._won(self._mirror, aside, ref):
             return
-        target = self.path(ref)
+        target = linkless(self.root, f"{ref.kind}/{ref}")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.rename(aside, target)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            if self.fresh(ref):
+            if not replace and self.fresh(ref):
                 return
-            os.rename(target, self.scratch / f"replaced-{ref}-{uuid.uuid4().hex}")
+            grave = self.scratch / f"replaced-{ref}-{uuid.uuid4().hex}"
+            os.rename(target, grave)
             os.rename(aside, target)
+            shutil.rmtree(grave, ignore_errors=True)
         sync(target.parent)
 
     def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:

@@ -27,7 +27,7 @@ from storage.records.decisions import OVERRIDES
 from storage.records.garbage import closure, collecting
 from storage.records.notes import planned_refs
 from storage.records.spending import PRICES
-from storage.roots import address_of, linkless, sync, sync_tree, write_durably
+from storage.roots import address_of, linkless, sync_tree, write_durably
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +131,11 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, light: bool
         if left:
             (aside / LEFT).write_bytes(orjson.dumps(sorted(left)))
         sync_tree(aside)
-        _put_in_place(into, aside, ref)
+        into.publish(aside, ref, replace=True)  # what is there is lighter, damaged, or of another making
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     sizes = {kept: sum(e.bytes for e in manifest.files if (e.path not in left) == kept) for kept in (True, False)}
     return Copied(artifacts=1, bytes=sizes[True], left_bytes=sizes[False])
-
-
-def _put_in_place(into: Store, aside: Path, ref: Ref) -> None:
-    """What is there is lighter than this copy, damaged, or of another making."""
-    target, grave = linkless(into.root, f"{ref.kind}/{ref}"), into.scratch / f"replaced-{ref}-{uuid.uuid4().hex}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if mirror := mirror_of(into.root):
-        mirror.publish(aside, ref, over=mirror.token(ref))
-    if target.exists():
-        os.rename(target, grave)
-    os.rename(aside, target)
-    sync(target.parent)
-    shutil.rmtree(grave, ignore_errors=True)
 
 
 def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterator[int]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from flows.arm import Attempts
 from flows.running.pieces import Lost, Piece, dispatch
 from storage.artifacts.ref import Ref
 from storage.errors import ArmsFailed, Notice, Parked, UserError
-from tasks.attempts import Attempts
 
 
 def test_the_other_arms_are_made_and_the_failure_is_told_at_once() -> None:

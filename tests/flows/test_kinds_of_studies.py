@@ -62,6 +62,7 @@ def test_arms_on_different_models(tmp_path: Path) -> None:
         "arms.thinking.model=./other",
         "arms.think_tags.trained_as=none",
         "arms.think_tags.adapter=./wide",
+        "gate.anyway=true",  # one arm starts from an adapter, the other from its base
     )
     words = ["--arms", "panel,thinking,think_tags", *(word for one in settings for word in ("--set", one))]
     store, result = Store(tmp_path / "store"), mini.finish(tmp_path / "store", *words)

@@ -18,24 +18,8 @@ from tests.flows.running.test_accounting import CountingGenerator, attempt
 
 REPO = Path(__file__).resolve().parents[2]
 SECRET = "sk-planted-0123456789abcdef"
-NAUGHTY = st.one_of(
-    st.text(max_size=60),
-    st.sampled_from(
-        [
-            "../x",
-            "/etc/passwd",
-            "a/../../b",
-            "..",
-            "\x00",
-            "rollouts-../../..",
-            "．．/x",
-            "a∕b",
-            "%2e%2e/x",
-            "~/x",
-            "-rf",
-            "s3://b/../../x",
-        ]
-    ),
+NAUGHTY = st.text(max_size=60) | st.sampled_from(
+    ["\x00", "../x", "/etc/passwd", "a/../../b", "..", "rollouts-../../..", "．．/x", "a∕b", "%2e%2e/x", "~/x", "-rf"]
 )
 
 

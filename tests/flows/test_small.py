@@ -60,15 +60,7 @@ def test_every_stage_on_real_problems_with_real_models(shared: Path, tmp_path: P
     result = json.loads(done.stdout)
     assert result["made"] == result["stages"]
     store = Store(tmp_path / "store")
-    assert {ref.kind for ref in store.refs()} >= {
-        "pool",
-        "splits",
-        "rollouts",
-        "bands",
-        "training",
-        "embeddings",
-        "report",
-    }
+    assert {ref.kind for ref in store.refs()} >= {"pool", "rollouts", "training", "embeddings", "report"}
     assert store.read(store.refs("pool")[0]).num_rows == 10
     assert {row["step"] for ref in store.refs("training") for row in store.read(ref).to_pylist()} == {1}
 

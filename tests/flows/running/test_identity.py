@@ -77,18 +77,8 @@ REWORDED = {
 }
 #: What compares arms, and so depends on every one of them.
 COMPARING = {
-    "audit_designs",
-    "compare_diversity",
-    "compare_gains",
-    "compare_solved",
-    "contrast_pass_at_k",
-    "cross_bands",
-    "estimate_pass_at_k",
-    "measure_ceilings",
-    "measure_tokens",
-    "measure_votes",
-    "render_report",
-    "training_curves",
+    *("audit_designs", "compare_diversity", "compare_gains", "compare_solved", "contrast_pass_at_k", "cross_bands"),
+    *("estimate_pass_at_k", "measure_ceilings", "measure_tokens", "measure_votes", "render_report", "training_curves"),
 }
 
 
