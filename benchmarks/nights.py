@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from tasks.domain.statistics.nights import QUARTER, look
+from tasks.domain.statistics.nights import QUARTER, level_of, look
 
 SHAPE = (0.5, 0.35)
 
@@ -47,15 +47,17 @@ def first_alarm(cell: Cell, seed: int, nights: int) -> int:
     moved = lambda shift: expit(logit(before_P) - shift)  # noqa: E731
     lost = lambda shift: (before_P - moved(shift)).mean() - cell.drop  # noqa: E731
     after_P = moved(brentq(lost, 0, 20)) if cell.drop else before_P
-    drawn_NP, correct_NP, again = [np.full(cell.n, cell.G)], [rng.binomial(cell.G, before_P)], False
+    drawn_NP, correct_NP, wholes = [np.full(cell.n, cell.G)], [rng.binomial(cell.G, before_P)], [False]
+    again = False
     for night in range(1, nights + 1):
         whole = not cell.small or night == cell.changed or again
         drawn_P = np.where(np.arange(cell.n) < (cell.n if whole else cell.small), cell.G, 0)
         drawn_NP.append(drawn_P)
+        wholes.append(whole)
         correct_NP.append(rng.binomial(drawn_P, after_P if cell.changed and night >= cell.changed else before_P))
         if cell.changed and night < cell.changed:
             continue  # the alarm that is asked for is one after the change
-        found = look(np.stack(correct_NP), np.stack(drawn_NP), seed=seed)
+        found = look(np.stack(correct_NP), np.stack(drawn_NP), level_of(wholes), seed=seed)
         if found.alarm:
             return night
         again = bool(cell.small) and whole and abs(found.z) >= 2

@@ -19,9 +19,9 @@ from storage.reading.query_cache import descent, manifest, reports, settings_apa
 from storage.reading.recorded import (
     METRICS,
     answer_of,
-    drift,
     listed_runs,
     live_steps,
+    nights,
     run_of,
     running,
     spending_of,
@@ -39,10 +39,10 @@ def overview() -> None:
         st.markdown(answer_of(root(), report.ref) or "This run's report has no page.")
         show(FIGURES["summary"])
     _runs()
-    if (notes := drift(root())).num_rows:
-        st.subheader("Drift", anchor="drift")
-        st.caption("Figures that a nightly re-evaluation found outside their interval, open ones first.")
-        table(notes)
+    if (found := nights(root())).num_rows:
+        st.subheader("Nights", anchor="nights")
+        st.caption("The last nightly re-evaluation of every adapter, drifted ones first.")
+        table(found)
     if report is None:
         return
     _dag(report.ref)

@@ -20,6 +20,7 @@ from storage.records.spending import Journal
 from tasks.domain.budget import Budget
 from tasks.domain.prices import Prices, plainly
 from tasks.domain.problems.sources import SOURCES
+from tasks.domain.statistics.nights import CANARY_TOKENS
 from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
@@ -65,6 +66,7 @@ class Forecast:
             told(study.profile.hardware, num_gpus()),
             *notes,
             *prompt_notes(study, store, planned),
+            nightly(planned, prices),
         ]
         return cls(
             called=study.profile.called,
@@ -214,6 +216,17 @@ def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
     lacking = [name for name in profile.measures if name not in made and name not in ALWAYS]
     why = {figure.sources[0]: figure.empty for figure in reversed(FIGURES.values())}
     return "; ".join(f"measure {name} is chosen and not made: {why[name].rstrip('.')}" for name in lacking)
+
+
+def nightly(planned: Sequence[Planned], prices: Prices) -> str:
+    """The price of a night on which nothing changed; empty where no adapter is evaluated."""
+    given = [p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout"]
+    arms = [arm for arm, _ in {(one["policy"].arm, one["training"]) for one in given if one.get("training")}]
+    hours = CANARY_TOKENS / prices.sampled_per_second / 3600 if prices.hours_of_sampling else 0.0
+    usd = sum(prices.of_tokens(arm, 0, CANARY_TOKENS) + prices.of_hours(prices.device, hours) for arm in arms)
+    tokens = f"{short(CANARY_TOKENS * len(arms)).strip()} tokens (US$ {usd:,.2f})"
+    adapters = "one adapter" if len(arms) == 1 else f"{len(arms)} adapters"
+    return f"a nightly re-evaluation of {adapters} samples {tokens} where nothing changed" if arms else ""
 
 
 def stands_on(study: Study) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
@@ -35,7 +34,8 @@ from flows.server.page import PLAN, PROGRESS, REPORT, show_card, shown
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
 from flows.study.forms import BudgetForm, PinnedForm, SearchForm, SettingForm, StudyForm
 from flows.study.resolve import Study
-from flows.upkeep.reeval import Checked, reevaluate
+from flows.upkeep.night_page import NightPage
+from flows.upkeep.reeval import Options, Unchecked, reevaluate
 from flows.upkeep.regrading import regrade_store
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -44,6 +44,7 @@ from storage.objects import patient
 from storage.records.runs import run_id
 from storage.roots import root_folder
 from tasks.domain.budget import MOST
+from tasks.domain.statistics.nights import CANARY_TOKENS
 from tasks.metering import OCCUPYING, metered
 from tasks.stage import Step
 
@@ -264,12 +265,19 @@ def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
 
 
 @flow(name="reeval", persist_result=False)
-def reeval(studies: list[StudyForm] = [], budget: BudgetForm = BudgetForm()) -> Any:  # noqa: B006, B008
-    """Evaluate kept adapters on the held-out problems again. Costs nothing while nothing has changed.
+def reeval(
+    studies: list[StudyForm] = [],  # noqa: B006
+    budget: BudgetForm = BudgetForm(),  # noqa: B008
+    canary_tokens: Annotated[int, Field(ge=0, le=10**9)] = CANARY_TOKENS,
+    sample_anyway: bool = False,
+) -> Any:
+    """Evaluate kept adapters on the held-out problems again: all of them where the machine or the engine changed.
 
     Args:
         studies: Whose newest adapters; empty: every finished run's of this root.
         budget: The most that this night may spend.
+        canary_tokens: About how many tokens to sample of each adapter where nothing changed; 0: none.
+        sample_anyway: Sample all held-out problems tonight, whatever changed.
     """
     store = opened_store()
     run = f"reeval-{str(this_run().id)[:8]}"  # a night has a budget of its own
@@ -278,36 +286,27 @@ def reeval(studies: list[StudyForm] = [], budget: BudgetForm = BudgetForm()) -> 
         charging = Charging.of(study, store, run, budget.budget())
         return metered(charging.meter(study.profile.hardware, store), telling())
 
-    found: list[Checked] = []
+    found, named = NightPage([]), [_resolved(form, store) for form in studies]
     try:
-        for one in reevaluate(store, [_resolved(form, store) for form in studies], charged):
-            found.append(one)
+        for one in reevaluate(store, named, charged, Options(canary_tokens, sample_anyway)):
+            found = NightPage([*found.found, one])
     except Parked as wall:
-        _tell(found)
-        return Cancelled(name=PARKED, message=f"{len(found)} adapters were looked at; {wall}")
-    return _tell(found)
+        return Cancelled(name=PARKED, message=f"{len(found.found)} adapters were looked at; {wall}")
+    finally:
+        create_markdown_artifact(found.markdown(store.root), key="nightly", description=found.counts)
+    if found.drifted:
+        return Failed(name=DRIFTED, message=found.sentence()[:1000])
+    if found.unchecked or not found.found:
+        return Failed(name=UNCHECKED, message=found.sentence()[:1000])
+    return Completed(message=found.counts)
 
 
-def _resolved(form: StudyForm, store: Store) -> Study | Checked:
-    """Or why it cannot be looked at on this worker; the others are."""
+def _resolved(form: StudyForm, store: Store) -> Study | Unchecked:
+    """The study, or why it cannot be looked at on this worker; the others are."""
     try:
         return form.request().study(store)
     except UserError as error:
-        return Checked(f"adapters of {form.request().profile}", "unchecked", str(error))
-
-
-def _tell(found: Sequence[Checked]) -> Any:
-    """The night's table, and its state: green only if everything that was wanted was compared and held."""
-    of = {state: [c for c in found if c.state == state] for state in ("drifted", "unchecked", "holds")}
-    counts = f"{len(of['holds'])} hold, {len(of['drifted'])} drifted, {len(of['unchecked'])} were not checked"
-    create_table_artifact([one.row() for one in found], key="nightly", description=counts)
-    bad = "; ".join(f"{c.adapter}: {c.row()['tonight']} {c.said}" for c in (*of["drifted"], *of["unchecked"]))
-    if of["drifted"]:
-        return Failed(name=DRIFTED, message=f"{counts}: {bad}"[:1000])
-    if of["unchecked"] or not found:
-        nothing = "there is no adapter to look at: name a study, or finish a run in this root"
-        return Failed(name=UNCHECKED, message=f"{counts}: {bad or nothing}"[:1000])
-    return Completed(message=counts)
+        return Unchecked(f"adapters of {form.request().profile}", str(error))
 
 
 @flow(name="regrade", persist_result=False)

@@ -30,22 +30,22 @@ Json = dict[str, Any]
 POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Deployment:
-    """flow: its name in `flows.server.deployed`, and the deployment's where that has none. cron: in UTC.
+    """flow: its name in `flows.server.deployed`, and the deployment's where that has none. cron: in UTC; a second
+    scheduled run waits for the first.
 
     parameters: what its form is filled in with; a study of its own, for a deployment of one.
     """
 
     flow: str
+    description: str
     named: str = ""
     parameters: Json = field(default_factory=dict)
-    description: str
     pool: str = "cpu"
     queue: str = "default"
     tags: tuple[str, ...] = ()
     cron: str | None = None
-    one_at_a_time: bool = False
 
     @property
     def name(self) -> str:
@@ -74,52 +74,34 @@ class Deployment:
             "schedules": [_schedule(self.cron)] if self.cron else [],
             "work_pool_name": self.pool,
             "work_queue_name": self.queue,
-            "concurrency_limit": 1 if self.one_at_a_time else None,
-            "concurrency_options": {"collision_strategy": "ENQUEUE"} if self.one_at_a_time else None,
+            "concurrency_limit": 1 if self.cron else None,
+            "concurrency_options": {"collision_strategy": "ENQUEUE"} if self.cron else None,
             "job_variables": BEATING,
             "tags": ["varband", *self.tags],
             "enforce_parameter_schema": True,
         }
 
 
+def _nightly(description: str, cron: str, name: str = "", parameters: Json | None = None) -> Deployment:
+    """A night waits for GPUs that no experiment wants."""
+    named, tags = (f"{name}-nightly", ("nightly", name)) if name else ("", ("nightly",))
+    text = f"{description} All problems where the machine changed, else a few."
+    return Deployment("reeval", text, named, parameters or {}, "gpu", "nightly", tags, cron)
+
+
+PIECE = "Internal: one artifact of a study, or a shard of its rollouts, on a GPU worker. Runs with `gpu_pool` start it."
 DEPLOYMENTS = (
+    Deployment("experiment", "A whole study, from its pool of problems to the report. What the store has is reused."),
+    Deployment("search", "A study's policies searched at test time: one answer a problem within a budget of tokens."),
     Deployment(
-        flow="experiment",
-        description="A whole study, from its pool of problems to the report. What the store has is reused.",
+        "plan", "What a study would make, reuse and cost, and what it could see, as an artifact. Makes nothing."
     ),
-    Deployment(
-        flow="search",
-        description="A study's policies searched at test time: one answer a problem within a budget of tokens.",
-    ),
-    Deployment(
-        flow="plan",
-        description="What a study would make, reuse and cost, and what it could see, as an artifact. Makes nothing.",
-    ),
-    Deployment(
-        flow="make",
-        named="zz_make",  # the last in Prefect's list
-        description="Internal: one artifact of a study, or a shard of its rollouts, on a GPU worker. Runs with"
-        " `gpu_pool` start it.",
-        pool="gpu",
-        queue="experiments",
-        tags=("gpu", "internal"),
-    ),
-    Deployment(
-        flow="reeval",
-        description="Kept adapters on the held-out problems, every night. Costs nothing while nothing has changed.",
-        pool="gpu",
-        queue="nightly",  # it waits for GPUs that no experiment wants
-        tags=("nightly",),
-        cron="0 2 * * *",
-        one_at_a_time=True,
-    ),
-    Deployment(
-        flow="report", description="The report of a study again, from what the store has. Never samples or trains."
-    ),
-    Deployment(
-        flow="regrade", description="Stored rollouts under the installed grader. Samples nothing, overwrites nothing."
-    ),
-    Deployment(flow="gc", description="Remove what nobody wants any more. The ledger stays."),
+    # the last in Prefect's list
+    Deployment("make", PIECE, "zz_make", pool="gpu", queue="experiments", tags=("gpu", "internal")),
+    _nightly("Kept adapters on the held-out problems, every night.", "0 2 * * *"),
+    Deployment("report", "The report of a study again, from what the store has. Never samples or trains."),
+    Deployment("regrade", "Stored rollouts under the installed grader. Samples nothing, overwrites nothing."),
+    Deployment("gc", "Remove what nobody wants any more. The ledger stays."),
 )
 
 
@@ -131,25 +113,11 @@ def of_study(title: str, study: Json) -> tuple[Deployment, ...]:
     name = title.replace("/", "-")
     if name in {one.name for one in DEPLOYMENTS}:
         raise UserError(f"deploy: '{name}' is a built-in deployment; give the file another name")
+    whole = f"The study {title}, from its pool of problems to the report. What the store has is reused."
+    every = f"Adapters of the study {title} on its held-out problems, every night."
     return (
-        Deployment(
-            flow="experiment",
-            named=name,
-            parameters={"study": study},
-            description=f"The study {title}, from its pool of problems to the report. What the store has is reused.",
-            tags=(name,),
-        ),
-        Deployment(
-            flow="reeval",
-            named=f"{name}-nightly",
-            parameters={"studies": [study]},
-            description=f"Adapters of the study {title} on its held-out problems, every night.",
-            pool="gpu",
-            queue="nightly",
-            tags=("nightly", name),
-            cron="0 3 * * *",
-            one_at_a_time=True,
-        ),
+        Deployment("experiment", whole, name, {"study": study}, tags=(name,)),
+        _nightly(every, "0 3 * * *", name, {"studies": [study]}),
     )
 
 
@@ -159,7 +127,9 @@ def _schedule(cron: str) -> Json:
 
 def deploy(client: Any, wanted: Deployment) -> str:
     """See that the server has this deployment and its code; says what was done."""
-    known, code = _known(client, wanted), wanted.of_code()
+    asked = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
+    found, code = client.request("POST", "/deployments/filter", json=asked).json(), wanted.of_code()
+    known = found[0] if found else None
     if known is None:
         flow = client.request("POST", "/flows/", json={"name": wanted.flow}).json()
         body = {"name": wanted.name, "flow_id": flow["id"], **wanted.of_people(), **code}
@@ -186,12 +156,6 @@ def _strange(parameters: Json, form: Json) -> str:
     except ValidationError as error:
         return f", but its parameters do not fit the form any more ({error}): correct them in the UI and deploy again"
     return ""
-
-
-def _known(client: Any, wanted: Deployment) -> Json | None:
-    asked = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
-    found = client.request("POST", "/deployments/filter", json=asked).json()
-    return found[0] if found else None
 
 
 def filled(theirs: Any, ours: Any) -> Any:

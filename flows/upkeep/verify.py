@@ -21,7 +21,7 @@ from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger, examine_shard
 from storage.mirror import mirror_of
 from storage.records.decisions import override_files, pin, read_pin
-from storage.records.drift import DriftNote
+from storage.records.nights import Night
 from storage.records.notes import noted
 from storage.records.record import put_back, set_aside
 from storage.records.runs import read_record, record_paths
@@ -54,9 +54,9 @@ class Thing:
         try:
             self.look(self.path)
         except (UserError, OSError, ValueError) as error:
-            if _gone(self.path):
+            if not os.path.lexists(self.path):
                 return None  # collected, removed or replaced while it was read
-            return Fault(_in_words(error), not self.needed and _of_the_file(error))
+            return Fault(str(error), not self.needed and _of_the_file(error))
         return None
 
 
@@ -99,7 +99,7 @@ def _repaired(root: Path, thing: Thing) -> Path:
 
 def things(root: Path) -> Iterator[Thing]:
     """Yield everything under the root, and folders that cannot be read."""
-    store, ledger, closed = Store(root), Ledger(root), list[OSError]()
+    store, closed = Store(root), list[OSError]()
     for _ in os.walk(root, onerror=closed.append):
         pass
     yield from (Thing("folder", Path(error.filename), os.listdir, needed=True) for error in closed)
@@ -109,24 +109,22 @@ def things(root: Path) -> Iterator[Thing]:
     for path in sorted(root.glob(f"[a-z]*/*-*/{MANIFEST}")):
         if (ref := Ref.named(path.parent.name)) and ref.kind == path.parent.parent.name:
             yield Thing("artifact", path.parent, lambda folder, ref=ref: _artifact(store, ref, folder / MANIFEST))
-    for path in ledger.shard_paths():
+    for path in Ledger(root).shard_paths():
         yield Thing("shard", path, examine_shard)
-    for path in sorted((root / "ledger").glob(f"*/*/{ABOUT}")):
-        yield Thing("account", path, lambda file: dict(orjson.loads(file.read_bytes())))
     for path in record_paths(root):
         yield Thing("run", path, read_record)
+    for what, pattern, look in RECORDS:
+        yield from (Thing(what, path, look) for path in sorted(root.glob(pattern)))
     for path in sorted((root / "runs").glob("*.jsonl")):
         yield Thing("notes", path, noted, needed=not path.with_suffix(".json").exists())
-    for path in sorted((root / "pins").glob("*.json")):
-        yield Thing("pin", path, read_pin)
-    for path in sorted((root / "spending").glob("*/*.jsonl")):
-        yield Thing("charges", path, _journal)
-    for path in sorted((root / "drift").glob("*.json")):
-        yield Thing("drift", path, lambda file: DriftNote.model_validate_json(file.read_bytes()))
     for path in override_files(root):
         yield Thing("overrides", path, lambda file: read_overrides(file.read_text(), str(file)), needed=True)
     if (path := root / PRICES).exists() or path.is_symlink():
         yield Thing("prices", path, lambda _: team_prices(root), needed=True)
+
+
+def _account(path: Path) -> None:
+    dict(orjson.loads(path.read_bytes()))
 
 
 def _artifact(store: Store, ref: Ref, manifest: Path) -> None:
@@ -134,22 +132,6 @@ def _artifact(store: Store, ref: Ref, manifest: Path) -> None:
     if found.ref != ref:
         raise UserError(f"{manifest}: the manifest of {found.ref}")
     store.examine(found)
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        return f"no record of this version ({error.errors()[0]['msg']})"
-    return str(error)
-
-
-def _gone(path: Path) -> bool:
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _of_the_file(error: BaseException | None) -> bool:
@@ -177,3 +159,12 @@ def _journal(path: Path) -> None:
             Charge.model_validate_json(line)
         except ValidationError as error:
             raise ValueError(f"line {number}: {error.errors()[0]['msg']}") from None
+
+
+#: (what, files, how they are read)
+RECORDS: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
+    ("account", f"ledger/*/*/{ABOUT}", _account),
+    ("pin", "pins/*.json", read_pin),
+    ("charges", "spending/*/*.jsonl", _journal),
+    ("night", "nights/*.json", Night.read),
+)

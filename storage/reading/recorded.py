@@ -1,4 +1,4 @@
-"""What dashboards show beside the artifacts: runs, spending, drift, a report's words, and trainings at work."""
+"""What dashboards show beside the artifacts: runs, spending, nights, a report's words, and trainings at work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.artifacts.kinds import TRAINING_METRICS, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.records.drift import drift_notes
+from storage.records.nights import last_nights
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
 from storage.roots import linkless
@@ -40,9 +40,9 @@ def spending_of(root: Path, report: str) -> pa.Table | None:
     return spent if spent is not None and spent.num_rows else None
 
 
-def drift(root: Path) -> pa.Table:
-    """Figures that a nightly re-evaluation found outside their interval, open ones first."""
-    return drift_notes(root)
+def nights(root: Path) -> pa.Table:
+    """The last nightly re-evaluation of every adapter, drifted ones first."""
+    return last_nights(root)
 
 
 def answer_of(root: Path, report: str) -> str:

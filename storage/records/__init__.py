@@ -1,1 +1,1 @@
-"""Records beside the artifacts: runs, spending, drift notes, overrides."""
+"""Records beside the artifacts: runs, spending, nights, overrides."""

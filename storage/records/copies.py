@@ -151,14 +151,14 @@ def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterat
 
 
 def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
-    """Bytes of records, pins, overrides, notes of drift and the team's prices. The younger file holds."""
+    """Bytes of records, pins, overrides, nights and the team's prices. The younger file holds."""
     for mirror in filter(None, map(mirror_of, (source, target))):
-        for folder in ("runs", "pins", "drift"):
+        for folder in ("runs", "pins", "nights"):
             mirror.follow(folder)
         mirror.sync(OVERRIDES)
         if found := mirror.get(PRICES):
             write_durably(mirror.root / PRICES, found[0])
-    for pattern in (f"runs/{run or '*'}.json*", "pins/*", f"{OVERRIDES}/*", "drift/*", PRICES):
+    for pattern in (f"runs/{run or '*'}.json*", "pins/*", f"{OVERRIDES}/*", "nights/*", PRICES):
         for path in sorted(source.glob(pattern)):
             if path.suffix in (".json", ".jsonl", ".toml"):
                 yield _copy_file(source, target, path.relative_to(source), lambda file: file.st_mtime_ns)

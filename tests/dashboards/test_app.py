@@ -12,11 +12,11 @@ import pytest
 from storage.artifacts.store import Store
 from storage.reading.query_cache import ask, reports
 from storage.reading.recorded import live_steps
-from storage.records.drift import DriftNote, note_drift
 from storage.records.runs import write_run
 from tests.dashboards.conftest import REPO, Study
 from tests.dashboards.made_up_rows import run_under_way
 from tests.dashboards.synthetic import made_up_study
+from tests.storage.records.test_nights import a_night
 
 PAGES = ("overview", "bands", "training", "results", "search", "traces", "claims", "compare")
 
@@ -75,26 +75,12 @@ def test_benchmarks_have_a_tab_where_the_run_has_some(opened, study: Study, tmp_
     assert "pass@k on benchmarks" not in [tab.label for tab in opened(tmp_path, "results").tabs]
 
 
-def test_a_drift_note_is_on_the_overview(opened, tmp_path: Path) -> None:
-    assert "Drift" not in [s.value for s in opened(tmp_path, "overview").subheader]
-    note_drift(
-        tmp_path,
-        DriftNote(
-            policy="panel at step 40",
-            metric="accuracy",
-            reference=0.8,
-            low=0.7,
-            high=0.9,
-            value=0.5,
-            rollouts=100,
-            why="outside the interval",
-            since="2026-01-01",
-            last="2026-01-01",
-        ),
-    )
+def test_nights_are_on_the_overview(opened, tmp_path: Path) -> None:
+    assert "Nights" not in [s.value for s in opened(tmp_path, "overview").subheader]
+    a_night("panel at step 40").keep(tmp_path)
     app = opened(tmp_path, "overview")
     assert not app.exception
-    assert "Drift" in [s.value for s in app.subheader]
+    assert "Nights" in [s.value for s in app.subheader]
     assert any("panel at step 40" in frame.value.to_string() for frame in app.dataframe)
 
 

@@ -12,6 +12,7 @@ Axes: N nights, of which the first is the evaluation that the others are compare
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -24,6 +25,8 @@ OTHERS, QUARTER = 0.01, 90
 #: Change is sought in the last nights; those before them count as one with the evaluation.
 WINDOW = 30
 PERMUTATIONS, CHUNK = 20_000, 500
+#: Tokens that a night samples of each adapter where nothing changed.
+CANARY_TOKENS = 200_000
 _normal = NormalDist()
 
 
@@ -52,14 +55,14 @@ class Look:
         return self.p <= self.level
 
 
-def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, seed: int) -> Look:
-    """Return the result of the last of two nights or more. Counts; a night may leave problems out.
+def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: int) -> Look:
+    """Return the result of the last of two nights or more. Counts; a night may leave problems out. level: of the night.
 
-    >>> found = look(np.array([[4, 4, 4, 2], [0, 0, 1, 0]]), np.full((2, 4), 4), seed=0)
+    >>> found = look(np.array([[4, 4, 4, 2], [0, 0, 1, 0]]), np.full((2, 4), 4), level=0.04, seed=0)
     >>> found.tonight, found.expected, found.since, found.change, found.alarm
     (0.0625, 0.875, 1, -0.8125, True)
     """
-    level, folded = level_of(rollouts_NP), max(0, len(correct_NP) - 1 - WINDOW)
+    folded = max(0, len(correct_NP) - 1 - WINDOW)
     correct_NP, rollouts_NP = (
         np.vstack([x[: folded + 1].sum(axis=0), x[folded + 1 :]]) for x in (correct_NP, rollouts_NP)
     )
@@ -82,14 +85,13 @@ def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, seed: int) -> Look:
     )
 
 
-def level_of(rollouts_NP: np.ndarray) -> float:
-    """The level of the last night.
+def level_of(whole_N: Sequence[bool]) -> float:
+    """The level of the last of a quarter's nights. whole_N: whether it drew as much as the evaluation did.
 
-    >>> level_of(np.array([[8], [2], [8]])), round(level_of(np.array([[8], [8], [8]])), 6)
-    (0.04, 0.000111)
+    >>> level_of([False, True]), round(level_of([True, True]), 6), round(level_of([False]), 6)
+    (0.04, 0.000111, 0.000111)
     """
-    whole_N = (rollouts_NP >= rollouts_NP[0]).all(axis=1)
-    return FIRST if whole_N[-1] and not whole_N[1:-1].any() else OTHERS / QUARTER
+    return FIRST if whole_N[-1] and not any(whole_N[:-1]) else OTHERS / QUARTER
 
 
 def _since(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

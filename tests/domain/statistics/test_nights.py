@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from benchmarks.nights import Cell, first_alarm
-from tasks.domain.statistics import nights
 from tasks.domain.statistics.nights import look
 
 
@@ -26,8 +25,7 @@ def largest(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> float:
     return max(found)
 
 
-def test_p_is_that_of_all_permutations_within_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nights, "level_of", lambda rollouts_NP: 1.0)
+def test_p_is_that_of_all_permutations_within_problems() -> None:
     correct_NP, rollouts_NP = np.array([[2, 2, 1], [1, 0, 1], [0, 0, 0]]), np.array([[2, 2, 2], [1, 2, 1], [1, 0, 1]])
     ways = []
     for problem in range(3):
@@ -38,7 +36,7 @@ def test_p_is_that_of_all_permutations_within_problems(monkeypatch: pytest.Monke
     observed = largest(correct_NP, rollouts_NP)
     all_of_them = [largest(np.stack(way, axis=1), rollouts_NP) for way in product(*ways)]
     exact = np.mean([one >= observed - 1e-9 for one in all_of_them])
-    found = look(correct_NP, rollouts_NP, seed=0)
+    found = look(correct_NP, rollouts_NP, level=1.0, seed=0)
     assert abs(found.z) == pytest.approx(observed) and found.p == pytest.approx(exact, abs=0.01)
 
 
@@ -54,19 +52,19 @@ def test_a_drop_of_six_points_is_found_within_three_nights() -> None:
 
 def test_a_canary_is_compared_with_the_same_problems_alone() -> None:
     """The first problem is easy: without the hard one tonight's share of .75 is a loss."""
-    found = look(np.array([[8, 0], [6, 0]]), np.array([[8, 8], [8, 0]]), seed=0)
+    found = look(np.array([[8, 0], [6, 0]]), np.array([[8, 8], [8, 0]]), level=0.04, seed=0)
     assert (found.tonight, found.expected, found.change) == (0.75, 1.0, -0.25)
     assert found.low < 0.8 and found.high == 1.0 and not found.alarm
 
 
 def test_nothing_can_change_where_all_is_right() -> None:
-    found = look(np.full((3, 5), 4), np.full((3, 5), 4), seed=0)
+    found = look(np.full((3, 5), 4), np.full((3, 5), 4), level=0.04, seed=0)
     assert (found.z, found.p, found.low, found.high) == (0.0, 1.0, 1.0, 1.0)
 
 
 def test_an_old_change_counts_as_the_evaluation_after_the_window() -> None:
     rng = np.random.default_rng(0)
     correct_NP = np.vstack([rng.binomial(8, 0.8, (5, 50)), rng.binomial(8, 0.5, (33, 50))])
-    found = look(correct_NP[:10], np.full((10, 50), 8), seed=0)
+    found = look(correct_NP[:10], np.full((10, 50), 8), level=0.04, seed=0)
     assert found.alarm and found.since == 5 and found.change == pytest.approx(-0.3, abs=0.05)
-    assert look(correct_NP, np.full(correct_NP.shape, 8), seed=0).since > len(correct_NP) - 31
+    assert look(correct_NP, np.full(correct_NP.shape, 8), level=0.04, seed=0).since > len(correct_NP) - 31

@@ -17,7 +17,7 @@ import pytest
 
 from storage.artifacts.kinds import Training
 from storage.artifacts.store import Store
-from storage.records.drift import drift_notes
+from storage.records.nights import last_nights
 from storage.records.spending import charges
 from tests.chaos.server_faults import api, deployment, logs, start, wait_for, wait_until
 from tests.flows.server.test_ui import SMALL
@@ -77,8 +77,9 @@ def night(server: Server, **parameters: Any) -> dict[str, Any]:
 def table(server: Server, run: dict[str, Any]) -> list[dict[str, str]]:
     asked = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}, "key": {"any_": ["nightly"]}}}
     (artifact,) = api(server, "POST", "/artifacts/filter", asked).json()
-    assert artifact["type"] == "table"
-    return json.loads(artifact["data"])
+    lines = [line for line in artifact["data"].splitlines() if line.startswith("| ")]
+    names = ("adapter", "state", "evaluated", "tonight", "compared")
+    return [dict(zip(names, line.strip("| ").split(" | "), strict=True)) for line in lines[1:]]
 
 
 def heard(hook: Receiver, run: dict[str, Any]) -> dict[str, str]:
@@ -102,30 +103,25 @@ def test_a_night_with_nothing_to_check_is_not_green_and_is_heard(server: Server,
     """A root without a finished run; and a study of which nothing is trained: its adapter is named."""
     run = night(server)
     assert run["state"]["name"] == "Unchecked" and "no adapter to look at" in run["state"]["message"]
-    assert table(server, run) == []
     assert "Unchecked" in heard(hook, run)["subject"]
     run = night(server, studies=[SMALL])
     assert run["state"]["name"] == "Unchecked"
-    assert [row["why"] for row in table(server, run)] == ["its evaluation is not made yet"]
+    assert "its evaluation is not made yet" in run["state"]["message"]
 
 
-def test_a_night_on_which_nothing_changed_checks_every_finished_run_and_pays_nothing(
+def test_a_night_on_which_nothing_changed_checks_every_finished_run(
     server: Server, hook: Receiver, studied: Training
 ) -> None:
-    before = charges(server.root).num_rows
-    run = night(server)
+    run = night(server, canary_tokens=0)
     assert run["state"]["type"] == "COMPLETED", run["state"]
     rows = table(server, run)
-    assert [row["found"] for row in rows] == ["holds", "holds"]
-    assert all("nothing changed: engine transformers" in row["why"] for row in rows)
-    assert all("[" in row["accuracy when measured"] and row["tonight"] for row in rows)
-    assert charges(server.root).num_rows == before
+    assert [(row["state"], row["compared"]) for row in rows] == [("holds", "nothing changed")] * 2
     assert not [said for said in hook.received if run["name"] in said["subject"]], "a green night wakes nobody"
 
 
 def test_studies_say_what_is_looked_at(server: Server, studied: Training) -> None:
     rows = table(server, night(server, studies=[OTHER]))
-    assert [(row["adapter"].split()[0], row["found"]) for row in rows] == [("thinking", "holds")]
+    assert [(row["adapter"].split()[0], row["state"]) for row in rows] == [("thinking", "holds")]
 
 
 def test_a_new_engine_draws_anew_once(server: Server, studied: Training, tmp_path: Path) -> None:
@@ -137,11 +133,11 @@ def test_a_new_engine_draws_anew_once(server: Server, studied: Training, tmp_pat
     end(server.workers["gpu-1"])
     server.worker("gpu", "gpu-1", PYTHONPATH=f"{tmp_path}:{REPO}")
     before = charges(server.root).num_rows
-    (row,) = table(server, night(server, studies=[SMALL]))
-    assert row["why"].endswith(f"→ transformers {newer}") and row["found"] in ("holds", "drifted")
+    (row,) = table(server, night(server, studies=[SMALL], canary_tokens=0))
+    assert f"→ transformers {newer}; accuracy" in row["compared"] and row["tonight"]
     paid = charges(server.root).num_rows
     assert paid > before, "nothing was sampled"
-    (again,) = table(server, night(server, studies=[SMALL]))
+    (again,) = table(server, night(server, studies=[SMALL], canary_tokens=0))
     assert again == row and charges(server.root).num_rows == paid, "the same engine was sampled twice"
     end(server.workers["gpu-1"])
     server.worker("gpu", "gpu-1")
@@ -167,15 +163,15 @@ def test_a_figure_that_drifted_turns_the_night_red_and_is_heard(
     run = night(server, studies=[SMALL])
     assert run["state"]["name"] == "Drifted", run["state"]
     (row,) = table(server, run)
-    assert row["found"] == "drifted" and row["why"].startswith("grader ")
-    (note,) = drift_notes(server.root).to_pylist()
-    assert note["open"] and note["value"] > note["reference"]
+    assert row["state"] == "drifted" and "stored verdicts changed" in row["compared"]
+    (found, _) = last_nights(server.root).to_pylist()
+    assert found["state"] == "drifted" and found["adapter"] == row["adapter"]
     said = heard(hook, run)
     assert "Drifted" in said["subject"] and row["adapter"] in said["body"] and run["id"] in said["body"]
     overrides.write_text("")
     server.varband("grade", "store", "--overrides", str(overrides), "--root", str(server.root))
     assert night(server, studies=[SMALL])["state"]["type"] == "COMPLETED"
-    assert [note["open"] for note in drift_notes(server.root).to_pylist()] == [False]
+    assert {found["state"] for found in last_nights(server.root).to_pylist()} == {"holds"}
 
 
 def test_parked_and_failed_runs_are_heard(server: Server, hook: Receiver) -> None:

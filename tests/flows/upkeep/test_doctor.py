@@ -26,10 +26,13 @@ def test_a_machine_of_one_person_is_in_order(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        ("NVIDIA GB10, [N/A], [N/A]", "NVIDIA GB10, which does not say how much memory it has"),
-        ("NVIDIA H200, [Insufficient Permissions], 143771", "NVIDIA H200, which does not say how much memory it has"),
-        ("No devices were found", "No devices were found"),
-        ("NVIDIA H200, 143000, 143771", "NVIDIA H200, 139 of 140 GiB free"),
+        ("NVIDIA GB10, 580.1, [N/A], [N/A]", "NVIDIA GB10, which does not say how much memory it has"),
+        (
+            "NVIDIA H200, 580.1, [Insufficient Permissions], 143771",
+            "NVIDIA H200, which does not say how much memory it has",
+        ),
+        ("No devices were found", "nvidia-smi fails"),
+        ("NVIDIA H200, 580.1, 143000, 143771", "NVIDIA H200, 139 of 140 GiB free"),
     ],
 )
 def test_a_gpu_that_does_not_tell_its_memory_is_said_to(
@@ -46,7 +49,7 @@ def test_every_fault_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / ".locks").write_text("not a folder")
     (tmp_path / "bin").mkdir()
-    (smi := tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA H200, 10240, 143771'\n")
+    (smi := tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA H200, 580.1, 10240, 143771'\n")
     smi.chmod(0o755)
     environment = {
         **os.environ,

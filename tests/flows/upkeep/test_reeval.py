@@ -1,15 +1,13 @@
-"""The nightly re-evaluation: what opens a drift note, what closes it, and what costs nothing."""
+"""Nightly re-evaluation: what is drawn on which night, what counts as drift, and what is only reported."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from flows.running.sessions import Listener, unheard
@@ -17,165 +15,185 @@ from flows.server.deployed import _resolved
 from flows.study.forms import StudyForm
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
-from flows.upkeep import reeval
-from flows.upkeep.reeval import Checked, Kept, _checked, kept_adapters, reevaluate
+from flows.upkeep import machine, reeval
+from flows.upkeep.machine import UNKNOWN, environment_now
+from flows.upkeep.night_page import NightPage
+from flows.upkeep.reeval import Kept, Options, Unchecked, kept_adapters, night, reevaluate
 from flows.upkeep.regrading import regrade_store
-from storage.artifacts.kinds import LEDGER, Pool, Rollouts, Splits, Training
-from storage.artifacts.manifest import Provenance, Recipe
-from storage.artifacts.ref import Ref
-from storage.artifacts.store import Payload, Store
+from storage.artifacts.kinds import Training
+from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.ledger import Ledger
 from storage.records.decisions import put_overrides
-from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
+from storage.records.nights import Night
 from tasks.domain.arms import ARMS
-from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader
-from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.protocols import Completion, Request
+from tasks.engines.toolbox import Toolbox
 from tasks.grading import active_grader
 from tasks.metering import BudgetExceeded
-from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.splits import split_pool
 from tasks.stage import Session, session
-from tests.stages.test_sampling import DRAW, GROUP, Lab, lab
-from tests.stages.test_sampling import POLICY as LAB
+from tests.stages.test_sampling import DRAW, GROUP, POLICY, Lab, lab
 from tests.storage.records.test_garbage import recorded
+from tests.storage.records.test_nights import a_night
 
 __all__ = ["lab"]  # the fixture
 
-MODEL = BaseModel(name="demo", sha256="a" * 64)
-TRAINING = Training.of("1" * 16)
-POLICY = Policy(arm="panel", model=MODEL, adapter=str(TRAINING), step=40)
-SAMPLING = Sampling(max_tokens=32, seed=3)
-REFERENCE, POOL, TONIGHT = Rollouts.of("2" * 16), Pool.of("3" * 16), Rollouts.of("4" * 16)
-STUDY = Study(DEMO, dict.fromkeys(ARMS, MODEL), {"": PoolInputs()}, "b" * 64, {})
-PROVENANCE = Provenance(
-    created="2026-01-01T00:00:00+00:00", seconds=0, code="x", python="3", packages={}, hardware="cpu", command="test"
-)
-KEPT = Kept(POLICY, TRAINING, REFERENCE, POOL, Splits.of("5" * 16), SAMPLING)
+STUDY = Study(DEMO, dict.fromkeys(ARMS, POLICY.model), {"": PoolInputs()}, "b" * 64, {})
+#: A completion of the laboratory's engine has two tokens.
+ONE_PROBLEM = 2 * GROUP
 
 
-def rows(correct: list[bool], grader: str = GRADER_VERSION, engine: str = "old 1") -> pa.Table:
-    """One rollout a problem."""
-    values = {
-        "problem_id": [f"p{i}" for i in range(len(correct))],
-        "correct": correct,
-        "grader_version": [grader] * len(correct),
-        "engine": [engine] * len(correct),
-    }
-    columns = []
-    for field in LEDGER:
-        if field.name in values:
-            columns.append(pa.array(values[field.name], field.type))
-        elif pa.types.is_list(field.type):
-            columns.append(pa.array([[1]] * len(correct), field.type))
-        elif pa.types.is_string(field.type):
-            columns.append(pa.array(["x"] * len(correct), field.type))
-        else:
-            columns.append(pa.array([0] * len(correct)).cast(field.type))
-    return pa.table(columns, schema=LEDGER)
+class Nights:
+    """An adapter of the laboratory, night after night."""
+
+    def __init__(self, lab: Lab, patch: pytest.MonkeyPatch, exact: bool) -> None:
+        self.lab, self.day, self.study = lab, 0, replace(STUDY, grader=lab.toolbox.grader)
+        self.engine, self.generate = "from-the-seed 1", lab.engine.generate
+        patch.setattr(reeval, "now", lambda: f"2026-01-{self.day:02}T02:00:00+00:00")
+        patch.setattr(reeval, "environment_now", lambda study, policy: self.environment())
+        patch.setattr(Toolbox, "exact", exact)
+        self.patch = patch
+        self.current = Session(lab.store, lab.toolbox)
+        with session(self.current):
+            splits = split_pool(pool=lab.pool, heldout_per_source=2, seed=0)
+            given = {"pool": lab.pool, "splits": splits, "policy": POLICY, "sampling": DRAW, "group_size": GROUP}
+            reference = sample_rollouts(**given, split="heldout")
+        self.kept = Kept(**given, training=Training.of("1" * 16), reference=reference, step=self.current.steps[-1])
+        self.problems = lab.store.manifest(reference).rows // GROUP
+
+    def environment(self) -> dict[str, str]:
+        return {"engine": self.engine, "grader": self.study.grader.version}
+
+    def pass_to(self, engine: str, *, right: bool = True, token: int = 1) -> None:
+        """Another engine, or the same one that says wrong things or other tokens."""
+
+        def generate(requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+            for one in self.generate(requests, adapter):
+                wrong = "<mutipersonaDebate>a</mutipersonaDebate> <answer>-12345</answer>"
+                yield replace(one, text=one.text if right else wrong, token_ids=[token, 2])
+
+        self.engine = engine
+        self.patch.setattr(self.lab.engine, "generate", generate)
+
+    def next(self, **options: int) -> tuple[Night, int]:
+        """The next night, and how many rollouts it sampled."""
+        self.day += 1
+        return self.again(**options)
+
+    def again(self, **options: int) -> tuple[Night, int]:
+        before = self.lab.engine.sampled
+        with session(self.current):
+            found = night(self.current, self.study, self.kept, Options(**options))  # type: ignore[arg-type]
+        return found, self.lab.engine.sampled - before
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """20 held-out problems, 10 of them right, sampled by engine `old 1`."""
-    at = Store(tmp_path)
-    at.prepare()
-    keep(at, REFERENCE, rows([i < 10 for i in range(20)]))
-    Ledger(tmp_path).append(account_of(POLICY, SAMPLING), rows([i < 10 for i in range(20)]), {"arm": "panel"})
-    return at
+def exact(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    return Nights(lab, monkeypatch, exact=True)
 
 
-def keep(at: Store, ref: Ref, table: pa.Table) -> None:
-    recipe = Recipe(stage="x", version=1, arguments={}, inputs={})
-    at.write(ref, Payload(table.select(Rollouts.schema.names)), recipe, PROVENANCE)
+@pytest.fixture
+def rounded(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """On a GPU: the same seeds may give other tokens."""
+    return Nights(lab, monkeypatch, exact=False)
 
 
-def tonight(
-    store: Store, monkeypatch: pytest.MonkeyPatch, engine: str, correct: list[bool] | None = None, study: Study = STUDY
-) -> Checked:
-    """What a night under this engine finds; `correct`: what it draws if it draws anew."""
-    monkeypatch.setattr(reeval, "engine_now", lambda wanted: engine)
-    if correct is None:
-        monkeypatch.setattr(reeval, "_drawn_anew", lambda study, kept: pytest.fail("this night was to cost nothing"))
-    else:
-        keep(store, TONIGHT, rows(correct, engine=engine))
-        monkeypatch.setattr(reeval, "_drawn_anew", lambda study, kept: TONIGHT)
-    return reeval._compared(study, store, KEPT)
+def test_an_exact_engine_repeats_some_completions_and_compares_tokens(exact: Nights) -> None:
+    found, sampled = exact.next(canary_tokens=3 * ONE_PROBLEM)
+    assert (found.state, found.drawn, sampled) == ("holds", "same", 3 * GROUP)
+    assert found.found == f"nothing changed; {sampled} completions are the evaluation's, token by token"
+    assert exact.again(canary_tokens=3 * ONE_PROBLEM) == (found, 0), "a second night of one day costs nothing"
 
 
-def test_a_night_on_which_nothing_changed_samples_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tonight(store, monkeypatch, "old 1")
-    assert (found.state, found.tonight) == ("holds", 0.5)
-    assert found.said == f"nothing changed: engine old 1, grader {GRADER_VERSION}"
+def test_a_differing_token_is_reported_before_all_problems_are_drawn(exact: Nights) -> None:
+    exact.pass_to("from-the-seed 1", token=7)
+    found, sampled = exact.next(canary_tokens=ONE_PROBLEM)
+    assert (found.drawn, sampled) == ("whole", (1 + exact.problems) * GROUP)
+    assert f"{GROUP} of {GROUP} completions differ from the evaluation's, of the same seeds; accuracy" in found.found
 
 
-def test_a_reference_whose_engine_is_forgotten_is_not_checked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, it was compared with itself, and held."""
-    shutil.rmtree(store.root / "ledger")
-    found = tonight(store, monkeypatch, "old 1")
-    assert (found.state, found.tonight) == ("unchecked", None)
-    assert "which engine sampled it" in found.said
+def test_a_canary_draws_other_problems_each_night_with_seeds_of_its_own(rounded: Nights) -> None:
+    first, sampled = rounded.next(canary_tokens=2 * ONE_PROBLEM)
+    second, _ = rounded.next(canary_tokens=2 * ONE_PROBLEM)
+    assert (first.state, first.drawn, sampled) == ("holds", "canary", 2 * GROUP) and len(first.problems) == 2
+    assert first.problems != second.problems
+    assert first.seed == second.seed != DRAW.seed
+    book = Ledger(rounded.lab.store.root)
+    assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
+    assert [rounded.next(canary_tokens=0)[0].drawn, rounded.again(canary_tokens=0)[1]] == ["nothing", 0]
 
 
-def test_a_new_engine_whose_figure_stays_in_its_interval_opens_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = tonight(store, monkeypatch, "new 2", [i < 11 for i in range(20)])
-    assert (found.state, found.said) == ("holds", "engine old 1 → new 2")
-    assert drift_notes(store.root).num_rows == 0
+def test_a_new_engine_draws_all_problems_and_only_once(rounded: Nights) -> None:
+    rounded.pass_to("from-the-seed 2")
+    found, sampled = rounded.next()
+    assert (found.drawn, sampled, found.state) == ("whole", rounded.problems * GROUP, "holds")
+    assert found.found.startswith("engine from-the-seed 1 → from-the-seed 2; accuracy 0.") and found.tonight is not None
+    assert rounded.again()[1] == 0
+    assert rounded.next(canary_tokens=ONE_PROBLEM)[0].drawn == "canary"
+    assert rounded.next(anyway=True)[0].drawn == "whole"
 
 
-def test_a_figure_outside_its_interval_opens_a_note_once_and_closes_it_when_it_is_back(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """10 of 20 right: the interval is about [0.3, 0.7]; 19 of 20 is outside."""
-    found = tonight(store, monkeypatch, "new 2", [i < 19 for i in range(20)])
-    assert (found.state, found.tonight) == ("drifted", 0.95)
-    (note,) = drift_notes(store.root).to_pylist()
-    assert (note["metric"], note["reference"], note["value"]) == ("accuracy", 0.5, 0.95)
-    assert 0.2 < note["low"] < 0.4 and 0.6 < note["high"] < 0.8
-    assert note["why"] == "engine old 1 → new 2" and note["open"]
-    assert tonight(store, monkeypatch, "old 1").state == "holds"
-    assert [n["open"] for n in drift_notes(store.root).to_pylist()] == [False]
+def test_a_worse_engine_is_drift_until_the_former_one_is_back(rounded: Nights) -> None:
+    """Whole nights follow until three have confirmed it."""
+    rounded.pass_to("from-the-seed 2", right=False)
+    nights = [rounded.next(canary_tokens=0)[0] for _ in range(4)]
+    assert [one.drawn for one in nights] == ["whole", "whole", "whole", "nothing"]
+    assert {one.state for one in nights[:3]} == {"drifted"} and nights[0].tonight == 0.0
+    assert nights[0].low is not None and nights[0].low > 0.1 and nights[0].z < -4
+    assert "lower by" in nights[0].found and "(p = " in nights[0].found
+    rounded.pass_to("from-the-seed 1")
+    back, _ = rounded.next()
+    assert (back.state, back.drawn) == ("holds", "whole")
 
 
-def test_one_miss_of_an_adapter_that_solved_everything_is_inside(store: Store) -> None:
-    """20 of 20 right is no certainty: a percentile bootstrap says [1, 1]."""
-    keep(store, TONIGHT, rows([True] * 20))
-    found = reeval._accuracy(store, TONIGHT)
-    assert found.low < 0.95 < found.estimate == found.high == 1.0
+def test_a_server_without_a_version_is_sampled_every_night(rounded: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounded.pass_to(f"openai {UNKNOWN}")
+    assert [rounded.next(canary_tokens=0)[0].drawn for _ in range(2)] == ["whole", "whole"]
+
+    class Server:
+        def version(self) -> str:
+            return "0.11.0"
+
+        def model(self, names: None, served: str) -> str:
+            return "qwen"
+
+    monkeypatch.setattr(machine, "endpoint_for", lambda address: Server())
+    remote = replace(STUDY, profile=replace(DEMO, hardware=replace(DEMO.hardware, engine="openai")))
+    found = environment_now(remote, POLICY)
+    assert (found["engine"], found["served model"]) == ("openai 0.11.0", "qwen") and "torch" not in found
+    assert {"engine", "torch", "CUDA", "driver", "card", "model", "grader"} <= environment_now(STUDY, POLICY).keys()
 
 
-def test_a_new_grader_that_changes_a_verdict_opens_a_note_without_sampling(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def regraded(*, rollouts: Ref, pool: Ref, grader: ActiveGrader) -> Ref:
-        keep(store, TONIGHT, rows([i < 11 for i in range(20)], grader=grader.version))
-        return TONIGHT
+def test_a_changed_verdict_is_drift_without_sampling(rounded: Nights) -> None:
+    assert rounded.next(canary_tokens=ONE_PROBLEM)[0].state == "holds"
+    golds = rounded.lab.store.read(rounded.lab.pool, ["gold"])["gold"].to_pylist()
+    lines = [{"answer": "-12345", "gold": gold, "verdict": "correct", "reason": "a misprint"} for gold in set(golds)]
+    put_overrides(rounded.lab.store.root, "\n".join(map(json.dumps, lines)))
+    grader = active_grader(rounded.lab.store.root)
+    rounded.study = replace(rounded.study, grader=grader)
+    rounded.lab.toolbox.grader = grader
+    found, sampled = rounded.next(canary_tokens=0)
+    assert (found.state, found.evaluated, sampled) == ("drifted", 1.0, 0)
+    assert "stored verdicts changed" in found.found and found.found.startswith("grader ")
+    compared, _ = rounded.next(canary_tokens=ONE_PROBLEM)  # the first night is graded again too
+    assert (compared.tonight, compared.expected) == (1.0, 1.0)
 
-    monkeypatch.setattr(reeval, "regrade", regraded)
-    found = tonight(store, monkeypatch, "old 1", study=replace(STUDY, grader=ActiveGrader("9-new")))
-    assert (found.state, found.said) == ("drifted", f"grader {GRADER_VERSION} → 9-new")
 
-
-def test_an_open_note_keeps_its_first_night(tmp_path: Path) -> None:
-    figures = {"reference": 0.5, "low": 0.4, "high": 0.6, "value": 0.9, "rollouts": 20}
-
-    def night(day: str) -> DriftNote:
-        given = {"policy": "p", "metric": "accuracy", "why": "engine", "since": day, "last": day}
-        return note_drift(tmp_path, DriftNote.model_validate(given | figures))
-
-    night("2026-01-01")
-    assert (night("2026-01-02").since, night("2026-01-03").last) == ("2026-01-01", "2026-01-03")
-    close_drift(tmp_path, "p", "accuracy")
-    assert night("2026-02-01").since == "2026-02-01", "a note that was closed opens anew"
+def test_a_damaged_adapter_is_called_damaged(rounded: Nights) -> None:
+    store, kept = rounded.lab.store, rounded.kept
+    assert reeval._why_not(store, kept) == "its evaluation is not made yet"
+    (store.path(kept.reference) / "data.parquet").write_bytes(b"x")
+    assert f"{kept.reference} is damaged" in reeval._why_not(Store(store.root), kept)
 
 
 def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first problem is never solved, so an adaptive screening has its whole group too; now its answer counts."""
     with session(Session(lab.store, lab.toolbox)):
         made = [
-            draw(pool=lab.pool, splits=lab.splits, policy=LAB, sampling=DRAW, group_size=GROUP)
+            draw(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
             for draw in (sample_rollouts, screen_adaptively)
         ]
 
@@ -185,13 +203,9 @@ def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch:
             return {entry["rollouts"]: entry["changed"] for entry in regrade_store(lab.store).artifacts}
 
     assert changed() == {}
-    first = lab.store.read(lab.pool).to_pylist()[0]
-    put_overrides(
-        lab.store.root,
-        json.dumps(
-            {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
-        ),
-    )
+    gold = lab.store.read(lab.pool).to_pylist()[0]["gold"]
+    override = {"answer": "-12345", "gold": gold, "verdict": "correct", "reason": "a misprint in the gold"}
+    put_overrides(lab.store.root, json.dumps(override))
     assert changed() == {str(ref): GROUP for ref in made}
 
 
@@ -200,48 +214,52 @@ def uncharged(_: Study) -> Iterator[Listener]:
     yield unheard
 
 
-def test_without_a_finished_run_there_is_nothing_to_look_at(store: Store) -> None:
-    assert list(reeval.reevaluate(store, [], uncharged)) == []
-
-
-def test_an_evaluation_that_is_not_made_yet_is_said(store: Store) -> None:
-    """The demo's adapters, of a store that has none of them: one row for each, at its last step."""
-    found = list(kept_adapters(STUDY, store))
-    assert {(c.state, c.said) for c in found if isinstance(c, Checked)} == {
-        ("unchecked", "its evaluation is not made yet")
-    }
-    assert len(found) == len(STUDY.profile.arms) * len(STUDY.profile.seeds)
-
-
-def test_a_run_whose_record_cannot_be_read_is_not_checked_and_said(store: Store) -> None:
-    """Before, its adapters were in no table, and the night was green for the others."""
+def test_every_adapter_that_cannot_be_compared_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    looked = lambda studies: list(reevaluate(store, studies, uncharged, Options()))  # noqa: E731
+    assert looked([]) == []
     recorded(store.root, "finished")
     (store.root / "runs" / "demo-00000001.json").write_text("{")
-    (found,) = reevaluate(store, [], uncharged)
-    assert (found.adapter, found.state) == ("adapters of demo-00000001", "unchecked") and "no run record" in found.said
-
-
-def test_a_study_that_cannot_be_looked_at_keeps_no_other_from_it(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    (broken,) = looked([])
+    assert isinstance(broken, Unchecked) and broken.adapter == "adapters of demo-00000001"
+    adapters = len(STUDY.profile.arms) * len(STUDY.profile.seeds)
+    assert [one.why for one in kept_adapters(STUDY, store) if isinstance(one, Unchecked)] == [
+        "its evaluation is not made yet"
+    ] * adapters
     lost = _resolved(StudyForm(model=str(tmp_path / "no-model")), store)
-    assert isinstance(lost, Checked) and lost.state == "unchecked" and "no-model" in lost.said
-    found = list(reevaluate(store, [lost, STUDY], uncharged))
-    assert found[0] is lost and len(found) == 1 + len(STUDY.profile.arms) * len(STUDY.profile.seeds)
+    assert isinstance(lost, Unchecked) and "no-model" in lost.why
+    assert len(looked([lost, STUDY])) == 1 + adapters
 
     def unreadable(*_: object) -> None:
         raise UserError("its pool is damaged")
 
     monkeypatch.setattr(reeval, "kept_adapters", unreadable)
-    assert [one.said for one in reevaluate(store, [STUDY, STUDY], uncharged)] == ["its pool is damaged"]
+    assert looked([STUDY, STUDY]) == [Unchecked(f"adapters of {STUDY.profile.called}", "its pool is damaged")]
 
 
-def test_a_wall_ends_the_night_and_is_no_missing_check(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of money, or of a server that stays away: it would meet every adapter after it, each after minutes."""
+def test_a_budget_limit_ends_the_night(rounded: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise error
 
-    def wall(*_: object) -> None:
-        raise BudgetExceeded("the budget is spent")
-
-    monkeypatch.setattr(reeval, "_compared", wall)
+    monkeypatch.setattr(reeval, "night", fails)
+    monkeypatch.setattr(reeval, "kept_adapters", lambda study, store: [rounded.kept])
+    looked = reevaluate(rounded.lab.store, [STUDY], uncharged, Options())
+    error: UserError = BudgetExceeded("the budget is spent")
     with pytest.raises(Parked):
-        _checked(STUDY, store, KEPT)
+        next(looked)
+    error = UserError("its weights are not here")
+    (found,) = reevaluate(rounded.lab.store, [STUDY], uncharged, Options())
+    assert found == Unchecked(rounded.kept.name, "its weights are not here")
+
+
+def test_the_page_has_a_sentence_a_table_and_a_picture(tmp_path: Path) -> None:
+    band = {"expected": 0.6, "low": 0.5, "high": 0.7, "drawn": "whole"}
+    a_night("panel", 1, tonight=0.6, **band).keep(tmp_path)
+    low = a_night("panel", 2, tonight=0.2, state="drifted", found="accuracy 0.200", **band).keep(tmp_path)
+    page = NightPage([low, a_night("control"), Unchecked("other", "its pool is damaged")])
+    assert page.counts == "1 hold, 1 drifted, 1 were not checked"
+    assert page.sentence() == f"{page.counts}: panel: accuracy 0.200; other: its pool is damaged"
+    text = page.markdown(tmp_path)
+    assert "| panel | drifted | 0.500 | 0.200 | accuracy 0.200 |" in text
+    assert text.count("](data:image/svg+xml;base64,") == 1

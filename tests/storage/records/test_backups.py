@@ -18,12 +18,13 @@ from storage.objects import Objects
 from storage.records import copies, notes
 from storage.records.copies import copy_study
 from storage.records.decisions import newest_overrides, pin, pins, put_overrides
-from storage.records.drift import DriftNote, drift_notes, note_drift
+from storage.records.nights import last_nights
 from storage.records.runs import now, read_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
 from tests.s3_server import object_storage
 from tests.storage.records.test_garbage import made, recorded
+from tests.storage.records.test_nights import a_night
 
 RUN = "demo-00000001"
 
@@ -72,7 +73,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         assert all(map(Store(root).has, refs)) and Ledger(root).keys(account) == {("a", 0)}
         assert read_run(root, RUN).state == "parked" and notes.planned_refs(root, RUN) == [*refs]
         assert charges(root, RUN)["tokens"].to_pylist() == [7] and newest_overrides(root)[0] == "{}\n"
-        assert [one.why for one in pins(root)] == ["figure 3"] and drift_notes(root).num_rows == 1
+        assert [one.why for one in pins(root)] == ["figure 3"] and last_nights(root).num_rows == 1
         assert team_prices(root).month.usd == 500
 
     with object_storage() as server:
@@ -87,8 +88,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         recorded(here, "parked")
         pin(here, refs[0], "figure 3")
         put_overrides(here, "{}\n")
-        told = {"reference": 1, "low": 0, "high": 1, "value": 2, "rollouts": 1, "why": "engine"}
-        note_drift(here, DriftNote(policy="p", metric="m", since=now(), last=now(), **told))
+        a_night("panel").keep(here)
         Objects(here, "s3://varband-backups/team").put("prices.toml", b"[month]\nusd = 500\n")
         copy_study(on_machine("b"), tmp_path / "kept")
         check(tmp_path / "kept")
