@@ -5,6 +5,7 @@ thresholds of the last two, set on labelled traces and judged on them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,8 +16,8 @@ from storage.artifacts.kinds import Calibrations, Embeddings, Partitions, Rollou
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.partitions.by_strategy import by_strategy, jaccard, profile
-from tasks.domain.partitions.calibration import Counts, LabelledGroup, left_out, threshold_of
-from tasks.domain.partitions.classes import INTEGER, Equal, by_trace, same_answers, similarities
+from tasks.domain.partitions.calibration import LabelledGroup, left_out, summed, threshold_of
+from tasks.domain.partitions.classes import INTEGER, Classes, Equal, by_trace, same_answers, similarities
 from tasks.domain.scaffolds import MATH
 from tasks.domain.statistics.means import ratio
 from tasks.engines.encoding import labelled_problems, labelled_sha256
@@ -63,12 +64,8 @@ def partition_answers(*, rollouts: Rollouts, grader_version: str) -> Payload:
     kind, columns = answer_kind_of(rollouts), [*KEY, "adapter", "canonical", "correct"]
     equal, groups = by_grader(_graders(grader_version), kind), store().groups(rollouts, ["problem_id"], columns)
     answers = (partitions_of(rows, equal, by_value=kind == MATH) for rows in groups)
-    return Payload(_in_order(map(_without_texts, answers)))
-
-
-def _without_texts(answers: pa.Table) -> pa.Table:
-    unknown = pa.nulls(answers.num_rows, pa.int32())
-    return answers.append_column("trace_class", unknown).append_column("strategy_class", unknown)
+    unknown = "select *, null::integer as trace_class, null::integer as strategy_class from t"
+    return Payload(_in_order(query(unknown, t=part) for part in answers))
 
 
 def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -92,21 +89,19 @@ def classes_by_text(
     """Columns of KEY, trace_class and strategy_class; a rollout without a trace, or without a vector, has none.
     vectors: columns of KEY and `embedding`. Rows of one policy."""
     at = {key: place for place, key in enumerate(_keys(vectors))}
-    groups: dict[str, list[int]] = {}
+    keys, embedded, groups = _keys(rollouts), vectors["embedding"], defaultdict[str, list[int]](list)
     for place, problem in enumerate(rollouts["problem_id"].to_pylist()):
-        groups.setdefault(problem, []).append(place)
-    keys, embedded = _keys(rollouts), vectors["embedding"]
-    trace_class: list[int | None] = [None] * rollouts.num_rows
-    strategy_class: list[int | None] = [None] * rollouts.num_rows
+        groups[problem].append(place)
+    trace_class: Classes = [None] * rollouts.num_rows
+    strategy_class: Classes = [None] * rollouts.num_rows
     for places in groups.values():
-        seen = [place for place in places if keys[place] in at]
-        if seen:
+        if seen := [place for place in places if keys[place] in at]:
             vectors_ND = np.array(embedded.take([at[keys[place]] for place in seen]).to_pylist(), np.float32)
             for place, found in zip(seen, by_trace(vectors_ND, trace_threshold), strict=True):
                 trace_class[place] = found
         told = by_strategy(rollouts["trace"].take(places).to_pylist(), strategy_threshold)
-        for place, one in zip(places, told, strict=True):
-            strategy_class[place] = one
+        for place, found in zip(places, told, strict=True):
+            strategy_class[place] = found
     found = rollouts.select(KEY).append_column("trace_class", pa.array(trace_class, pa.int32()))
     return found.append_column("strategy_class", pa.array(strategy_class, pa.int32()))
 
@@ -183,13 +178,13 @@ def calibrate_partitions(*, encoder: str, weights_sha256: str, max_tokens: int, 
 def calibrated(groups: Sequence[LabelledGroup]) -> dict[str, Any]:
     """The threshold that all groups set; precision and recall of each group by the threshold that the others set."""
     apart = left_out(groups)
-    counts = sum(apart, Counts())
+    counts = summed(apart)
     row: dict[str, Any] = {
         "threshold": threshold_of(groups),
         "joined": counts.true_joined + counts.false_joined,
         "joined_rightly": counts.true_joined,
         "same": counts.true_joined + counts.false_apart,
-        "pairs": counts.true_joined + counts.false_joined + counts.false_apart + counts.true_apart,
+        "pairs": sum(counts),
         "problems": len(groups),
         "traces": sum(len(group.solution_N) for group in groups),
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ class LabelledGroup:
     solution_N: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Pairs of the labelled traces: joined and the same, joined and not, apart and the same, apart and not."""
 
     true_joined: int = 0
@@ -35,28 +35,9 @@ class Counts:
     false_apart: int = 0
     true_apart: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.true_joined + other.true_joined,
-            self.false_joined + other.false_joined,
-            self.false_apart + other.false_apart,
-            self.true_apart + other.true_apart,
-        )
-
-    @property
-    def precision(self) -> float | None:
-        """Null where nothing is joined."""
-        found = self.true_joined + self.false_joined
-        return self.true_joined / found if found else None
-
-    @property
-    def recall(self) -> float | None:
-        wanted = self.true_joined + self.false_apart
-        return self.true_joined / wanted if wanted else None
-
     @property
     def f1(self) -> float:
-        """Harmonic mean of the two; 0 where nothing is joined.
+        """Harmonic mean of precision and recall; 0 where nothing is joined.
 
         >>> Counts(3, 1, 2, 9).f1
         0.6666666666666666
@@ -88,17 +69,16 @@ def _counted(group: LabelledGroup, merged: int) -> Counts:
     at_N = np.array(cut(tree, tree[merged - 1, 2] if merged else -1.0))
     solution_N = np.array(list(group.solution_N))
     one, other = np.triu_indices(len(at_N), 1)
-    together, same = at_N[one] == at_N[other], solution_N[one] == solution_N[other]
-    return Counts(
-        int((together & same).sum()),
-        int((together & ~same).sum()),
-        int((~together & same).sum()),
-        int((~together & ~same).sum()),
-    )
+    apart, different = at_N[one] != at_N[other], solution_N[one] != solution_N[other]
+    return Counts(*np.bincount(2 * apart + different, minlength=4).tolist())
+
+
+def summed(counts: Sequence[Counts]) -> Counts:
+    return Counts(*map(sum, zip(*counts, strict=True)))
 
 
 def counts_at(groups: Sequence[LabelledGroup], threshold: float) -> Counts:
-    return sum((counted(group, threshold) for group in groups), Counts())
+    return summed([counted(group, threshold) for group in groups])
 
 
 def threshold_of(groups: Sequence[LabelledGroup]) -> float:

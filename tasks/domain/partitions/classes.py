@@ -8,6 +8,7 @@ near traces would join what nobody calls the same (docs/analysis.md).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
@@ -26,15 +27,9 @@ def joined(alike_NN: np.ndarray) -> list[int]:
     >>> joined(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], bool))
     [0, 1, 0]
     """
-    n = len(alike_NN)
-    label_N = np.arange(n)
-    reach_NN = np.asarray(alike_NN, bool) | np.eye(n, dtype=bool)
-    while n:
-        least_N = np.where(reach_NN, label_N, n).min(axis=1)
-        if (least_N == label_N).all():
-            break
-        label_N = least_N
-    return in_order(label_N)
+    from scipy.sparse.csgraph import connected_components
+
+    return in_order(connected_components(alike_NN, directed=False)[1]) if len(alike_NN) else []
 
 
 def alike(similarity_NN: np.ndarray, threshold: float) -> list[int]:
@@ -81,11 +76,7 @@ def sizes(classes: Classes) -> list[int]:
     >>> sizes([0, 1, None, 0])
     [2, 1]
     """
-    counts: dict[int, int] = {}
-    for one in classes:
-        if one is not None:
-            counts[one] = counts.get(one, 0) + 1
-    return list(counts.values())
+    return list(Counter(one for one in classes if one is not None).values())
 
 
 # By trace: rollouts whose traces an encoder sets as near as it sets a trace and its rewording.
@@ -170,16 +161,10 @@ def _told_apart(one: str, other: str) -> bool | None:
 
 
 def _firsts(texts: Sequence[str], equals: Iterable[Pair]) -> dict[str, str]:
-    """Text → the first of its class: union–find over equal pairs."""
-    parent = {text: text for text in texts}
+    """Text → the first of its class, by chains of equal pairs."""
     place = {text: i for i, text in enumerate(texts)}
-
-    def root(text: str) -> str:
-        while parent[text] != text:
-            parent[text] = text = parent[parent[text]]
-        return text
-
+    equal_NN = np.zeros((len(texts), len(texts)), bool)
     for one, other in equals:
-        first, second = sorted((root(one), root(other)), key=place.__getitem__)
-        parent[second] = first
-    return {text: root(text) for text in texts}
+        equal_NN[place[one], place[other]] = True
+    classes = joined(equal_NN | equal_NN.T)
+    return {text: texts[classes.index(one)] for text, one in zip(texts, classes, strict=True)}
