@@ -6,16 +6,17 @@ final-answer region; it never judges the answer. The grader looks at the region 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import Ruled, fingerprint
+from storage.errors import UserError
 from tasks.domain.grading.regions import answer_blocks, before_boxes, boxed, says_something, visible
-from tasks.domain.parsed import Parsed
+from tasks.domain.plugins import asked, plugged
 from tasks.domain.ranges import Checked, Name, OrNone
-from tasks.domain.scaffold_code import brought
 
 #: What of a scaffold says how a completion is read. Every other field changes what is sampled.
 READING = ("name", "trace_tag", "answer_form", "trace_opened", "answer_kind")
@@ -24,6 +25,20 @@ MATH = "math"
 AnswerForm = Literal["tag", "boxed"]
 #: `pairs` is sound form as the table of Scaffold.pairs has it; `published` what the original study paid the bonus for.
 TagRule = Literal["pairs", "published"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parsed:
+    """One completion, taken apart.
+
+    trace: the reasoning part; None if the scaffold's tags are missing or out of order. region: the only text that may
+    be graded; None if the completion never reached an answer. A trace that was opened and never closed is reasoning,
+    in every arm. tag_valid: the completion has the scaffold's form, by the rule that was asked for.
+    """
+
+    trace: str | None
+    region: str | None
+    tag_valid: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +174,24 @@ class Scaffold(Ruled, Checked):
         return Parsed(trace, region, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
 
     def _own(self, function: str) -> Callable[..., Any] | None:
-        """Errors: as `brought`."""
-        return brought(self.code, function) if self.code else None
+        """`prompt`, `parse` or `solved` of another package's code; None where there is none.
+
+        Errors: UserError for code that is not installed, or in another version; when it is called, if it raises or
+        returns what it may not.
+        """
+        if not self.code or not hasattr(plugged("varband.scaffolds", self.code), function):
+            return None
+
+        def call(*given: str) -> Any:
+            found: Any = asked("varband.scaffolds", self.code, function, *given)
+            parts = found if function == "parse" else [found]
+            sound = isinstance(parts, tuple | list) and len(parts) == (2 if function == "parse" else 1)
+            if not sound or not all(isinstance(one, str) or (one is None and function == "parse") for one in parts):
+                wanted = "not trace and answer, each a text or null" if function == "parse" else "which is no text"
+                raise UserError(f"scaffold {self.code}: `{function}` returned {found!r:.60}, {wanted}")
+            return found
+
+        return call
 
     def _sound(self, completion: str, trace: str | None, rest: str) -> bool:
         """Whether each pair stands there once and in order, and neither the trace nor the answer after it is empty."""

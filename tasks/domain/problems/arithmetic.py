@@ -54,16 +54,7 @@ def apply(left: int, op: str, right: int) -> int:
     >>> [apply(17, "+", 6), apply(17, "-", 6), apply(7, "*", 6), apply(17, " mod ", 5)]
     [23, 11, 42, 2]
     """
-    match op:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case " mod ":
-            return left % right
-    raise ValueError(f"no operation {op!r}")
+    return {"+": left + right, "-": left - right, "*": left * right, " mod ": left % right}[op]
 
 
 def demo_problems(per_source: int, seed: int, levels: Sequence[int] = ()) -> list[dict[str, str]]:
@@ -77,18 +68,10 @@ def demo_problems(per_source: int, seed: int, levels: Sequence[int] = ()) -> lis
     for source in SOURCES:
         for index in range(per_source):
             level = levels[index % len(levels)] if levels else level_of(index)
-            drawn = (p for p in _draws(seed, source, index, level) if p.text not in seen and reserved(p.text))
-            p = next(drawn)
+            p = next(p for p in _draws(seed, source, index, level) if p.text not in seen and reserved(p.text))
             seen.add(p.text)
-            rows.append(
-                {
-                    "problem": p.text,
-                    "gold": p.gold,
-                    "source": source,
-                    "source_id": f"{source}-{seed}-{index}",
-                    "level": str(p.level),
-                }
-            )
+            about = {"source": source, "source_id": f"{source}-{seed}-{index}", "level": str(p.level)}
+            rows.append({"problem": p.text, "gold": p.gold, **about})
     return rows
 
 

@@ -6,11 +6,9 @@ import pyarrow as pa
 
 from tasks.domain.problems.duplicates import near_duplicates
 
+_NAMES = ("problem_id", "source_id", "split", "other_id", "other_source_id", "other_split", "kind")
 LEAKS = pa.schema(
-    [
-        pa.field(name, pa.string(), nullable=False)
-        for name in ("problem_id", "source_id", "split", "other_id", "other_source_id", "other_split", "kind")
-    ]
+    [pa.field(name, pa.string(), nullable=False) for name in _NAMES]
     + [pa.field("similarity", pa.float64(), nullable=False)]
 )
 
@@ -18,22 +16,11 @@ LEAKS = pa.schema(
 def find_leaks(one: pa.Table, other: pa.Table, one_split: str, other_split: str) -> pa.Table:
     """Exact and near duplicates between two sets (columns problem_id, source_id, problem). Schema: LEAKS."""
     left, right = one.to_pylist(), other.to_pylist()
-    pairs = near_duplicates([r["problem"] for r in left], [r["problem"] for r in right])
     rows = []
-    for pair in pairs:
-        a, b = left[pair.first], right[pair.second]
-        rows.append(
-            {
-                "problem_id": a["problem_id"],
-                "source_id": a["source_id"],
-                "split": one_split,
-                "other_id": b["problem_id"],
-                "other_source_id": b["source_id"],
-                "other_split": other_split,
-                "kind": "exact" if a["problem_id"] == b["problem_id"] else "near",
-                "similarity": pair.similarity,
-            }
-        )
+    for pair in near_duplicates([r["problem"] for r in left], [r["problem"] for r in right]):
+        a, b = ((r["problem_id"], r["source_id"]) for r in (left[pair.first], right[pair.second]))
+        kind = "exact" if a[0] == b[0] else "near"
+        rows.append(dict(zip(LEAKS.names, (*a, one_split, *b, other_split, kind, pair.similarity), strict=True)))
     return pa.Table.from_pylist(rows, schema=LEAKS)
 
 

@@ -158,16 +158,12 @@ def _problem(row: Row, kinds: Sequence[str]) -> Row:
     gold = canonical_gold(row["gold"]) if MATH in kinds else row["gold"].strip()
     return {
         "problem_id": problem_id(row["problem"]),
-        "source": row["source"],
-        "source_id": row["source_id"],
-        "problem": row["problem"],
+        **{name: row[name] for name in ("source", "source_id", "problem")},
         "gold": gold,
         "gold_raw": row["gold"],
         "answer_type": answer_type(gold) if MATH in kinds else kinds[0].partition("@")[0],
         "cluster": "",
-        "year": row.get("year"),
-        "level": row.get("level"),
-        "subject": row.get("subject"),
+        **{name: row.get(name) for name in ("year", "level", "subject")},
     }
 
 
@@ -191,12 +187,6 @@ def _add_duplicates(problems: Sequence[Row], found: list[list[Finding]]) -> None
 
 
 def _issue(problem: Row, finding: Finding, excluded: bool) -> Row:
-    return {
-        "problem_id": problem["problem_id"],
-        "source_id": problem["source_id"],
-        "source": problem["source"],
-        "code": finding.code,
-        "severity": finding.severity,
-        "detail": finding.detail,
-        "excluded": excluded,
-    }
+    of_problem = {name: problem[name] for name in ("problem_id", "source_id", "source")}
+    about = {"code": finding.code, "severity": finding.severity, "detail": finding.detail}
+    return of_problem | about | {"excluded": excluded}
