@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +16,6 @@ from storage.artifacts.kinds import Embeddings, Rollouts
 from storage.errors import UserError
 from tasks.domain.statistics.windows import REWORDED, reworded, window_named
 from tasks.stage import Payload, progress, stage, store, toolbox, workdir
-
-if TYPE_CHECKING:
-    from tasks.engines.encoding import SentenceEncoder
 
 COLUMNS = ["problem_id", "source", "arm", "step", "seed", "rollout", "correct", "num_tokens", "trace"]
 CHUNK = 2048
@@ -94,7 +90,7 @@ def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
 
 def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[pa.Table]:
     """Window after window. All are encoded together, so those after the first lie in files until it is their turn."""
-    engine = cast("SentenceEncoder", toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens))
+    engine = toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens)
     windows, done = [None, *(window_named(name) for name in encoder.windows)], 0
     with TemporaryDirectory(dir=workdir()) as folder, ExitStack() as open_files:
         paths = [Path(folder) / f"{name}.parquet" for name in encoder.windows]

@@ -74,20 +74,20 @@ class SentenceEncoder:
         if not texts:
             size = self.model.get_embedding_dimension() or 0
             return np.zeros((len(windows), 0, size), np.float32), np.zeros((len(windows), 0))
-        told = self._tokens(texts, spans=any(windows))
-        length_N = np.array([len(ids) for ids in told["input_ids"]])
-        shown, parts = [], []
+        tokens = self._tokens(texts, spans=any(windows))
+        length_N = np.array([len(one) for one in tokens["input_ids"]])
+        ids, parts = [], []
         for w in windows:
             if w is None:
-                shown += told["input_ids"]
+                ids += tokens["input_ids"]
                 parts.append(length_N)
             else:
-                pairs = list(zip(texts, told["offset_mapping"], strict=True))
-                shown += self._tokens([w.cut(*pair) for pair in pairs])["input_ids"]
+                pairs = list(zip(texts, tokens["offset_mapping"], strict=True))
+                ids += self._tokens([w.cut(*pair) for pair in pairs])["input_ids"]
                 parts.append(np.array([w.size(*pair) for pair in pairs]))
         seen_WN = np.minimum(np.stack(parts), self.most)
         coverage_WN = np.where(length_N > 0, seen_WN / np.maximum(length_N, 1), 1.0)
-        vectors_WND = self._vectors(shown).reshape(len(windows), len(texts), -1)
+        vectors_WND = self._vectors(ids).reshape(len(windows), len(texts), -1)
         if not np.isfinite(vectors_WND).all():
             bad = int(np.flatnonzero(~np.isfinite(vectors_WND).all(axis=(0, 2)))[0])
             raise UserError(f"encoder {self.name} gave a vector that is not finite for text {bad}: {texts[bad][:60]!r}")

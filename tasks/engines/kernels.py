@@ -10,20 +10,15 @@ by torch, the two halves of a gradient that belong into one matrix take 3.5 time
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import torch
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
 
 def gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """As `routed._gated_backward`: (inner, gradient of gate and up, that of the row's weight in float32). gate_up: R x
     2I; rows of both are contiguous."""
-    import torch
-
     rows, width = grad_RI.shape
     inner, both = torch.empty_like(grad_RI), torch.empty_like(gate_up)
     grad_weight_R = torch.empty(rows, dtype=torch.float32, device=grad_RI.device)
@@ -62,8 +57,6 @@ BLOCKS = 8
 
 def token_logprobs(logits_BV: Tensor, tokens_B: Tensor) -> Tensor:
     """float32 of [B]: log softmax of each row at its token. logits_BV: rows may be strided, a row's entries not."""
-    import torch
-
     rows, vocabulary = logits_BV.shape
     parts = triton.cdiv(vocabulary, BLOCK * BLOCKS)
     largest_BP = logits_BV.new_empty((rows, parts), dtype=torch.float32)

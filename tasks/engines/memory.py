@@ -217,15 +217,10 @@ def check_training_memory(
     if plan.bytes > 0.95 * free:
         raise UserError(
             f"{base.name}: training needs about {plan.bytes / GIB:.1f} GiB with packs of {plan.largest} tokens and"
-            f" {free / GIB:.1f} GiB are free; lower {less_of(plan.largest, execution)} or the sampler's memory share,"
+            f" {free / GIB:.1f} GiB are free; lower token_budget, max_model_len or the sampler's memory share,"
             " or take a larger GPU"
         )
     return plan
-
-
-def less_of(largest: int, execution: Execution) -> str:
-    """Return the settings that make the largest pack smaller."""
-    return "token_budget" if largest == execution.token_budget else "token_budget, max_model_len"
 
 
 def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0) -> None:

@@ -219,8 +219,8 @@ def remembered_digest(path: Path) -> str:
     if stat.st_size < REMEMBERED_BYTES:
         return file_digest(path)
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "varband" / "digests"
-    told = (path.resolve(), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    key = hashlib.sha256(":".join(map(str, told)).encode()).hexdigest()
+    identity = (path.resolve(), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    key = hashlib.sha256(":".join(map(str, identity)).encode()).hexdigest()
     if (cache / key).exists():
         return (cache / key).read_text()
     cache.mkdir(parents=True, exist_ok=True)

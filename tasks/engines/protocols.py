@@ -1,7 +1,7 @@
 """What the stages ask of the outside world. No implementation lives here.
 
-A generator turns token prompts into completions with behaviour log-probs; an embedder turns texts
-into unit vectors. Requests carry everything that changes a result; engines carry only how it runs.
+A generator turns token prompts into completions with behaviour log-probs. Requests carry everything that changes a
+result; engines carry only how it runs.
 """
 
 from __future__ import annotations
@@ -66,14 +66,3 @@ class Generator(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class Embedder(Protocol):
-    """Texts to unit vectors."""
-
-    name: str
-    max_tokens: int
-
-    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """(vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw)."""
-        ...

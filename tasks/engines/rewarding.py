@@ -113,8 +113,8 @@ def encoded(tokenizer: Any, problem: str, written: str, ended: bool) -> list[int
     """Token ids of a problem and what is written of an answer, as the tokenizer's chat template has them."""
     if tokenizer.chat_template is None:
         return tokenizer(f"{problem}\n\n{written}")["input_ids"]
-    said = [{"role": "user", "content": problem}, {"role": "assistant", "content": written}]
-    text = tokenizer.apply_chat_template(said, tokenize=False, strftime_now=TODAY.strftime)
+    messages = [{"role": "user", "content": problem}, {"role": "assistant", "content": written}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, strftime_now=TODAY.strftime)
     if not ended:  # nothing of what a template puts after an answer
         text = text[: text.rindex(written) + len(written)]
     return tokenizer(text, add_special_tokens=False)["input_ids"]

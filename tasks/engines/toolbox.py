@@ -18,11 +18,12 @@ from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu
 from tasks.engines.loading import import_before_threads
-from tasks.engines.protocols import Embedder, Generator
+from tasks.engines.protocols import Generator
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from tasks.engines.encoding import SentenceEncoder
     from tasks.engines.grading.graders import Graders
     from tasks.engines.rewarding import RewardModel
     from tasks.engines.sampling.same_policy import Score
@@ -134,19 +135,19 @@ class Toolbox:
         """Rollouts sampled and made durable together. A remote engine batches as it likes: what finishes is kept."""
         return None if self.hardware.engine == "openai" else self.hardware.batch_size
 
-    def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> Embedder:
+    def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> SentenceEncoder:
         from tasks.engines.encoding import SentenceEncoder
 
-        folder = self.place(weights_sha256, f"the encoder {name}")
-        make = partial(SentenceEncoder, folder, name=name, max_tokens=max_tokens)
-        return self._once(("embedder", name, weights_sha256), make)
+        place = partial(self.place, weights_sha256, f"the encoder {name}")
+        key = ("embedder", name, weights_sha256)
+        return self._once(key, lambda: SentenceEncoder(place(), name=name, max_tokens=max_tokens))
 
     def reader(self, model_sha256: str) -> TransformersGenerator:
         """The model by transformers, to read what was sampled: other engines tell the log-prob of its tokens alone."""
         from tasks.engines.sampling.transformers import TransformersGenerator
 
-        folder = self.place(model_sha256, "the base model")
-        return self._once(("reader", model_sha256), partial(TransformersGenerator, folder, self.hardware))
+        place = partial(self.place, model_sha256, "the base model")
+        return self._once(("reader", model_sha256), lambda: TransformersGenerator(place(), self.hardware))
 
     def scorer(self, model_sha256: str, adapter: Path | None) -> Score:
         """Load a learner that is only to score. Errors: UserError where that cannot be."""
@@ -157,8 +158,8 @@ class Toolbox:
     def reward_model(self, sha256: str) -> RewardModel:
         from tasks.engines.rewarding import RewardModel
 
-        folder = self.place(sha256, "the reward model")
-        return self._once(("reward_model", sha256), partial(RewardModel, folder, self.hardware))
+        place = partial(self.place, sha256, "the reward model")
+        return self._once(("reward_model", sha256), lambda: RewardModel(place(), self.hardware))
 
     def graders(self) -> Graders:
         from tasks.engines.grading.graders import Graders

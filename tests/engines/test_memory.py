@@ -115,7 +115,7 @@ def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_
     little = fixed + 100 * recomputed
     with pytest.raises(
         UserError,
-        match=r"training needs about 0\.0 GiB with packs of 100 tokens and 0\.0 GiB are free; lower token_budget or",
+        match=r"training needs about 0\.0 GiB with packs of 100 tokens and 0\.0 GiB are free; lower token_budget, max_model_len or",
     ):
         check_training_memory(tmp_path, LEARNER, packs, 2, free=little)
 
@@ -188,7 +188,9 @@ def test_the_longest_pack_is_tried_and_leaves_no_trace(
 
     monkeypatch.setattr(policy, "logprobs", out_of_memory)
     if short_of_memory == 9:
-        with pytest.raises(UserError, match=r"ran out of memory at a pack of 48 tokens.*lower token_budget or"):
+        with pytest.raises(
+            UserError, match=r"ran out of memory at a pack of 48 tokens.*lower token_budget, max_model_len or"
+        ):
             policy.try_longest(48)
     else:
         policy.try_longest(48)

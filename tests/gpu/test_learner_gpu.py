@@ -15,16 +15,9 @@ from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, tiny
 from tests.engines.learning.test_packed import CONFIG, grouped
-from tests.needs import lacks
 
 pytestmark = pytest.mark.gpu
 PROBLEMS = ("a", "b", "c")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def gpu() -> None:
-    if not torch.cuda.is_available():
-        lacks("gpu", "no NVIDIA GPU")
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from storage.errors import UserError
 from tasks.engines.learning import attention
 from tasks.engines.learning.policy import Execution, Policy
 from tests.engines.learning.test_own_forward import APART, LEARNER
 from tests.gpu.test_sampling_gpu import WIDE
-from tests.needs import lacks
 from tests.tiny_model import DEMO, write_tiny_mixture, write_tiny_of
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module", autouse=True)
-def gpu() -> None:
-    if not torch.cuda.is_available():
-        lacks("gpu", "no NVIDIA GPU")
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])

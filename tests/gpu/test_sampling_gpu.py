@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from multiprocessing import get_context
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +13,13 @@ import torch
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
-from tasks.domain.policies import ServedAdapter
+from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import vllm as sampling
+from tests.gpu.conftest import apart
 from tests.made_elsewhere import adapter
-from tests.needs import lacks
 from tests.tiny_model import write_tiny_mixture
 
 pytestmark = pytest.mark.gpu
@@ -32,12 +30,6 @@ MIXTURE_CONFIG = LearnerConfig(
 #: Of a mixture: what the learner's kernel for rollouts of several lengths takes.
 WIDE = {"hidden_size": 256, "head_dim": 64, "moe_intermediate_size": 128, "num_experts": 8}
 HARDWARE = Hardware(max_model_len=512, max_num_seqs=64, memory_fraction=0.1, dtype="bfloat16")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def gpu() -> None:
-    if not torch.cuda.is_available():
-        lacks("gpu", "no NVIDIA GPU")
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +98,12 @@ def test_other_weights_are_served_at_once_and_the_base_comes_back_to_the_bit(gen
 def test_a_mixture_s_experts_are_merged_and_the_base_comes_back_to_the_bit(tmp_path: Path) -> None:
     """What is sampled is what the learner computes with the adapter beside the weights, up to their rounding."""
     base = write_tiny_mixture(tmp_path / "base", **WIDE)
-    policy = Policy(base, MIXTURE_CONFIG, Execution())
-    with torch.no_grad():
-        policy.lora.master.add_(torch.randn_like(policy.lora.master) * 0.02)
-    policy.lora.refresh()
+    policy = moved_policy(base)
     policy.lora.hand_over(tmp_path / "flat")
-    # in a process of its own: vLLM settles once a process whether there are experts
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
-        before, other, again = apart.submit(_sampled_thrice, base, tmp_path / "flat").result()
+    served = [None, ServedAdapter("a", tmp_path / "flat"), None]
+    found = apart(sampled, base, replace(HARDWARE, max_model_len=256), MIXTURE_CONFIG.lora_rank, served)
+    assert found.adapters == "merged" and found.keeps
+    before, other, again = found.done
     for one, two in zip(before, again, strict=True):
         assert one.token_ids == two.token_ids and np.array_equal(one.logprobs_T, two.logprobs_T)
     assert distance(policy, other) < 0.05
@@ -123,17 +113,37 @@ def test_a_mixture_s_experts_are_merged_and_the_base_comes_back_to_the_bit(tmp_p
     assert distance(policy, before) < 0.05
 
 
-def _sampled_thrice(base: Path, adapter: Path) -> list[list[Completion]]:
-    """Of the base, with the adapter, of the base again."""
-    made = sampling.VllmGenerator(base, replace(HARDWARE, max_model_len=256), MIXTURE_CONFIG.lora_rank)
+@dataclass
+class Sampled:
+    """What an engine says of itself, the tokens that its cache holds, and what it sampled with each adapter."""
+
+    adapters: str
+    keeps: bool
+    serving: str
+    tokens: int
+    done: list[list[Completion]]
+
+
+def sampled(
+    base: Path, hardware: Hardware, rank: int, served: list[ServedAdapter | None], kv_cache: KVCache = "full"
+) -> Sampled:
+    made = sampling.VllmGenerator(base, hardware, rank, kv_cache)
     try:
-        assert made.adapters == "merged" and made._keeps
-        return [
-            sorted(made.generate(asked(16, 24), served), key=lambda c: c.key)
-            for served in (None, ServedAdapter("a", adapter), None)
-        ]
+        cache = made._llm.llm_engine.vllm_config.cache_config
+        done = [sorted(made.generate(asked(16, 24), one), key=lambda c: c.key) for one in served]
+        tokens = (cache.num_gpu_blocks or 0) * cache.block_size
+        return Sampled(made.adapters, made._keeps, made.serving, tokens, done)
     finally:
         made.close()
+
+
+def moved_policy(base: Path) -> Policy:
+    """A policy whose adapter is not zero."""
+    policy = Policy(base, MIXTURE_CONFIG, Execution())
+    with torch.no_grad():
+        policy.lora.master.add_(torch.randn_like(policy.lora.master) * 0.02)
+    policy.lora.refresh()
+    return policy
 
 
 def distance(policy: Policy, done: list[Completion]) -> float:

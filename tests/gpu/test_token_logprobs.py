@@ -3,15 +3,7 @@
 import pytest
 import torch
 
-from tests.needs import lacks
-
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module", autouse=True)
-def gpu() -> None:
-    if not torch.cuda.is_available():
-        lacks("gpu", "no NVIDIA GPU")
 
 
 @pytest.mark.parametrize("rows", [1, 7, 128, 1024])

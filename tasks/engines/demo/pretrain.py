@@ -20,7 +20,7 @@ from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.hardware import keep_freed_memory
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM, Qwen3MoeForCausalLM
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 IGNORED = -100
 EOS, PAD, TURN = "<|im_end|>", "<|endoftext|>", "<|im_start|>"
@@ -40,7 +40,6 @@ class PretrainConfig:
 
     decay_from: share of the steps after which the learning rate falls to zero.
     vocabulary: at most this many tokens, before the added ones.
-    experts: of a mixture in the place of each MLP, as wide as it each, two of them a token; 0 for a dense model.
     """
 
     steps: int = 3000
@@ -55,12 +54,11 @@ class PretrainConfig:
     heads: int = 3
     head_dim: int = 32
     mlp: int = 288
-    experts: int = 0
     positions: int = 1024
 
 
-def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM | Qwen3MoeForCausalLM:
-    from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
+def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
+    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
 
     set_seed(config.seed)
     shape: dict[str, Any] = {
@@ -78,10 +76,7 @@ def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qw
         "bos_token_id": None,
         "initializer_range": 0.05,
     }
-    if not config.experts:
-        return Qwen3ForCausalLM(Qwen3Config(**shape))
-    shape |= {"num_experts": config.experts, "num_experts_per_tok": 2, "moe_intermediate_size": config.mlp}
-    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, norm_topk_prob=True, decoder_sparse_step=1))
+    return Qwen3ForCausalLM(Qwen3Config(**shape))
 
 
 def pretrain(

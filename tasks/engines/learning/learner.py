@@ -135,7 +135,7 @@ class _Training:
             self.updater.restore(saved.tensors, saved.objective)
             self.done = saved.step
             self.steps, self.exposure, self.diagnostics = saved.steps, saved.exposure, saved.diagnostics
-        self._writer, self._writing = ThreadPoolExecutor(1), None
+        self._writer, self._writing = _like_this_thread(), None
 
     def run(self, on_step: Callable[[StepMetrics], None]) -> TrainResult:
         self._check_finite()

@@ -150,11 +150,11 @@ def fuse(model: nn.Module) -> None:
     """Fused norms, rotary embeddings and gated activations, in place; parts of another make stay as they are."""
     for module in model.modules():
         kind = type(module).__name__
-        # transformers keeps it as a function in the file of the attention's class
-        home = sys.modules[type(module).__module__]
-        rotary = getattr(home, "apply_rotary_pos_emb", None) if kind.endswith("Attention") else None
-        if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
-            home.apply_rotary_pos_emb = torch.compile(rotary, dynamic=True)  # type: ignore[attr-defined]
+        if kind.endswith("Attention"):  # its rotary embedding is a function in the file of its class
+            home: Any = sys.modules[type(module).__module__]
+            rotary = getattr(home, "apply_rotary_pos_emb", None)
+            if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
+                home.apply_rotary_pos_emb = torch.compile(rotary, dynamic=True)
         if kind.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):
             module.forward = partial(_norm, module)
         parts = ("gate_proj", "up_proj", "down_proj", "act_fn")
@@ -176,11 +176,6 @@ class LoraModule(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return LoraLinear.apply(x.flatten(0, -2), self, self.a, self.b).view(*x.shape[:-1], -1)  # type: ignore[union-attr]
-
-
-def _put(model: nn.Module, name: str, module: nn.Module) -> None:
-    parent, _, leaf = name.rpartition(".")
-    setattr(model.get_submodule(parent), leaf, module)
 
 
 class Lora:
@@ -230,7 +225,7 @@ class Lora:
             module = LoraModule(linear, views[keys[0]], views[keys[1]], alpha / rank, merge=merge)
             self.merging += [module] if merge else []
             module.a.grad, module.b.grad = grads[keys[0]], grads[keys[1]]  # type: ignore[union-attr]
-            _put(model, name, module)
+            model.set_submodule(name, module)
         of_experts: dict[str, Any] = {}
         for name, layer in experts.items():
             work, work_grad = (
@@ -240,7 +235,7 @@ class Lora:
             module = LoraExperts(layer, work, alpha, merge=merge)
             for projection, (grad_a, grad_b) in work_grad.items():
                 module.a[projection].grad, module.b[projection].grad = grad_a, grad_b
-            _put(model, name, module)
+            model.set_submodule(name, module)
             of_experts[name] = module
         self.experts = MergedExperts(of_experts if merge else {}, first.device)
         for name, view in self.views(self.master).items():

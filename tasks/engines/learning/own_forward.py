@@ -80,7 +80,7 @@ def _logprobs(model: Any, groups: Sequence[PromptGroup], temperature: float) -> 
     return torch.cat(found)
 
 
-def refuse_otherwise(
+def check_same_policy(
     name: str, own: OwnForward, logprobs: Callable[[Pack], tuple[Tensor, Tensor]], itemsize: int
 ) -> None:
     """logprobs: the learner's, of a policy that no update has moved, whose weights are `itemsize` bytes each.

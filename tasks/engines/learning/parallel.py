@@ -19,11 +19,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from storage.errors import Parked, UserError
+from storage.errors import Parked
 from tasks.engines.hardware import child
 
 T = TypeVar("T")
@@ -55,11 +54,6 @@ def team(processes: int, job: object, logs: Path) -> Iterator[None]:
     if processes == 1 or _team is not None:
         yield
         return
-    if torch.cuda.is_available() and torch.cuda.device_count() < processes:
-        raise UserError(
-            f"learner: hardware.processes is {processes} and this machine has {torch.cuda.device_count()} GPUs; each"
-            " process of the learner needs one"
-        )
     _team = _Team(0, processes, _store(0))
     others = _team.others
     try:

@@ -8,6 +8,7 @@ the backward pass scales it. Logits exist once, for one chunk, in float32, and a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -25,19 +26,20 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack
 from tasks.engines.adapter_files import adapter_files
 from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Execution, Hardware, free_bytes, keep_freed_memory, on_device, release_memory
+from tasks.engines.hardware import (
+    Execution,
+    Hardware,
+    free_bytes,
+    keep_freed_memory,
+    on_device,
+    release_memory,
+    require_gpu,
+)
 from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.lora import Lora, fuse
-from tasks.engines.learning.own_forward import own_forward, refuse_otherwise
+from tasks.engines.learning.own_forward import check_same_policy, own_forward
 from tasks.engines.loading import loaded
-from tasks.engines.memory import (
-    check_host_memory,
-    check_training_memory,
-    checkpoint_bytes,
-    execution_on,
-    less_of,
-    plan_training,
-)
+from tasks.engines.memory import check_host_memory, check_training_memory, checkpoint_bytes, execution_on, plan_training
 from tasks.engines.model_files import loaded_bytes, read_config, weight_files
 
 #: Rows of a pack that is only scored, and the shares of a GPU's and of the host's free memory that its model may take.
@@ -82,7 +84,7 @@ class Policy:
         self._layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
         if execution.checkpointing != "off":
             model.gradient_checkpointing_enable({"use_reentrant": False})
-        refuse_otherwise(base.name, own, self.logprobs, self.dtype.itemsize)
+        check_same_policy(base.name, own, self.logprobs, self.dtype.itemsize)
         if gpu and plan.largest > SCORED_ROWS:
             self.try_longest(plan.largest)
         release_memory()
@@ -99,11 +101,9 @@ class Policy:
         ids = np.random.default_rng(0).integers(0, len(self.head), max(sizes)).tolist()
         completions = [Trajectory(i, ids[:n], np.zeros(n, np.float32), 0.0) for i, n in enumerate(sizes)]
         pack = build_pack([PromptGroup(ids[:1], completions)])
-        try:
+        fits = False
+        with suppress(torch.OutOfMemoryError):
             self.logprobs(pack)[0].sum().backward()
-        except torch.OutOfMemoryError:
-            fits = False
-        else:
             fits = True
         self.lora.collect()
         self.lora.grad.zero_()
@@ -113,7 +113,7 @@ class Policy:
         if not self.kept_rows or self.execution.checkpointing == "off":
             raise UserError(
                 f"{self.base.name}: training ran out of memory at a pack of {rows} tokens, the longest there may be;"
-                f" lower {less_of(rows, self.execution)} or the sampler's memory share, or take a larger GPU"
+                f" lower token_budget, max_model_len or the sampler's memory share, or take a larger GPU"
             )
         self.kept_rows = 0
         self.try_longest(rows)
@@ -125,11 +125,11 @@ class Policy:
 
         weights: other ones than LoRA has now, like `lora.work`. base: without any adapter.
         """
-        torch.get_num_threads()  # otherwise a new thread computes with as many as there are cores
-        pack, shown = build_pack(groups), torch.zeros_like(self.lora.work) if base else weights
-        if shown is None:  # with a gradient, as in an update: what is compiled here serves that too
+        torch.get_num_threads()  # a new thread computes else with as many as there are cores
+        pack, other = build_pack(groups), torch.zeros_like(self.lora.work) if base else weights
+        if other is None:  # with a gradient, as in an update: what is compiled here serves that too
             return self.logprobs(pack, temperature)[0].detach().cpu().numpy()
-        with torch.no_grad(), self.lora.showing(shown):
+        with torch.no_grad(), self.lora.showing(other):
             return self.logprobs(pack, temperature)[0].cpu().numpy()
 
     def logprobs(self, pack: Pack, temperature: float | None = None) -> tuple[Tensor, Tensor]:
@@ -160,12 +160,17 @@ def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Poli
     settle_threads()
     if not weight_files(base) or read_config(base).get("quantization_config"):
         raise UserError(f"{base.name} is quantised, or its weights are not on this machine")
-    lora: dict[str, Any] = {"lora_rank": 1, "lora_alpha": 1, "target_modules": ("q_proj",)}
-    if adapter is not None:
-        found = adapter_files(adapter)
-        lora = {"lora_rank": found.rank, "lora_alpha": int(found.alpha), "expert_rank": found.expert_rank}
-        lora["target_modules"] = tuple(sorted(found.targets))
-    config = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=0.0, **lora)
+    found = None if adapter is None else adapter_files(adapter)
+    config = LearnerConfig(
+        steps=1,
+        groups_per_step=1,
+        group_size=2,
+        learning_rate=0.0,
+        lora_rank=found.rank if found else 1,
+        lora_alpha=int(found.alpha) if found else 1,
+        expert_rank=found.expert_rank if found else None,
+        target_modules=found.targets if found else ("q_proj",),
+    )
     execution = replace(
         execution_on(hardware, read_config(base)), token_budget=SCORED_ROWS, longest=0, processes=1, memory_share=1.0
     )
@@ -186,8 +191,8 @@ def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Poli
 
 
 def _device(wanted: str) -> torch.device:
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"learner: the profile wants device {wanted} and this machine has no NVIDIA GPU")
+    if wanted.startswith("cuda"):
+        require_gpu()
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     rank, world = parallel.rank_and_world()

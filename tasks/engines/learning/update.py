@@ -96,14 +96,12 @@ class Updater:
                 with clock.phase("optimise"):
                     self._optimise(sums, rate)
         row = rollouts_row(groups, self.config) | updates_row(gradients, self.config, rate)
-        self.diagnostics = {**credit.diagnostics, **self._told_of_entropy()}
+        rewarded = self.config.entropy_weight or self.config.entropy_target
+        weight = {"entropy_weight": self.state.entropy_weight(self.config)} if rewarded else {}
+        self.diagnostics = {**credit.diagnostics, **weight}
         seen = (seen_by_objective(group, self.config) for group in groups.values())
         self.state = self.state.after(seen, row["entropy"], self.config)
         return row
-
-    def _told_of_entropy(self) -> dict[str, float]:
-        asked = self.config.entropy_weight or self.config.entropy_target
-        return {"entropy_weight": self.state.entropy_weight(self.config)} if asked else {}
 
     def _optimise(self, sums: Sums, rate: float) -> None:
         grad = self.policy.lora.grad
@@ -267,10 +265,10 @@ def updates_row(gradients: Sequence[Sums], config: LearnerConfig, learning_rate:
     }
 
 
-#: Of what a checkpoint and the diagnostics say of the critic.
+#: Before the critic's names in a checkpoint and in the diagnostics.
 OF_CRITIC = "critic_"
-#: Columns of a step's row that are said of the critic beside it.
-TOLD = ("updates", "trained_tokens", "grad_norm", "entropy", "length_mean", "kl_behaviour", "ratio_max")
+#: Columns of the critic's row that are diagnostics of the step.
+CRITIC_COLUMNS = ("updates", "trained_tokens", "grad_norm", "entropy", "length_mean", "kl_behaviour", "ratio_max")
 
 
 def updater_for(policy: Policy, config: LearnerConfig, token_budget: int) -> Updater:
@@ -292,15 +290,15 @@ class TwoAgents(Updater):
         self.policy.lora.begin_second()
 
     def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
-        """The generator's row. What is said of the critic are diagnostics, but for an update that was skipped: that
-        counts whose ever it was."""
+        """The generator's row. The critic's numbers are diagnostics, but for its skipped updates, which count too."""
         row = super().update(groups, clock, step)
         if critiques := criticised(groups):
             with self.policy.lora.swapped():
                 other = self.critic.update(critiques, clock, step)
             row["skipped_updates"] += other["skipped_updates"]
-            told = {**self.critic.diagnostics, **{name: other[name] for name in TOLD if other[name] is not None}}
-            self.diagnostics = {**self.diagnostics, **{OF_CRITIC + name: float(value) for name, value in told.items()}}
+            columns = {name: other[name] for name in CRITIC_COLUMNS if other[name] is not None}
+            found = {**self.critic.diagnostics, **columns}
+            self.diagnostics = {**self.diagnostics, **{OF_CRITIC + name: float(value) for name, value in found.items()}}
         return row
 
     def kept(self) -> dict[str, Tensor]:

@@ -66,7 +66,8 @@ def load_hub(source: Source, revision: str | None, *, loader: str | None = None,
     except ImportError:
         raise UserError("datasets from the hub need the extra: pip install 'varband[hub]'") from None
     rows: list[Row] = []
-    for config in _configurations(source, loader):
+    of_hub = MATH_SUBJECTS if source.name == "math_train" else (source.config,)
+    for config in of_hub if loader is None else (None,):
         try:
             data = load_dataset(loader or source.hub, config, split=source.split, revision=revision, **files)
         except (OSError, ValueError, StopIteration, DatasetsError) as error:  # StopIteration: of files without a line
@@ -118,12 +119,6 @@ def _rows_from_hub(source: Source, revision: str | None, path: Path, fetch: bool
         f" --repo-type dataset --revision {revision}, and put its problems into {path}, a line of JSON each with"
         " problem and gold",
     ) from None
-
-
-def _configurations(source: Source, loader: str | None) -> tuple[str | None, ...]:
-    if loader is not None:
-        return (None,)
-    return MATH_SUBJECTS if source.name == "math_train" else (source.config,)
 
 
 def _from_hub(source: Source, record: Row, where: str, config: str | None, number: int) -> Row:

@@ -89,10 +89,10 @@ def completion(text: bytes, request: Request, url: str, model: str, vocabulary: 
 
 def likeliest(text: bytes) -> list[float]:
     """Return the log-probs of the likeliest first tokens, rising. Errors: Garbled."""
-    told = parsed(text, _Answer).choices[0].logprobs
-    if not told or not told.top_logprobs or not told.top_logprobs[0]:
+    found = parsed(text, _Answer).choices[0].logprobs
+    if not found or not found.top_logprobs or not found.top_logprobs[0]:
         raise Garbled("no log-probs of the likeliest tokens")
-    return sorted(told.top_logprobs[0].values())
+    return sorted(found.top_logprobs[0].values())
 
 
 class OpenAIGenerator(PromptEncoder):
@@ -150,8 +150,8 @@ class OpenAIGenerator(PromptEncoder):
             return
         widths = []
         for temperature in (1.0, 0.5):
-            asked = replace(requests[0], decoding=Decoding(max_tokens=1, temperature=temperature))
-            body = {**self._body(model, asked), "logprobs": 5, "return_tokens_as_token_ids": True}
+            probe = replace(requests[0], decoding=Decoding(max_tokens=1, temperature=temperature))
+            body = {**self._body(model, probe), "logprobs": 5, "return_tokens_as_token_ids": True}
             scores = self._endpoint.ask(self._url, likeliest, body)[-5:]
             widths.append(scores[-1] - scores[0])
         if widths[1] < 1.5 * widths[0]:

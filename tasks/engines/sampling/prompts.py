@@ -152,11 +152,11 @@ def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
             )
 
 
-def prompt_length(asked: RolloutRequest, generator: Generator) -> int:
+def prompt_length(request: RolloutRequest, generator: Generator) -> int:
     """Tokens of its prompt, with what its completion goes on from."""
-    scaffold = asked.policy.scaffold
+    scaffold = request.policy.scaffold
     how = {"chat": scaffold.chat, "enable_thinking": scaffold.enable_thinking}
-    return len(generator.encode(scaffold.prompt(asked.problem), **how, begun=asked.begun))
+    return len(generator.encode(scaffold.prompt(request.problem), **how, begun=request.begun))
 
 
 def unfitting(length: int, max_tokens: int, context: int) -> str:

@@ -37,22 +37,22 @@ class _Replica:
     pipe: Connection
     at_work: set[int] = field(default_factory=set)
 
-    def send(self, said: object) -> None:
+    def send(self, message: object) -> None:
         """Errors: Parked if it is gone, perhaps while nothing was asked of it."""
         try:
-            self.pipe.send(said)
+            self.pipe.send(message)
         except OSError as error:
             raise Parked(_GONE) from error
 
     def receive(self) -> Any:
         """Errors: what the replica failed of; Parked if it is gone."""
         try:
-            said = self.pipe.recv()
+            answer = self.pipe.recv()
         except (EOFError, OSError) as error:
             raise Parked(_GONE) from error
-        if isinstance(said, BaseException):
-            raise said
-        return said
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def finish(self) -> None:
         """What it still samples is given up: the call that asked for it is over."""
@@ -210,9 +210,9 @@ def _sendable(error: Exception) -> Exception:
     with the place where they came about."""
     if type(error) in (UserError, Parked):
         return error
-    said = RuntimeError(f"{type(error).__name__}: {error}")
-    said.add_note("in a sampling replica:\n" + "".join(traceback.format_exception(error)))
-    return said
+    words = RuntimeError(f"{type(error).__name__}: {error}")
+    words.add_note("in a sampling replica:\n" + "".join(traceback.format_exception(error)))
+    return words
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,8 +22,7 @@ TOKENS, EACH, ENOUGH = 512, 64, 64
 ROWS = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Distances of `gap`, in nats. Below `doubtful`: rounding. Above it the weights are wrong if the base model fits
     the tokens twice as well, and above `wrong` in any case."""
 

@@ -110,33 +110,33 @@ def sample(
     start = 0
     while start < len(requested):
         batch = requested[start : start + batch_size]
-        requests = [request_of(i, asked, generator, stats) for i, asked in enumerate(batch)]
+        requests = [request_of(i, one, generator, stats) for i, one in enumerate(batch)]
         requests = requests[: admit(batch, requests)]
         start += len(requests)
         done = sorted(generator.generate(requests, adapter), key=lambda c: c.key)
         keep(rows_of(done, batch, requests, generator, graders, stats))
 
 
-def _item(completion: Completion, asked: RolloutRequest) -> GradeItem:
-    return GradeItem(asked.policy.scaffold, completion.text, asked.gold, completion.finish)
+def _item(completion: Completion, wanted: RolloutRequest) -> GradeItem:
+    return GradeItem(wanted.policy.scaffold, completion.text, wanted.gold, completion.finish)
 
 
-def request_of(key: int, asked: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
-    scaffold = asked.policy.scaffold
-    name = scaffold, asked.problem_id, asked.begun
+def request_of(key: int, wanted: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
+    scaffold = wanted.policy.scaffold
+    name = scaffold, wanted.problem_id, wanted.begun
     cached = stats._prompts.get(name)
     if cached is None:
-        prompt = scaffold.prompt(asked.problem)
+        prompt = scaffold.prompt(wanted.problem)
         cached = generator.encode(
-            prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking, begun=asked.begun
+            prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking, begun=wanted.begun
         )
         stats._prompts[name] = cached
-    s = asked.sampling
+    s = wanted.sampling
     return Request(
         key,
         cached,
-        asked.request_seed,
-        Decoding(max_tokens=asked.max_tokens, temperature=s.temperature, top_p=s.top_p, stop=scaffold.stop),
+        wanted.request_seed,
+        Decoding(max_tokens=wanted.max_tokens, temperature=s.temperature, top_p=s.top_p, stop=scaffold.stop),
     )
 
 
@@ -207,7 +207,7 @@ class LiveSampling:
     ) -> None:
         self._generator, self._graders, self._keep, self._admit, self._stats = generator, graders, keep, admit, stats
         self._linger = linger
-        self._asked: list[RolloutRequest] = []
+        self._wanted: list[RolloutRequest] = []
         self._requests: list[Request] = []
         self._held: deque[int] = deque()
         self._at_work: dict[int, None] = {}
@@ -255,7 +255,7 @@ class LiveSampling:
             some += [one for one in fresh if one is not None]
             if not idle and len(some) < FLUSH_ROWS and time.monotonic() < due:
                 with suppress(Exception):  # it fails again where the verdicts are used
-                    self._graders.grade([_item(one, self._asked[one.key]) for one in fresh if one is not None])
+                    self._graders.grade([_item(one, self._wanted[one.key]) for one in fresh if one is not None])
             elif some:
                 try:
                     self._keep_some(some)
@@ -266,7 +266,7 @@ class LiveSampling:
             raise self._failure
 
     def _keep_some(self, some: list[Completion]) -> None:
-        more = self._keep(rows_of(some, self._asked, self._requests, self._generator, self._graders, self._stats))
+        more = self._keep(rows_of(some, self._wanted, self._requests, self._generator, self._graders, self._stats))
         with self._changed:
             for completion in some:
                 del self._at_work[completion.key]
@@ -277,14 +277,14 @@ class LiveSampling:
         """Hand on what may be sampled now, to an engine that empties the queue while it works. Errors: Parked where
         nothing may, and nothing is at work."""
         for one in wanted:
-            self._held.append(len(self._asked))
-            self._requests.append(request_of(len(self._asked), one, self._generator, self._stats))
-            self._asked.append(one)
+            self._held.append(len(self._wanted))
+            self._requests.append(request_of(len(self._wanted), one, self._generator, self._stats))
+            self._wanted.append(one)
         if not self._held:
             return
         keys = [*self._at_work, *self._held]
         try:
-            admitted = self._admit([self._asked[k] for k in keys], [self._requests[k] for k in keys])
+            admitted = self._admit([self._wanted[k] for k in keys], [self._requests[k] for k in keys])
         except Parked:
             if self._at_work:
                 return
@@ -307,19 +307,19 @@ def stream(
     piece_tokens: int = PIECE_TOKENS,
 ) -> Iterator[tuple[str, Finish | None]]:
     """(text, null) piece by piece, then ("", how it ended). The text includes the stop string that ended it."""
-    ids, said, left = prompt_ids, "", decoding.max_tokens
+    ids, text, left = prompt_ids, "", decoding.max_tokens
     while left > 0:
-        asked = replace(decoding, max_tokens=min(piece_tokens, left))
-        request = Request(0, ids, derived_seed(seed, len(ids)), asked)
+        part = replace(decoding, max_tokens=min(piece_tokens, left))
+        request = Request(0, ids, derived_seed(seed, len(ids)), part)
         piece = next(iter(generator.generate([request], adapter)))
-        whole = said + piece.text
+        whole = text + piece.text
         end = min((i + len(s) for s in decoding.stop if (i := whole.find(s)) >= 0), default=None)
-        text = whole[len(said) : end]
-        yield text, None
+        new = whole[len(text) : end]
+        yield new, None
         if end is not None or piece.finish == "stop" or not piece.token_ids:
             yield "", "stop"
             return
-        said += text
+        text += new
         ids += tuple(piece.token_ids)
         left -= len(piece.token_ids)
     yield "", "length"

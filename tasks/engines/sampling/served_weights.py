@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tasks.engines.adapter_files import Products, read_served
-from tasks.engines.learning.merging import fetched, host_copies, merge_into, merged
+from tasks.engines.learning.merging import fetched, host_copies, merge_into
 from tasks.engines.model_files import weight_files
 
 Base = dict[str, Any]
@@ -56,10 +56,10 @@ def places(model: Any) -> dict[str, Place]:
     return found
 
 
-def unmergeable(model: Any) -> list[str]:
-    """Places whose weights adapters cannot be merged into: quantised, shared out, or turned round for a kernel."""
+def mergeable(model: Any) -> bool:
+    """Whether all weights are as published: not quantised, shared out, or turned round for a kernel."""
     found = places(model)
-    return [name for name, place in found.items() if not _plain(place)] if found else ["every layer"]
+    return bool(found) and all(map(_plain, found.values()))
 
 
 def _holds_experts(module: Any) -> bool:
@@ -85,15 +85,11 @@ def base_weights(model: Any, folder: Path) -> Base:
         if any(_holds_experts(place.module) for place in found.values()):
             return host_copies(weights)
         return {name: weight.clone() for name, weight in weights.items()}
-    tensors = file_tensors(folder)
+    tensors = {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
     return {
         name: torch.cat([tensors[f"{part}.weight"] for part in place.parts]).to(place.weight.dtype)
         for name, place in found.items()
     } | {f"{name}/packed": place.module.cpu_linear for name, place in found.items()}
-
-
-def file_tensors(folder: Path) -> dict[str, Tensor]:
-    return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
 
 
 def serve(model: Any, base: Base, folder: str | None) -> None:
@@ -107,24 +103,22 @@ def serve(model: Any, base: Base, folder: str | None) -> None:
         _serve_on_cpu(found, base, products)
         return
     for name, weight in fetched(base, device):
-        place = found[name]
         # in place: CUDA graphs hold the address
-        into = place.weight.data.split(place.rows, dim=-2)
-        for out, block, part in zip(into, weight.split(place.rows, dim=-2), place.parts, strict=True):
-            merge_into(out, block, products, part)
+        _merge(found[name].weight.data, weight, found[name], products)
+
+
+def _merge(into: Tensor, weight: Tensor, place: Place, products: Products) -> None:
+    outs, blocks = (tensor.split(place.rows, dim=-2) for tensor in (into, weight))
+    for out, block, part in zip(outs, blocks, place.parts, strict=True):
+        merge_into(out, block, products, part)
 
 
 def _serve_on_cpu(found: Mapping[str, Place], base: Base, products: Products) -> None:
     for name, place in found.items():
         module = place.module
         if any(part in products.pairs for part in place.parts):
-            blocks = zip(base[name].split(place.rows), place.parts, strict=True)
-            new = torch.cat([_merged(block, products, part) for block, part in blocks])
+            _merge(new := base[name].clone(), base[name], place, products)
             module.weight = torch.nn.Parameter(new, requires_grad=False)
             module.quant_method.process_weights_after_loading(module)
         else:
             module.cpu_linear = base[f"{name}/packed"]
-
-
-def _merged(weight: Tensor, products: Products, part: str) -> Tensor:
-    return merged(weight, *products.pairs[part], products.scale(part)) if part in products.pairs else weight

@@ -99,17 +99,17 @@ class VllmGenerator(PromptEncoder):
                 seed=0,
                 **where,
             )
-        able = self._ask("abilities")
+        able = self._call("abilities")
         if merges and not able["merge"]:
             raise UserError(
                 f"{model.name}: vLLM {self.version} holds its weights in a form that adapters cannot be merged into;"
                 " set hardware.adapters=unmerged"
             )
         if merges:
-            self._ask("hold_base", str(model))
+            self._call("hold_base", str(model))
         self._keeps = able["keep"]
         if self._keeps:
-            self._ask("keep_logprobs", True)
+            self._call("keep_logprobs", True)
         self.adapters = "merged" if merges else "unmerged" if lora_rank else "none"
         logprobs = "kept by the sampler" if self._keeps else "returned a token"
         sizes = self._llm.llm_engine.vllm_config.compilation_config.cudagraph_capture_sizes
@@ -129,7 +129,7 @@ class VllmGenerator(PromptEncoder):
         if self._cpu:
             self._empty_prefix_cache()
         if self._keeps:
-            self._ask("forget_logprobs")
+            self._call("forget_logprobs")
         waiting: dict[str, tuple[Request, str]] = {}
         try:
             queue = requests if isinstance(requests, deque) else deque(requests)
@@ -176,7 +176,7 @@ class VllmGenerator(PromptEncoder):
 
     def _taken(self, ended: list[tuple[Request, str, Any]]) -> list[np.ndarray]:
         lengths = {known: len(output.token_ids) for _, known, output in ended}
-        flat = np.frombuffer(self._ask("take_logprobs", lengths), np.float32)
+        flat = np.frombuffer(self._call("take_logprobs", lengths), np.float32)
         return np.split(flat, np.cumsum(list(lengths.values()))[:-1])
 
     def _serve(self, adapter: ServedAdapter | None) -> LoRARequest | None:
@@ -188,7 +188,7 @@ class VllmGenerator(PromptEncoder):
             if (name := adapter and served_name(adapter)) != self._served:
                 if adapter:
                     weights_of(served_file(adapter.folder))  # a sentence here, where the worker would fail
-                self._ask("serve_adapter", adapter and str(adapter.folder))
+                self._call("serve_adapter", adapter and str(adapter.folder))
                 self._empty_prefix_cache()
                 self._served = name
             return None
@@ -206,7 +206,7 @@ class VllmGenerator(PromptEncoder):
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM's prefix cache is in use: keys of other weights would be served")
 
-    def _ask(self, method: str, *args: object) -> Any:
+    def _call(self, method: str, *args: object) -> Any:
         """The answer of the first worker; all do the same."""
         return self._llm.collective_rpc(method, args=args)[0]
 

@@ -24,7 +24,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from tasks.engines.sampling.served_weights import base_weights, serve, unmergeable
+from tasks.engines.sampling.served_weights import base_weights, mergeable, serve
 
 #: The arguments of the sampler's `sample` that log-probs are kept by, and what its runner must have besides.
 _SAMPLER_ARGUMENTS = {"logits", "expanded_idx_mapping", "pos"}
@@ -41,7 +41,7 @@ class SamplingWorker:
     def abilities(self) -> dict[str, bool]:
         """keep: the model runner V2 on a GPU, whose sampler knows slot and position. merge: all linear layers and
         experts unquantised and whole on this device."""
-        return {"keep": _keeps(self.model_runner), "merge": not unmergeable(self.model_runner.get_model())}
+        return {"keep": _keeps(self.model_runner), "merge": mergeable(self.model_runner.get_model())}
 
     def keep_logprobs(self, on: bool) -> None:
         runner = self.model_runner

@@ -44,16 +44,6 @@ def test_text_survives_the_tokenizer_and_sequences_are_short(tokenizer) -> None:
         assert len(ids) <= 128
 
 
-def test_chat_template_honours_enable_thinking(tokenizer) -> None:
-    turns = [{"role": "user", "content": "2+2?"}]
-    said = {
-        on: tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, enable_thinking=on)
-        for on in (True, False)
-    }
-    assert said[True] == "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
-    assert said[False] == said[True] + "<think>\n\n</think>\n\n"
-
-
 @pytest.mark.slow
 def test_pretraining_makes_the_same_weights_twice(tmp_path: Path) -> None:
     losses = {pretrain(TINY, tmp_path / name, threads=1) for name in ("a", "b")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,37 @@ def same(a: Path, b: Path) -> bool:
     return (a / "adapter_model.safetensors").read_bytes() == (b / "adapter_model.safetensors").read_bytes()
 
 
+def check_resumed(
+    base: Path,
+    folder: Path,
+    config: LearnerConfig,
+    stops: Iterable[int],
+    sampler: Callable[[], Callable[[StepPlan], list[TrainRollout]]] = lambda: sample,
+    **how: Any,
+) -> TrainResult:
+    """Stop a training at some of its checks, resume it, and compare every byte with the undisturbed run, which is
+    returned. sampler: makes what samples in one training."""
+    whole = run(base, folder / "whole", config, sample=sampler(), **how)
+    for stop_at in stops:
+        calls, place, rollouts = iter(range(1, 99)), folder / f"stopped-{stop_at}", sampler()
+        with pytest.raises(Interrupted, match="the same command goes on"):
+            run(base, place, config, sample=rollouts, stop=lambda c=calls, at=stop_at: next(c) == at, **how)
+        torch.manual_seed(stop_at)
+        resumed = run(base, place, config, sample=rollouts, **how)
+        assert (whole.steps, whole.exposure, whole.diagnostics) == (
+            resumed.steps,
+            resumed.exposure,
+            resumed.diagnostics,
+        )
+        ends = [max((root / "checkpoints").glob("step-*")) for root in (folder / "whole", place)]
+        for one in ("state.json", "state.safetensors"):
+            assert (ends[0] / one).read_bytes() == (ends[1] / one).read_bytes()
+        for mine, other in zip(whole.kept_adapters, resumed.kept_adapters, strict=True):
+            for file in mine.rglob("adapter_model.safetensors"):
+                assert file.read_bytes() == (other / file.relative_to(mine)).read_bytes()
+    return whole
+
+
 def test_plans_rows_and_folders(tiny_base: Path, tmp_path: Path) -> None:
     plans: list[StepPlan] = []
     result = run(tiny_base, tmp_path, sample=lambda p: (plans.append(p), sample(p))[1])
@@ -88,18 +119,8 @@ def test_plans_rows_and_folders(tiny_base: Path, tmp_path: Path) -> None:
 
 
 def test_stopped_and_resumed_anywhere_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path) -> None:
-    """Bit for bit: weights, and rows with them. The stop comes before the update of a step or after it."""
-    whole = run(tiny_base, tmp_path / "whole")
-    for stop_at in range(1, 2 * CONFIG.steps + 1):
-        calls = iter(range(1, 99))
-        folder = tmp_path / f"stopped-{stop_at}"
-        with pytest.raises(Interrupted, match="the same command goes on"):
-            run(tiny_base, folder, stop=lambda calls=calls, at=stop_at: next(calls) == at)
-        torch.manual_seed(stop_at)
-        resumed = run(tiny_base, folder)
-        assert same(whole.adapter_folder, resumed.adapter_folder)
-        assert whole.steps == resumed.steps
-        assert whole.exposure == resumed.exposure
+    """The stop comes before the update of a step or after it."""
+    check_resumed(tiny_base, tmp_path, CONFIG, range(1, 2 * CONFIG.steps + 1))
 
 
 def test_asynchronous_checkpoints_and_sparse_ones_change_nothing(tiny_base: Path, tmp_path: Path) -> None:

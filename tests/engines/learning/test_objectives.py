@@ -11,11 +11,10 @@ import torch
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import StepPlan, TrainRollout
-from tasks.engines.learning.learner import Interrupted
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
-from tests.engines.learning.test_learner import run, same, sample
+from tests.engines.learning.test_learner import check_resumed, run, same, sample
 from tests.engines.learning.test_packed import CONFIG, grouped, policy_of
 
 EXPLORING = replace(LOOP, advantage="ucb_mean", bonus_gate="none", max_extra_groups=0, steps=5)
@@ -50,21 +49,7 @@ OTHERS = (
 )
 def test_killed_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path, config: LearnerConfig) -> None:
     """Weights, rows, diagnostics and what the objective remembers, wherever it is stopped."""
-    whole = run(tiny_base, tmp_path / "whole", config, sample=answering)
-    for stop_at in range(1, 2 * config.steps, 3):
-        calls, folder = iter(range(1, 99)), tmp_path / f"stopped-{stop_at}"
-        with pytest.raises(Interrupted):
-            run(tiny_base, folder, config, sample=answering, stop=lambda calls=calls, at=stop_at: next(calls) == at)
-        resumed = run(tiny_base, folder, config, sample=answering)
-        assert same(whole.adapter_folder, resumed.adapter_folder)
-        assert (whole.steps, whole.exposure, whole.diagnostics) == (
-            resumed.steps,
-            resumed.exposure,
-            resumed.diagnostics,
-        )
-        ends = [next((f / "checkpoints").glob(f"step-{config.steps:04d}")) for f in (tmp_path / "whole", folder)]
-        for name in ("state.json", "state.safetensors"):
-            assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()
+    check_resumed(tiny_base, tmp_path, config, range(1, 2 * config.steps, 3), lambda: answering)
 
 
 def test_the_entropy_bonus_is_plain_autograds(tiny_base: Path) -> None:
@@ -102,13 +87,8 @@ def test_a_token_budget_ends_a_training_and_its_last_adapter_stands_for_the_rest
     long = replace(LOOP, steps=6, eval_every=3)
     tokens = np.cumsum([row["num_tokens"] for row in run(tiny_base, tmp_path / "long", long).steps])
     config = replace(long, token_budget=int(tokens[3]))
-    whole = run(tiny_base, tmp_path / "whole", config)
+    whole = check_resumed(tiny_base, tmp_path, config, (2, 5, 8))
     assert [row["step"] for row in whole.steps] == [1, 2, 3, 4]
     assert [f.name for f in whole.kept_adapters] == ["step-0003", "step-0006"]
     four = run(tiny_base, tmp_path / "four", replace(long, steps=4))
     assert same(whole.adapter_folder, four.adapter_folder) and same(whole.kept_adapters[-1], four.adapter_folder)
-    for stop_at in (2, 5, 8):
-        calls, folder = iter(range(1, 99)), tmp_path / f"stopped-{stop_at}"
-        with pytest.raises(Interrupted):
-            run(tiny_base, folder, config, stop=lambda calls=calls, at=stop_at: next(calls) == at)
-        assert same(run(tiny_base, folder, config).adapter_folder, whole.adapter_folder)

@@ -43,7 +43,7 @@ except Parked as parked:
 """
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [2])
 def test_sigterm_parks_within_the_grace_and_loses_the_step_in_flight_at_most(
     processes: int, tiny_base: Path, tmp_path: Path
 ) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from storage.errors import Parked
 from tasks.domain.grpo.steps import StepPlan, TrainRollout
-from tasks.engines.learning.learner import Execution, Interrupted
+from tasks.engines.learning.learner import Execution
 from tasks.engines.learning.update import Updater
 from tests.engines.conftest import random_rollouts
-from tests.engines.learning.test_learner import CONFIG, run, same
+from tests.engines.learning.test_learner import CONFIG, check_resumed, run, same
 
 STALE = replace(CONFIG, staleness=1)
 
@@ -82,22 +82,11 @@ def test_the_next_step_is_sampled_while_this_one_trains(
 def test_stopped_anywhere_and_resumed_it_is_the_undisturbed_run(
     tiny_base: Path, tmp_path: Path, execution: Execution, extra_groups: int
 ) -> None:
-    config, whole_book = replace(STALE, max_extra_groups=extra_groups), Book()
-    whole = run(tiny_base, tmp_path / "whole", config, sample=whole_book.sample, execution=execution)
+    config = replace(STALE, max_extra_groups=extra_groups)
+    stops = range(1, 2 * config.steps + 1)
+    whole = check_resumed(tiny_base, tmp_path, config, stops, lambda: Book().sample, execution=execution)
     plain = run(tiny_base, tmp_path / "plain", replace(config, staleness=0), sample=Book().sample)
     assert not same(whole.adapter_folder, plain.adapter_folder)
-    for stop_at in range(1, 2 * config.steps + 1):
-        calls, folder, book = iter(range(1, 99)), tmp_path / f"stopped-{stop_at}", Book()
-
-        def stop(calls: Any = calls, at: int = stop_at) -> bool:
-            return next(calls) == at
-
-        with pytest.raises(Interrupted):
-            run(tiny_base, folder, config, sample=book.sample, stop=stop, execution=execution)
-        resumed = run(tiny_base, folder, config, sample=book.sample, execution=execution)
-        assert same(whole.adapter_folder, resumed.adapter_folder)
-        assert whole.steps == resumed.steps and whole.exposure == resumed.exposure
-        assert book.entries.keys() == whole_book.entries.keys()
 
 
 def failing(at: int, book: Book) -> Callable[[StepPlan], list[TrainRollout]]:

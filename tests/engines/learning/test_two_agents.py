@@ -11,11 +11,11 @@ import torch
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import StepPlan, TrainRollout
-from tasks.engines.learning.learner import Execution, Interrupted
+from tasks.engines.learning.learner import Execution
 from tasks.engines.learning.update import Clock, TwoAgents, Updater, criticised, updater_for
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
-from tests.engines.learning.test_learner import run, same
+from tests.engines.learning.test_learner import check_resumed, same
 from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
 from tests.engines.learning.test_updates import kept
 
@@ -75,18 +75,6 @@ def test_each_agent_is_trained_as_if_alone(tiny_base: Path, pull: dict, executio
 )
 def test_killed_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path, config: LearnerConfig) -> None:
     """Both adapters, rows, diagnostics, and what each agent remembers."""
-    whole = run(tiny_base, tmp_path / "whole", config, sample=answering)
+    whole = check_resumed(tiny_base, tmp_path, config, range(1, 2 * config.steps, 3), lambda: answering)
     assert {"critic_updates", "critic_mended", "draft_right"} <= {row["metric"] for row in whole.diagnostics}
     assert not same(whole.adapter_folder, whole.adapter_folder / "critic")
-    for stop_at in range(1, 2 * config.steps, 3):
-        calls, folder = iter(range(1, 99)), tmp_path / f"stopped-{stop_at}"
-        with pytest.raises(Interrupted):
-            run(tiny_base, folder, config, sample=answering, stop=lambda calls=calls, at=stop_at: next(calls) == at)
-        resumed = run(tiny_base, folder, config, sample=answering)
-        for part in (".", "critic"):
-            assert same(whole.adapter_folder / part, resumed.adapter_folder / part)
-            assert same(whole.kept_adapters[0] / part, resumed.kept_adapters[0] / part)
-        assert (whole.steps, whole.diagnostics) == (resumed.steps, resumed.diagnostics)
-        ends = [next((f / "checkpoints").glob(f"step-{config.steps:04d}")) for f in (tmp_path / "whole", folder)]
-        for name in ("state.json", "state.safetensors"):
-            assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()

@@ -91,15 +91,6 @@ def test_every_rollout_gets_its_own(seed: int) -> None:
     assert not simulation.kept.segments and not simulation.kept.taken
 
 
-def test_several_are_taken_in_the_order_asked_for() -> None:
-    kept = KeptLogprobs(torch.zeros(3, 10))
-    a, b = Slot(0, 2, 2, 5), Slot(1, 4, 4, 6)
-    for i in range(3):
-        kept.write(torch.tensor([0]), torch.tensor([1 + i]), torch.tensor([-1.0 - i]))
-    kept.write(torch.tensor([1, 1]), torch.tensor([3, 4]), torch.tensor([-0.25, -0.5]))
-    assert kept.take({"b": 2, "a": 3}, {"a": a, "b": b}).tolist() == [-0.25, -0.5, -1, -2, -3]
-
-
 def test_what_was_never_sampled_is_an_error() -> None:
     kept = KeptLogprobs(torch.zeros(3, 10))
     with pytest.raises(KeyError, match="x"):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import orjson
 import pytest
@@ -31,45 +31,20 @@ KEY = "sk-operators-own"
 
 @contextmanager
 def provider(answer: Answer, models: Answered = (200, {"data": [{"id": "m"}], "version": "1"})) -> Iterator[str]:
-    """A server whose n-th POST is answered by `answer(n, body)`; None drops the connection."""
-    seen, lock = [0], threading.Lock()
+    """An address whose n-th POST is answered by `answer(n, body)`; None drops the connection."""
+    numbers = itertools.count(1)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def respond(request: httpx.Request) -> httpx.Response:
+        made = models if request.method == "GET" else answer(next(numbers), json.loads(request.content))
+        if made is None:
+            raise httpx.RemoteProtocolError("the connection was dropped")
+        status, body = made
+        headers = {"Location": "/v1/elsewhere"} if status == 302 else None
+        return httpx.Response(status, content=body if isinstance(body, bytes) else json.dumps(body), headers=headers)
 
-        def log_message(self, format: str, *args: object) -> None: ...
-
-        def do_GET(self) -> None:
-            self._say(*models)
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with lock:
-                seen[0] += 1
-                n = seen[0]
-            made = answer(n, body)
-            if made is None:
-                self.connection.shutdown(socket.SHUT_RDWR)
-                self.close_connection = True
-            else:
-                self._say(*made)
-
-        def _say(self, status: int, body: dict[str, Any] | bytes) -> None:
-            data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            if status == 302:
-                self.send_header("Location", "/v1/elsewhere")
-            self.end_headers()
-            self.wfile.write(data)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx, "Client", partial(httpx.Client, transport=httpx.MockTransport(respond)))
+        yield "http://provider:8000/v1"
 
 
 def fine(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -220,7 +195,7 @@ def test_the_key_goes_nowhere_but_where_the_operator_said(tiny: Path, monkeypatc
         monkeypatch.setenv("VARBAND_OPENAI_BASE_URL", theirs)
         for address in ("", theirs):
             assert len(list(engine(tiny, address).generate(requests(1), None))) == 1
-        for address in (theirs.replace("127.0.0.1", "localhost"), theirs.replace("http", "https"), "http://other/v1"):
+        for address in (theirs.replace("provider", "another"), theirs.replace("http", "https"), "http://other/v1"):
             with pytest.raises(UserError, match="VARBAND_OPENAI_ALLOWED") as refused:
                 engine(tiny, address)
             assert KEY not in str(refused.value)

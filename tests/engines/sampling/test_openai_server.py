@@ -1,4 +1,4 @@
-"""The remote engine against a real vLLM server, which is killed twice."""
+"""The remote engine against a real vLLM server, which is killed on the way."""
 
 from __future__ import annotations
 
@@ -25,33 +25,11 @@ def free_port() -> int:
 
 
 def start_vllm(model: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
-    words = [
-        sys.executable,
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        "--model",
-        str(model),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--dtype",
-        "float32",
-        "--enforce-eager",
-        "--max-model-len",
-        "512",
-        "--max-num-seqs",
-        "16",
-        "--logprobs-mode",
-        "processed_logprobs",
-        "--kv-cache-memory-bytes",
-        str(64 << 20),
-        "--enable-lora",
-        "--max-lora-rank",
-        "8",
-    ]
+    words = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
+    words += f"--host 127.0.0.1 --port {port} --dtype float32 --enforce-eager --max-model-len 512".split()
+    words += f"--max-num-seqs 16 --logprobs-mode processed_logprobs --kv-cache-memory-bytes {64 << 20}".split()
     silent = {"OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
-    env = {**os.environ, **silent, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+    env = {**os.environ, **silent}
     with log.open("ab") as out:
         return subprocess.Popen(words, env=env, stdout=out, stderr=out, start_new_session=True)
 
@@ -67,16 +45,6 @@ def wait_until_up(port: int, process: subprocess.Popen[bytes], log: Path, limit:
     pytest.fail(f"the vLLM server did not come up:\n{log.read_text()[-3000:]}")
 
 
-def engine_core(server: subprocess.Popen[bytes]) -> int:
-    import psutil
-
-    return next(
-        child.pid
-        for child in psutil.Process(server.pid).children(recursive=True)
-        if "EngineCore" in f"{child.name()} {' '.join(child.cmdline())}"
-    )
-
-
 def kill(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
     try:
         os.killpg(process.pid, how)
@@ -89,8 +57,7 @@ def kill(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
 def test_a_real_server_gives_log_probs_of_the_policy_and_may_be_killed(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Log-probs agree with transformers on the same tokens. First its engine core is killed, then the whole server; what
-    had finished before is not asked for again. Prints the seconds from each fault to the next rollout."""
+    """Log-probs agree with transformers on the same tokens; what had finished before is not asked for again."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -103,22 +70,13 @@ def test_a_real_server_gives_log_probs_of_the_policy_and_may_be_killed(
         assert sampler.version != "unknown"
         got: dict[int, Completion] = {}
         asked = requests(48, max_tokens=96)
-        broken, recovery = 0.0, []
         for completion in sampler.generate(asked, None):
             assert completion.key not in got
             got[completion.key] = completion
-            if broken and time.monotonic() - broken > 1:  # what was on its way already has arrived
-                recovery.append(time.monotonic() - broken)
-                broken = 0.0
-            if len(got) in (10, 34):
-                broken = time.monotonic()
-                if len(got) == 10:
-                    os.kill(engine_core(server), signal.SIGKILL)
-                    server.wait(120)  # a server whose engine died ends itself
+            if len(got) == 10:
                 kill(server)
                 server = start_vllm(tiny, port, log)
-        print("seconds to recover:", [round(seconds) for seconds in recovery])
-        assert len(recovery) == 2 and sorted(got) == list(range(48))
+        assert sorted(got) == list(range(48))
     finally:
         kill(server)
     model = AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32)
