@@ -90,6 +90,28 @@ def test_answers_without_an_encoder(rollouts: Make) -> None:
     assert rows["b"]["reason"] == "fewer than two rollouts gave an answer"
 
 
+def test_answers_of_a_group_do_not_depend_on_its_size() -> None:
+    """Means over many groups of 6 and of 24 from one population, beside what the plug-in of the entropy gives."""
+    rng, chances, found = np.random.default_rng(0), np.array([0.4, 0.3, 0.2, 0.1]), {}
+    truth = float(-(chances * np.log(chances)).sum())
+    for n in (6, 24):
+        classes = rng.choice(4, size=(1500, n), p=chances)
+        counts = np.stack([(classes == c).sum(axis=1) for c in range(4)], axis=1)
+        plug_in = np.mean([-(p[p > 0] * np.log(p[p > 0])).sum() for p in counts / n])
+        policy = {"arm": ["a"] * classes.size, "step": [0] * classes.size, "seed": [0] * classes.size}
+        problem, right = np.repeat([f"{i:04d}" for i in range(1500)], n), classes.ravel() == 0
+        rollouts = {
+            "source": ["s"] * classes.size,
+            "problem_id": problem,
+            "answer_class": classes.ravel(),
+            "correct": right,
+        }
+        table = answers_of(pa.table(policy | rollouts))
+        entropy, found[n] = (float(np.mean(table[name].to_numpy())) for name in ("entropy", "distinct_of_4"))
+        assert abs(entropy - truth) < abs(plug_in - truth) / 2
+    assert found[6] == pytest.approx(found[24], rel=0.02) == pytest.approx((1 - (1 - chances) ** 4).sum(), rel=0.02)
+
+
 def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) -> None:
     first = diversity_of(vectors_of(rollouts({"a": "cc", "b": "cw", "d": "cc"}), [0, 1, 0, 2, 0, 0.5]))
     second = diversity_of(

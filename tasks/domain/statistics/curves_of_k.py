@@ -35,7 +35,7 @@ INCOMPLETE = "no problem was evaluated under every seed"
 class KCurve:
     """One policy on one slice, on the problems that each of its seeds was asked. values: metric → (S, P, K), masked
     where n < k; cluster_P: which problems are near-duplicates; cost_P: tokens a rollout of each problem; trained:
-    whether its seeds are trainings, adapter_S; rollouts: fewest of a group; drawn: all of them."""
+    whether its seeds are trainings, adapter_S; rollouts: fewest of a group."""
 
     problem_P: np.ndarray
     cluster_P: np.ndarray
@@ -45,15 +45,9 @@ class KCurve:
     cost_P: np.ndarray | None
     tokens_per_rollout: float | None
     trained: bool
-    drawn: int
     size_SP: np.ndarray
     correct_SP: np.ndarray
     adapter_S: np.ndarray
-
-    @property
-    def seeds(self) -> int:
-        """Adapters, or the one policy without."""
-        return len(self.values["pass@k"])
 
     def by_cluster(self, metric: str = "pass@k") -> np.ndarray:
         """(S, C, K) values in which near-duplicate problems are one; columns with n < k are not to be read."""
@@ -82,19 +76,6 @@ class KCurve:
         """Places of the k for which every problem has rollouts enough."""
         masked_K = np.ma.getmaskarray(self.values["pass@k"]).any(axis=(0, 1))
         return [i for i in range(len(ks)) if len(self.problem_P) and not masked_K[i]]
-
-
-def interval(
-    problem_N: np.ndarray, adapter_N: np.ndarray, cluster_N: np.ndarray, values_NV: np.ndarray, *, gradual: bool = False
-) -> list[dict[str, Any]]:
-    """One row a column: the mean share over the problems that every adapter was asked, with its interval over problems
-    and seeds, in which near-duplicates are one. adapter 0 is none; seeds: None without training."""
-    found = by_seed(problem_N, adapter_N, np.column_stack([values_NV, cluster_N]))
-    shared = {"n": len(found.problem_P), "seeds": len(found.adapter_S) if found.trained else None}
-    if not len(found.problem_P):
-        return [shared | {"reason": INCOMPLETE}] * values_NV.shape[1]
-    values_SCV = folded(found.values_SPV[:, :, :-1], found.values_SPV[0, :, -1])
-    return [shared | row for row in levels(values_SCV, found.trained, gradual=gradual)]
 
 
 def levels(
@@ -143,7 +124,6 @@ def k_curve(
         found.values_SPV[:, :, -1].mean(axis=0) if known else None,
         tokens / rollouts if known else None,
         found.trained,
-        rollouts,
         found.values_SPV[:, :, -3],
         found.values_SPV[:, :, -2],
         found.adapter_S,

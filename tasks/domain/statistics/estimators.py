@@ -13,8 +13,6 @@ from math import comb
 
 import numpy as np
 
-from storage.rules import pass_at_k
-
 # Subsets of k of a group's n rollouts, over which is averaged what k fresh rollouts are expected to show.
 
 
@@ -124,45 +122,6 @@ def length_cv(lengths_N: np.ndarray) -> float | None:
     """
     n, mean = len(lengths_N), float(np.mean(lengths_N)) if len(lengths_N) else 0.0
     return None if n < 2 or mean == 0 else float(np.std(lengths_N, ddof=1) / mean * (1 + 1 / (4 * n)))
-
-
-def answer_entropy(counts: Sequence[int]) -> float:
-    """Entropy of a group's answers, in nats: the plug-in plus (m − 1)/2n for m answers (Miller, Madow 1955), by
-    which it falls short in small groups. `counts` by distinct answer. Chao and Shen's weights are not used: where each
-    answer is another, as under a policy that is always wrong, they give several times the logarithm of n.
-
-    >>> round(answer_entropy([2, 2]), 4), answer_entropy([4])
-    (0.8181, 0.0)
-    """
-    c = np.asarray(counts, np.float64)
-    p = c[c > 0] / c.sum()
-    return float(max(0.0, -(p * np.log(p)).sum()) + (len(p) - 1) / (2 * c.sum()))
-
-
-def disagreement(counts: Sequence[int]) -> float | None:
-    """Chance that two different rollouts give different answers: unbiased 1 − collision probability.
-    Null for fewer than two answers.
-
-    >>> disagreement([2, 2]), disagreement([4])
-    (0.6666666666666667, 0.0)
-    """
-    c = np.asarray(counts, np.float64)
-    n = c.sum()
-    return None if n < 2 else float(1.0 - (c * (c - 1)).sum() / (n * (n - 1)))
-
-
-def distinct_of_k(counts: Sequence[int], k: int) -> float | None:
-    """Expected number of distinct answers among k of the n rollouts (rarefaction). Null if n < k.
-
-    >>> distinct_of_k([2, 2], 2), distinct_of_k([1], 2) is None
-    (1.6666666666666667, True)
-    """
-    c = np.asarray(counts, np.int64)
-    n = int(c.sum())
-    if n < k:
-        return None
-    seen = pass_at_k(np.full(len(c), n), c, [k])
-    return float(seen.sum())
 
 
 # What k rollouts amount to when one answer must be given: by majority, or by the rollout that scores best.

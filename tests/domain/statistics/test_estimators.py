@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 
 import numpy as np
@@ -42,37 +41,20 @@ def test_clusters_are_those_of_dbscan(n: int, seed: int) -> None:
 
 
 def test_what_is_measured_of_a_group_does_not_depend_on_its_size() -> None:
-    """Means over many groups of 4 and of 16 from one population, beside what the plug-in gives."""
+    """Means over many groups of 6 and of 24 from one population."""
     rng = np.random.default_rng(0)
-    chances = np.array([0.4, 0.3, 0.2, 0.1])
-    truth = float(-(chances * np.log(chances)).sum())
     found: dict[int, list[float]] = {}
     for n in (6, 24):
-        counts = rng.multinomial(n, chances, size=3000)
-        plug_in = np.mean([-(p[p > 0] * np.log(p[p > 0])).sum() for p in counts / n])
         vectors = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in rng.normal(1.0, 1.0, size=(300, n, 5))]
         found[n] = [
-            float(np.mean([e.answer_entropy(c.tolist()) for c in counts])),
             float(np.mean([e.length_cv(x) for x in rng.gamma(4.0, size=(3000, n))])),  # type: ignore[arg-type]
             float(np.mean([e.vendi_of_k(v, 4) for v in vectors])),  # type: ignore[arg-type]
             float(np.mean([e.spread(v) for v in vectors])),  # type: ignore[arg-type]
         ]
-        assert abs(found[n][0] - truth) < abs(plug_in - truth) / 2
-    assert found[6][1:] == pytest.approx(found[24][1:], rel=0.05)
+    assert found[6] == pytest.approx(found[24], rel=0.05)
 
 
 def test_one_trace_has_no_diversity() -> None:
     one = unit_vectors(1, 0)
     assert [f(one) for f in (e.mean_pairwise_distance, e.spread, e.num_clusters)] == [None] * 3
     assert (e.vendi_of_k(one, 4), e.length_cv(np.ones(1))) == (None, None)
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 6))
-@settings(deadline=None)
-def test_distinct_of_k_is_the_mean_over_subsets(answer_counts: list[int], k: int) -> None:
-    answers = [i for i, c in enumerate(answer_counts) for _ in range(c)]
-    found = e.distinct_of_k(answer_counts, k)
-    if len(answers) < k:
-        assert found is None
-    elif math.comb(len(answers), k) <= 5000:
-        assert found == pytest.approx(np.mean([len(set(s)) for s in combinations(answers, k)]))
