@@ -37,21 +37,11 @@ class Budget(Checked):
         >>> Budget.parse("tokens=2e6,usd=20")
         Budget(tokens=2000000.0, gpu_hours=None, usd=20.0)
         """
-        names, found = [f.name for f in fields(cls)], {}
-        for part in filter(None, (text or "").replace(" ", "").split(",")):
-            name, _, number = part.partition("=")
-            said = f"--budget {text}: '{part}' is no limit; write e.g. tokens=2e6,gpu_hours=3,usd=20"
-            try:
-                value = float(number)
-            except ValueError:
-                raise UserError(said) from None
-            if name not in names or name in found:
-                raise UserError(said)
-            found[name] = value
+        parts = [part.partition("=") for part in (text or "").replace(" ", "").split(",") if part]
         try:
-            return cls(**found)
-        except UserError as error:
-            raise UserError(f"--budget {text}: {error}") from None
+            return cls(**{name: float(number) for name, _, number in parts})
+        except (ValueError, UserError) as error:
+            raise UserError(f"--budget {text}: {error}; write e.g. tokens=2e6,gpu_hours=3,usd=20") from None
 
     def limits(self) -> dict[str, float]:
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}

@@ -19,18 +19,13 @@ class Kind:
 def fails(*_):
     raise ValueError("no\\nhour")
 
-def leaves(*_):
-    raise SystemExit(3)
-
-fails_reading, leaves_reading = Kind(fails), Kind(leaves)
+fails_reading = Kind(fails)
 iterates = Kind(lambda text: (part for part in text.split()))
-says_none, says_numbers = Kind(lambda text: None), Kind(lambda text: [7])
-same_is_text, same_is_nan = Kind(str.split, lambda *_: "no"), Kind(str.split, lambda *_: float("nan"))
+says_none = Kind(lambda text: None)
+same_is_text = Kind(str.split, lambda *_: "no")
 """
 SCAFFOLDS = """
-import itertools
-from lab.graders import fails, leaves
-COUNT = itertools.count()
+from lab.graders import fails
 FIELDS = {"answer_form": "tag", "stop": ["</answer>"]}
 
 class Own:
@@ -39,44 +34,25 @@ class Own:
         self.__dict__.update({"prompt": lambda problem: problem + " <answer>7</answer>"} | own)
 
 sound = Own()
-prompt_raises, prompt_is_number = Own(prompt=fails), Own(prompt=len)
+prompt_raises = Own(prompt=fails)
 prompt_is_fixed = Own(prompt=lambda problem: "<answer>7</answer>")
-prompt_counts = Own(prompt=lambda problem: f"{next(COUNT)} {problem} <answer>7</answer>")
 parse_raises = Own(parse=fails, solved=lambda answer, trace: answer)
-parse_is_three = Own(parse=lambda text: (text, text, text), solved=lambda answer, trace: answer)
-parse_is_number = Own(parse=lambda text: (text, 7), solved=lambda answer, trace: answer)
-parse_is_none = Own(parse=lambda text: None, solved=lambda answer, trace: answer)
 solved_is_number = Own(parse=lambda text: (text, text), solved=lambda answer, trace: 7)
 """
 OBJECTIVES = """
-from lab.graders import fails, leaves
-
 def sound(group, context):
     return [float(reward) for reward in group.rewards_G], {"largest": group.rewards_G.max()}
 
 def no_number(group, context):
     return group.rewards_G * float("nan"), {}
 
-def too_few(group, context):
-    return group.rewards_G[1:], {}
-
-def one_thing(group, context):
-    return group.rewards_G
-
-def says_words(group, context):
-    return group.rewards_G, {"how": "well"}
-
 def of_a_group(group):
     return group.rewards_G, {}
-
-class Made:
-    pass
 """
 BROUGHT = {
-    "graders": "fails_reading leaves_reading iterates says_none says_numbers same_is_text same_is_nan",
-    "scaffolds": "sound prompt_raises prompt_is_number prompt_is_fixed prompt_counts"
-    " parse_raises parse_is_three parse_is_number parse_is_none solved_is_number",
-    "objectives": "sound fails no_number too_few of_a_group",
+    "graders": "fails_reading iterates says_none same_is_text",
+    "scaffolds": "sound prompt_raises prompt_is_fixed parse_raises solved_is_number",
+    "objectives": "sound no_number of_a_group",
 }
 
 
@@ -109,10 +85,8 @@ def refused(text: str) -> str:
     ("name", "said"),
     [
         ("prompt_raises", "`prompt` raises ValueError: no, given '7'"),
-        ("prompt_is_number", "`prompt` returned 1, which is no text"),
         ("prompt_is_fixed", "`prompt` must write each problem in its own words"),
         ("parse_raises", "`parse` raises ValueError: no, given '7'"),
-        ("parse_is_none", "`parse` returned None, not trace and answer"),
         ("solved_is_number", "`solved` returned 7, which is no text"),
     ],
 )
@@ -126,7 +100,6 @@ def test_a_scaffold_that_does_not_write_or_read(name: str, said: str) -> None:
     ("name", "said"),
     [
         ("no_number", "must return one finite number a rollout"),
-        ("too_few", "must return one finite number a rollout"),
         ("of_a_group", "raises TypeError: of_a_group() takes 1 positional argument but 2 were given"),
     ],
 )
@@ -142,7 +115,6 @@ def test_an_objective_that_cannot_weigh_a_group(name: str, said: str) -> None:
         ("iterates", ""),
         ("fails_reading", "raised by grader fails_reading: ValueError: no"),
         ("says_none", "read returned None, not a list of texts"),
-        ("says_numbers", "read returned [7], not a list of texts"),
         ("same_is_text", "same returned 'no', neither true nor false"),
     ],
 )

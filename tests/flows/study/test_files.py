@@ -136,26 +136,19 @@ WRONG = [
     ("steps = 3", "line 2: steps: no field 'steps'; did you mean training.steps"),
     ("lr = 1e-3", "line 2: lr: no field 'lr'; did you mean training.learning_rate?"),
     ("[training]\nsteps = 'x'", "line 3: training.steps: steps is 'x'; it must be a valid integer"),
-    ("[training]\nlearning_rate = inf", "learning_rate is inf; it must be a finite number"),
     ("[training]\nloss = 'grop'", "line 2: training: learner: unknown loss 'grop'"),
-    ("[training]\nadvantage = 'centered'", "unknown advantage 'centered'; did you mean 'centred'?"),
     ("[training]\ntarget_modules = ['q_proj', 'q_proj']", "line 3: .*q_proj stands there more than once"),
     ("[training]\nseed = 5", "line 3: training.seed: .* set seeds"),
     ("arms = 'panel'", "line 2: arms: arms is 'panel'; it must be a list"),
     ("arms = ['pannel']", "line 2: arms: unknown arm 'pannel'; did you mean 'panel'?"),
-    ("arms = ['panel', 'panel']", "line 2: arms: panel stands there more than once"),
-    ("seeds = [-1]", "line 2: .*it must be greater than or equal to 0"),
     ("arms = ['panel']\n[arms.a]\nscaffold='panel'\n", "exclude each other"),
     ("[arms.panel]\nscaffold='thinking'", "line 3: arms.panel.scaffold: 'panel' is a built-in arm"),
     ("[arms.a]\nscaffold='panle'", "line 3: arms.a.scaffold: unknown scaffold 'panle'; did you mean 'panel'?"),
     ("[arms.a]\nscaffold='panel'\ntrained_as='pnel'", "line 4: .* unknown arm 'pnel'; did you mean 'panel'?"),
-    ("[arms.panel]\n[arms.'../x']\nscaffold = 'panel'", "line 3: .*'../x' is no name"),
     ("train_on = 'foo'", "line 2: train_on: train_on is 'foo'; it must be 'variance', 'joint' or 'all'"),
     ("model = ''", "line 2: model: it is empty"),
     ("measures = ['widhts']", "line 2: measures: unknown measure 'widhts'; did you mean 'widths'"),
     ("benchmarks = ['amie']", "unknown benchmark 'amie'; did you mean 'aime'?"),
-    ("benchmarks = ['aime', 'aime']", "line 2: benchmarks: aime stands there more than once"),
-    ("[benchmarks.'../x y']\nsources = ['amc']\ngroup_size = 2", "line 2: .*'../x y' is no name"),
     ("objectives = ['GRP']", "unknown objective 'GRP'; did you mean 'GRPO'?"),
     (
         "[lessons.x]\narms=['panel']\npool={}\nrollouts={max_tokens=3}",
@@ -163,14 +156,11 @@ WRONG = [
     ),
     ("[budget]\nusd = 0", "line 3: budget.usd: usd is 0"),
     ("[pool]\nsynthetic = 4\nheldout_per_source = 4", "line 4: .*all 4 problems of a source would be held out"),
-    ("[pool]\nheldout_per_source = 0", "line 3: .*nothing would be held out"),
     ("[pool]\nsources = ['aime24', 'amc', 'aime24']", "line 3: .*aime24 stands there more than once"),
     ("[pool]\nlimit = 3", "line 3: pool.limit: .*pool.synthetic=N"),
     ("name = 'a b'", "line 2: name: 'a b' is no name"),
     ("name = 'paper'", "line 2: name: 'paper' is a built-in profile's name"),
-    ("name = 's-763d061a'", "line 2: .*could be taken for an artifact or a run"),
     ("[questions.q]\ntraining.stps = 1", "line 3: questions.q.training.stps: no field 'stps'; did you mean 'steps'"),
-    ("[questions.'a b']\ntraining.steps = 3", "line 2: questions.a b: 'a b' is no name"),
     ("[questions.seeds]\ntraining.steps = 3", "line 2: questions.seeds: 'seeds' is a question of every study"),
     ("[matrix]\nscreening.group_size = [0]", "line 3: matrix.screening.group_size: group_size is 0"),
     ('[questions.a]\nseeds = [0]\n"seeds.x" = 1', "line 4: "),
@@ -206,13 +196,6 @@ def test_a_line_is_found_behind_texts_of_several_lines() -> None:
     assert line_of(text, ("training", "list")) == 6
     assert line_of(text, ("training", "none")) == 5
     assert line_of(text, ("pool",)) is None
-
-
-def test_what_cannot_be_read_is_told_alone() -> None:
-    """Completions are as long as the demo's, which the file wanted other room for."""
-    text = 'base = "demo"\n[hardware]\nmax_model_len = "16k"\n[final.sampling]\nmax_tokens = 5000\n'
-    with pytest.raises(UserError, match=r"^mine.toml, line 3: hardware\.max_model_len: [^\n]*$"):
-        asked(text)
 
 
 def test_a_file_that_is_not_in_utf_8_or_based_on_another_is_told(tmp_path: Path) -> None:

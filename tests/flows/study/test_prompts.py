@@ -36,7 +36,7 @@ def test_a_stop_at_the_next_turn_is_behind_the_answer(template: str, stop: str, 
     assert own(template, f"stop = [{json.dumps(stop)}]\n", tag=tag, form=form).stop == (stop,)
 
 
-@pytest.mark.parametrize("stop", [".", " ", ", ", ":", "?", "=", "e", "$", "%", "*", "pi", "sqrt", "!", "<answer>"])
+@pytest.mark.parametrize("stop", [".", ", ", "e", "$", "sqrt", "<answer>"])
 def test_a_stop_that_any_reasoning_holds_is_refused(stop: str) -> None:
     with pytest.raises(UserError, match=r"line 5: scaffolds\.own\.stop: .* ends a completion before its answer"):
         own(PLAIN, f"stop = [{stop!r}]\nanswer_kind = 'exact_text'\n", tag=None)
@@ -48,7 +48,6 @@ def test_a_stop_that_any_reasoning_holds_is_refused(stop: str) -> None:
         ("answer in <answer>...</answer>", "", "template: {problem} stands there 0 times"),
         (f"{TAGGED} {{gold}}", "", "{gold} would show the model what it is to find"),
         ("{problem} <answer>..</answer>", "", "template: it never shows </think>"),
-        ("{problem} </think> or <think> <answer>a</answer>", "", "template: it never shows </think>"),
         (
             r"2 	imes 3" + TAGGED,
             "",
@@ -60,10 +59,8 @@ def test_a_stop_that_any_reasoning_holds_is_refused(stop: str) -> None:
         (TAGGED, "enable_thinking = true", "chat is false"),
         (TAGGED, "trace_opened = true", "trace_opened: who opens the tag?"),
         (ZERO, "", "template: it ends in an opening tag"),
-        ("{problem} <think>..</think> <answer>", "", "template: it ends in an opening tag"),
         (TAGGED, "stop = ['Q:']\n" + EXAMPLE.replace("12+", "Q: 12+"), "'Q:' ends a completion before its answer"),
         (TAGGED, EXAMPLE.replace("12+30=42.", ""), "example 1 is not in the scaffold's own form"),
-        (TAGGED, EXAMPLE.replace("trace", "trac"), "scaffolds.own.examples.1.trac: no field 'trac'; did you mean"),
         (
             ZERO,
             "trace_opened = true\n" + EXAMPLE.replace("12+", "a</think> b"),
@@ -72,7 +69,6 @@ def test_a_stop_that_any_reasoning_holds_is_refused(stop: str) -> None:
         (TAGGED, "answer_kind = 'clock'", "line 6: scaffolds.own.answer_kind: no grader 'clock'"),
         (TAGGED, "base = 'own'", "line 6: scaffolds.own.base: unknown scaffold 'own'"),
         (TAGGED, "[scaffolds.panel]\nanswer_form='tag'", "'panel' is a built-in scaffold"),
-        (TAGGED, "[scaffolds.none]\nbase='panel'", "'none' is no name"),
     ],
 )
 def test_what_no_completion_could_follow_is_refused(template: str, more: str, said: str) -> None:

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from flows.running.plan import plan
 from flows.study.changes import tables_of
 from flows.study.profile import Profile
 from flows.study.profiles import DEMO, PROFILES, QWEN_1_5B
@@ -60,25 +59,14 @@ def refused(call: Callable[[], object]) -> str:
         "training.learning_rate=1e999",
         "training.betas=0.9",
         "rollouts.top_p=7",
-        "rollouts.max_tokens=0",
-        "passk.ks=1,1",
         "seeds=0,0",
-        "arms=panel,panel",
-        "lessons=foo",
         "pool.limit=3",
-        "pool.heldout_per_source=0",
         "pool.synthetic=1000000000",
-        "training.target_modules=foo",
         "encoder.windows=foo",
-        "rollouts.seed=99999999999999999999999",
-        "training.eps=1e-300",
-        "training.kl_weight=9e39",
-        "screening.group_size=1",
         "screening.sampling.temperature=0",
         "screening.sampling.temperature=1e-400",
         "encoder.max_tokens=513",
         "training.advantage_k=2",
-        "training.clip_low=0.1",
     ],
 )
 def test_what_was_silent_or_late_is_refused_before_anything_is_made(setting: str, tmp_path: Path) -> None:
@@ -156,13 +144,6 @@ def test_a_loss_reads_what_its_functions_read(loss: str) -> None:
                 todo.append(node.func.id)
     assert found | ({"max_tokens"} if one.reduction == "constant" else set()) == {*one.reads}
     assert all(read_by(replace(LEARNER, loss=loss), name) for name in one.reads)
-
-
-def test_a_large_study_is_planned_in_its_time(tmp_path: Path) -> None:
-    """As many evaluations as are taken at all."""
-    asked = ("training.steps=9990", "training.eval_every=10", "arms=panel", "evaluation.group_size=1")
-    store = Store(tmp_path)
-    assert len(plan(Request(profile="demo", settings=asked).study(store), store)) > 999
 
 
 @pytest.mark.parametrize(
