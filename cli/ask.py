@@ -133,7 +133,7 @@ def _search(
     from flows.running.sessions import Charging, stages_on
     from flows.study.models import found_model
     from flows.study.prices import team_prices
-    from flows.study.profile import check_methods
+    from flows.study.profile import Search
     from storage.artifacts.kinds import Training
     from storage.artifacts.store import Store
     from tasks.domain.arms import ARMS
@@ -148,9 +148,7 @@ def _search(
     from tasks.searches import search_question
 
     chosen, tokens, reward = method_named(method), how["tokens"], how["reward"]
-    check_methods({method: chosen}, [ARMS[arm]], reward=reward is not None, given_by="--reward FOLDER")
-    if tokens <= max_tokens:
-        raise UserError(f"--tokens {tokens} is below one rollout, whose completion alone may take {max_tokens}")
+    Search(methods=(method,), tokens=tokens, reward=reward or "").check_served(max_tokens, [ARMS[arm]])
     policy, training = Policy(arm=arm, model=asked.base), None
     if asked.training is not None and asked.served is not None:
         training = Training.parse(str(asked.training))

@@ -55,15 +55,9 @@ class ArmForm(BaseModel):
 
     model_config = FORM | ConfigDict(title="Arm")
     arm: Annotated[str, Field(pattern=rf"^{NAME.pattern}$", description="One of the study's arms, or of its file's.")]
-    model: Text | None = Field(
-        default=None, description="Its base model: a name, a folder on the workers, OWNER/NAME@COMMIT."
-    )
-    adapter: Text | None = Field(
-        None, description="A LoRA adapter that it starts from: a folder, or OWNER/NAME@COMMIT."
-    )
-    evaluated_only: bool = Field(
-        default=False, description="A ceiling: screened and evaluated as it is, never trained."
-    )
+    model: Text | None = Field(default=None, description="Its base model: a name, a folder, or OWNER/NAME@COMMIT.")
+    adapter: Text | None = Field(default=None, description="The adapter it starts from: a folder or OWNER/NAME@COMMIT.")
+    evaluated_only: bool = Field(default=False, description="A ceiling: evaluated as it is, never trained.")
 
     def settings(self) -> list[str]:
         asked = {"model": self.model, "adapter": self.adapter, "trained_as": "none" if self.evaluated_only else None}
@@ -74,34 +68,20 @@ class StudyForm(BaseModel):
     """Which study. Everything left empty is as the profile has it."""
 
     model_config = FORM | ConfigDict(title="Study")
-    profile: ProfileName = Field(
-        default="demo", description="A named complete set of numbers; what follows changes some."
-    )
+    profile: ProfileName = Field(default="demo", description="A complete set of numbers; what follows changes some.")
     arms: Annotated[list[ArmName], UNIQUE] = Field(default=[], description="The prompts that are compared.")
     seeds: Annotated[list[Seed], Distinct, UNIQUE] = Field(default=[], description="Each arm is trained once a seed.")
     limit: int | None = Field(default=None, ge=1, le=100_000, description="Draw only N problems of the pool.")
-    pools: list[Text] = Field(
-        default=[], description="Files of problems (JSONL, Parquet), named sets, or sets on the hub."
-    )
-    data: Text | None = Field(
-        default=None, description="Folder of the sources' files on the workers; empty: VARBAND_DATA."
-    )
-    model: Text | None = Field(
-        default=None, description="A folder on the workers, OWNER/NAME@COMMIT, or sha256:… of one."
-    )
-    stands_on: list[ArmForm] = Field(
-        default=[], description="Arms with a base model or an adapter of their own, and ceilings."
-    )
+    pools: list[Text] = Field(default=[], description="Files of problems, named sets, or sets on the hub.")
+    data: Text | None = Field(default=None, description="Folder of the sources' files on the workers.")
+    model: Text | None = Field(default=None, description="A folder, OWNER/NAME@COMMIT, or sha256:… of one.")
+    stands_on: list[ArmForm] = Field(default=[], description="Arms with a model or adapter of their own; ceilings.")
     encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or sha256:… likewise.")
     engine: EngineName = Field(default="auto", description="What samples; auto: vLLM where it runs, else transformers.")
     settings: list[SettingForm] = Field(default=[], description="Other numbers of the profile, e.g. training.steps 80.")
     file: FileText = Field(default="", description="The text of a study.toml of your own, instead of a profile.")
-    name: Name = Field(
-        default="", description="What to call it in Prefect's list and wherever runs and reports are listed."
-    )
-    question: Annotated[str, Field(max_length=200)] = Field(
-        default="", description="One of the questions of file or profile."
-    )
+    name: Name = Field(default="", description="What to call it wherever runs and reports are listed.")
+    question: Annotated[str, Field(max_length=200)] = Field(default="", description="One of the file's questions.")
 
     def request(self) -> Request:
         named = named_in(self.file)

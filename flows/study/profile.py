@@ -21,7 +21,7 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import MOST, AtLeastOne, Checked, Count, Distinct, Name, OrNone, Seed, Size, Whole, refused_by
 from tasks.domain.scaffolds import MATH
-from tasks.domain.search.method import CERTAINTY, Method
+from tasks.domain.search.method import CERTAINTY
 from tasks.domain.search.registry import method_named
 from tasks.domain.statistics.windows import window_named
 from tasks.engines.hardware import Hardware
@@ -161,34 +161,22 @@ class Search(Checked):
         return tuple(reversed(halved))
 
     def check_served(self, max_tokens: int, arms: Sequence[Arm]) -> None:
-        """Errors: UserError for methods that are one, that an arm cannot be searched by, or that lack a reward model,
-        and for a budget that one rollout may exceed."""
+        """Errors: UserError for two methods that are one, a method in steps of an arm whose scaffold marks none, one
+        that lacks its reward model, and for a budget that one rollout may exceed."""
         methods = {name: method_named(name) for name in self.methods}
-        check_methods(methods, arms, reward=bool(self.reward))
+        stepless = [arm.name for arm in arms if not arm.scaffold.has_steps]
+        for name, method in methods.items():
+            if method.in_steps and stepless:
+                words = f"and the scaffold of {' and '.join(stepless)} marks no reasoning that has steps"
+                raise UserError(f"method {name} goes step by step, {words}: leave out one or the other")
+            if method.reward not in ("", CERTAINTY) and not self.reward:
+                raise UserError(f"method {name} is scored by a reward model: set reward to its folder")
         for one, other in combinations(methods, 2):
             if methods[one] == methods[other]:
-                raise UserError(f"search.methods: {one} and {other} are one method, and would be counted twice")
+                raise UserError(f"methods: {one} and {other} are one method, and would be counted twice")
         if self.methods and max_tokens >= self.tokens:
-            raise UserError(
-                f"search.tokens={self.tokens} is below one rollout, whose completion alone may take {max_tokens} tokens"
-                " (final.sampling.max_tokens): give more, or lower that"
-            )
-
-
-def check_methods(
-    methods: Mapping[str, Method], arms: Sequence[Arm], *, reward: bool, given_by: str = "search.reward=FOLDER"
-) -> None:
-    """given_by: the option that names a reward model. Errors: UserError for a method in steps and an arm whose scaffold
-    has none, and for a method without its reward model."""
-    stepless = [arm.name for arm in arms if not arm.scaffold.has_steps]
-    for name, method in methods.items():
-        if method.in_steps and stepless:
-            raise UserError(
-                f"method {name} goes step by step, and the scaffold of {' and '.join(stepless)} marks no reasoning that"
-                " has steps: leave out one or the other"
-            )
-        if method.reward not in ("", CERTAINTY) and not reward:
-            raise UserError(f"method {name} is scored by a reward model: give its folder ({given_by})")
+            words = f"is below one rollout, whose completion alone may take {max_tokens} tokens (max_tokens)"
+            raise UserError(f"tokens={self.tokens} {words}: give more, or lower that")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

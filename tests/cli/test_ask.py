@@ -74,8 +74,8 @@ def test_what_a_question_costs_is_charged_and_the_month_of_the_team_stops_it(tmp
 
 WRONG: dict[tuple[str, ...], str] = {
     ("--method", "majorty"): r"unknown method 'majorty'; did you mean 'majority'",
-    ("--method", "rewarded"): r"method rewarded is scored by a reward model: give its folder \(--reward FOLDER\)",
-    ("--tokens", "128"): r"--tokens 128 is below one rollout, whose completion alone may take 128",
+    ("--method", "rewarded"): r"method rewarded is scored by a reward model: set reward to its folder",
+    ("--tokens", "128"): r"tokens=128 is below one rollout, whose completion alone may take 128",
 }
 
 

@@ -21,8 +21,8 @@ WRONG = {
     "search.methods=majorty": r"unknown method 'majorty'; did you mean 'majority'\?",
     "search.methods=majority:width=0": r"method majority: .*width is 0; it must be greater than or equal to 1",
     "search.methods=particles:temperature=0": r"method particles: .*temperature is 0; it must be greater than 0",
-    "search.methods=rewarded": r"method rewarded is scored by a reward model: give its folder \(search.reward=FOLDER\)",
-    "search.methods=majority,majority:width=16": r"search.methods: majority and majority:width=16 are one method",
+    "search.methods=rewarded": r"method rewarded is scored by a reward model: set reward to its folder",
+    "search.methods=majority,majority:width=16": r"search: methods: majority and majority:width=16 are one method",
 }
 
 
@@ -92,7 +92,7 @@ def test_the_end_of_a_step_is_kept_to_the_letter_where_it_stands_in_quotes(end: 
 
 
 def test_a_budget_below_one_rollout_is_refused_with_numbers() -> None:
-    with pytest.raises(UserError, match=r"search.tokens=128 is below one rollout, .* may take 128 tokens"):
+    with pytest.raises(UserError, match=r"search: tokens=128 is below one rollout, .* may take 128 tokens"):
         overridden(PROFILES["demo"], ["search.methods=majority", "search.tokens=128"])
     assert overridden(PROFILES["demo"], ["search.tokens=1"]).search.methods == ()  # nothing is searched
 
