@@ -59,15 +59,12 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
     from storage.records.copies import copy_study
 
     copied = copy_study(root, target, run, weights=without is None, renew=renew)
-    if as_json:
-        options.write_json(dataclasses.asdict(copied))
-        return
     light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
     made = f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied"
-    click.echo(f"{made}, {copied.bytes / 1e6:.1f} MB{light}")
-    if copied.others:
-        click.echo(f"{copied.others:,} artifacts are there in another making, which stays")
-    click.echo(f"go on with it: --root {target}, and --model sha256:… where the base model is not")
+    others = f"{copied.others:,} artifacts are there in another making, which stays" if copied.others else ""
+    onward = f"go on with it: --root {target}, and --model sha256:… where the base model is not"
+    lines = filter(None, (f"{made}, {copied.bytes / 1e6:.1f} MB{light}", others, onward))
+    options.tell(dataclasses.asdict(copied), lines, json=as_json)
 
 
 @export.command()
@@ -143,11 +140,9 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
         name = report_named(root, what)
         page = from_report(root, name, listed, rollouts, each)
     written = write(page, output or Path(f"gallery-{name}.html"))
-    if as_json:
-        titles = [item.title for item in page.items]
-        options.write_json({"source": page.source, "file": str(written), "problems": titles})
-        return
-    click.echo(written)
+    titles = [item.title for item in page.items]
+    told = {"source": page.source, "file": str(written), "problems": titles}
+    options.tell(told, [str(written)], json=as_json)
 
 
 def flat(rows: pa.Table) -> pa.Table:

@@ -59,6 +59,14 @@ def write_json(value: object) -> None:
     sys.stdout.flush()
 
 
+def tell(value: object, lines: Iterable[str], *, json: bool) -> None:
+    """Write a result to standard output, as JSON or in lines."""
+    if json:
+        write_json(value)
+    else:
+        click.echo("\n".join(lines))
+
+
 def _root(there: bool) -> Callable[..., Any]:
     return click.option(
         "--root",

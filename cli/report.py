@@ -51,13 +51,10 @@ def report(ref: str | None, output: Path, query: str | None, against: str | None
     store = Store(root)
     store.check(Ref.parse(found))
     output.mkdir(parents=True, exist_ok=True)
-    written = {page: output / f"{found}{Path(page).suffix}" for page in ("report.html", "report.md")}
-    for page, target in written.items():
-        target.write_bytes((store.files(Ref.parse(found)) / page).read_bytes())
-    if as_json:
-        options.write_json({"report": found, "files": [*map(str, written.values())]})
-    else:
-        click.echo("\n".join(map(str, written.values())))
+    files = [str(output / f"{found}.{ending}") for ending in ("html", "md")]
+    for file in files:
+        Path(file).write_bytes((store.files(Ref.parse(found)) / f"report{Path(file).suffix}").read_bytes())
+    options.tell({"report": found, "files": files}, files, json=as_json)
 
 
 def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:

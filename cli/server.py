@@ -47,12 +47,8 @@ def deploy(study: str | None, as_json: bool) -> None:
     """
     from flows.server.deployments import register
 
-    registered = register(_deployments_of(study) if study else ())
-    if as_json:
-        options.write_json({"registered": list(registered)})
-        return
-    for line in registered:
-        click.echo(line)
+    registered = [*register(_deployments_of(study) if study else ())]
+    options.tell({"registered": registered}, registered, json=as_json)
 
 
 def _deployments_of(word: str) -> tuple[Deployment, ...]:

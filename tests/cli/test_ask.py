@@ -1,94 +1,137 @@
-"""`varband ask` on real parts: one problem, its tree, with and without an adapter."""
+"""`varband ask` on real parts: the demo's model, an adapter that the demo trained, the grader, a search's tree."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
-from cli.ask import ask
+from cli.ask import ask as command
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.ledger import Ledger
+from storage.records.copies import copy_study
 from storage.records.spending import Journal
+from tasks.domain.arms import ARMS
+from tasks.engines.hardware import Hardware
+from tasks.engines.protocols import Decoding, Request
+from tasks.engines.sampling.sampler import PIECE_TOKENS, stream
+from tasks.engines.toolbox import Toolbox
+from tests.warm import REPO
 
 PROBLEM = "There are 6 boxes of 6 pens. 7 go. 3 come. How many pens in all?"
+REVISED = ("--method", "revision:revisions=1")
 
 
-def asked(root: Path, *words: str, method: str = "revision:revisions=1") -> str:
-    words = (PROBLEM, "--method", method, "--engine", "transformers", "--root", str(root), *words)
-    return CliRunner().invoke(ask, words, catch_exceptions=False).stdout
+def ask(*words: str, typed: str | None = None, engine: str = "transformers") -> Result:
+    return CliRunner().invoke(command, [*words, "--engine", engine], input=typed, catch_exceptions=False)
 
 
-def told(root: Path, *words: str, method: str = "revision:revisions=1") -> list[dict[str, Any]]:
-    return json.loads(asked(root, *words, "--json", method=method))
+def told(*words: str, typed: str | None = None, engine: str = "transformers") -> list[dict[str, Any]]:
+    lines = ask("--temperature", "0", *words, "--json", typed=typed, engine=engine).stdout.splitlines()
+    return [json.loads(line) for line in lines]
 
 
-def test_a_tree_is_printed_and_its_rounds_are_in_the_ledger(tmp_path: Path) -> None:
-    first, second, last = asked(tmp_path).splitlines()
+def searched(root: Path, *words: str) -> list[dict[str, Any]]:
+    [rows] = told(PROBLEM, *words, "--root", str(root), "--temperature", "1")
+    return rows  # type: ignore[return-value]
+
+
+def test_pieces_are_the_completion() -> None:
+    """Without chance, what streams is what the engine would have handed over whole."""
+    places = {"demo": REPO / "models" / "demo"}
+    generator = Toolbox(Hardware(engine="transformers", max_model_len=512), places).generator("demo", 0)
+    scaffold = ARMS["panel"].scaffold
+    ids = generator.encode(scaffold.prompt(PROBLEM), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+    decoding = Decoding(max_tokens=100, temperature=0.0, stop=scaffold.stop)
+    whole = next(iter(generator.generate([Request(0, ids, 1, decoding)], None)))
+    pieces = list(stream(generator, ids, decoding, 1, None))
+    texts = [text for text, ended in pieces if ended is None]
+    assert "".join(texts) == whole.text and pieces[-1] == ("", whole.finish)
+    assert len(texts) >= len(whole.token_ids) // PIECE_TOKENS > 1
+    assert list(stream(generator, ids, Decoding(max_tokens=5, temperature=0.0), 1, None))[-1] == ("", "length")
+
+
+def test_the_debate_streams_then_the_answer_then_the_verdict() -> None:
+    result = ask(PROBLEM, "--gold", "32", "--temperature", "0")
+    debate, answer, verdict = result.stdout.splitlines()
+    assert debate.startswith("<mutipersonaDebate>") and debate.endswith("</answer>")
+    assert answer.removeprefix("answer: ") in debate
+    right = answer == "answer: 32"
+    assert verdict.startswith("correct: " if right else "wrong: ") and verdict.endswith("(gold 32)")
+    assert "\x1b" not in result.stdout  # no colour where nobody sees it
+    assert "panel · demo · no adapter" in result.stderr
+
+
+def test_problems_one_after_another_as_json() -> None:
+    """Whatever the model says of the first, the second's gold is its own answer, so it is correct."""
+    answers = told("--arm", "thinking", typed=f"{PROBLEM}\nWhat is 2+2?\n\nnot asked\n")
+    assert [set(row) for row in answers] == [{"completion", "finish", "tag_valid", "answer"}] * 2
+    [again] = told(PROBLEM, "--arm", "thinking", "--gold", str(answers[0]["answer"]))
+    assert again["completion"] == answers[0]["completion"] and again["verdict"] == "correct"
+
+
+def test_an_adapter_is_asked_by_its_ref(demo_store: Path, tmp_path: Path) -> None:
+    store = Store(demo_store)
+    training = next(ref for ref in store.refs("training") if store.read(ref, ["arm"])["arm"][0].as_py() == "panel")
+    result = ask(PROBLEM, "--adapter", str(training)[:16], "--root", str(demo_store))
+    assert f"panel · demo · {training} step 4" in result.stderr and result.stdout.count("answer: ") == 1
+    with pytest.raises(UserError, match="keeps no adapter of step 3"):
+        ask(PROBLEM, "--adapter", str(training), "--step", "3", "--root", str(demo_store))
+    copy_study(demo_store, tmp_path / "light", weights=False)
+    with pytest.raises(UserError, match="its weights are not in this copy"):
+        ask(PROBLEM, "--adapter", str(training), "--root", str(tmp_path / "light"))
+    copy_study(demo_store, tmp_path / "whole")
+    rows = searched(tmp_path / "whole", *REVISED, "--adapter", str(training))
+    assert {row["adapter"] for row in rows} == {str(training)} and {row["step"] for row in rows} != {0}
+    bare = searched(tmp_path / "whole", *REVISED)
+    assert {row["adapter"] for row in bare} == {None} and {row["step"] for row in bare} == {0}
+    assert {row["node"] for row in bare} & {row["node"] for row in rows}, "the problem itself is filed alike"
+
+
+def test_a_tree_is_printed_and_its_rounds_are_in_the_ledger_and_paid_for_once(tmp_path: Path) -> None:
+    first, second, last = ask(PROBLEM, *REVISED, "--root", str(tmp_path)).stdout.splitlines()
     assert first.startswith("#1 draw: ") and second.startswith("  #2 revise: ")
     spent = sum(int(re.findall(r"\((\d+) tokens\)", line)[-1]) for line in (first, second))
     assert last.startswith("answer: ") and last.endswith(f"(2 completions, {spent} tokens)")
     book = Ledger(tmp_path)
     entered = {f"{problem}/{index}" for account, _ in book.accounts() for problem, index in book.keys(account)}
-    assert entered == {row["node"] for row in told(tmp_path)}
-
-
-def test_what_was_asked_is_not_paid_for_again(tmp_path: Path) -> None:
-    rows = told(tmp_path, method="first:width=2")
-    longer = told(tmp_path, method="majority:width=3")
-    assert [row["node"] for row in longer][:2] == [row["node"] for row in rows]
-    book = Ledger(tmp_path)
-    assert sum(len(book.keys(account)) for account, _ in book.accounts()) == 3
-
-
-def test_a_policy_with_an_adapter_is_asked_and_one_without_says_so(demo_store: Path, tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    shutil.copytree(demo_store, root)
-    training = next(ref for ref in Store(root).refs("training"))
-    given = Store(root).read(training, ["arm"])["arm"][0].as_py()
-    rows = told(root, "--arm", given, "--adapter", str(training))
-    assert {row["adapter"] for row in rows} == {str(training)} and {row["step"] for row in rows} != {0}
-    bare = told(root, "--arm", given)
-    assert {row["adapter"] for row in bare} == {None} and {row["step"] for row in bare} == {0}
-    assert {row["node"] for row in bare} & {row["node"] for row in rows}, "the problem itself is filed alike"
-    with pytest.raises(UserError, match="--step says which adapter, so it needs --adapter"):
-        asked(root, "--step", "3")
-
-
-def test_what_a_question_costs_is_charged_and_the_month_of_the_team_stops_it(tmp_path: Path) -> None:
-    rows = told(tmp_path)
-    spent = sum(row["num_prompt_tokens"] + row["num_tokens"] for row in rows)
-    assert Journal(tmp_path, "ask").spent().tokens == spent
-    told(tmp_path)
+    assert entered == {row["node"] for row in searched(tmp_path, *REVISED)}
     assert Journal(tmp_path, "ask").spent().tokens == spent, "what was asked before costs nothing"
     (tmp_path / "prices.toml").write_text(f"[month]\ntokens = {spent + 1}\n")
     with pytest.raises(Parked, match="the team's month"):
-        asked(tmp_path, "--seed", "1")
-
-
-WRONG: dict[tuple[str, ...], str] = {
-    ("--method", "majorty"): r"unknown method 'majorty'; did you mean 'majority'",
-    ("--method", "rewarded"): r"method rewarded is scored by a reward model: set reward to its folder",
-    ("--tokens", "128"): r"tokens=128 is below one rollout, whose completion alone may take 128",
-}
-
-
-@pytest.mark.parametrize("words", WRONG, ids=["-".join(words) for words in WRONG])
-def test_bad_input_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
-    with pytest.raises(UserError, match=WRONG[words]) as raised:
-        asked(tmp_path, *words)
-    assert "\n" not in str(raised.value)
+        searched(tmp_path, *REVISED, "--seed", "1")
 
 
 def test_a_last_round_that_went_past_the_budget_is_said(tmp_path: Path) -> None:
     """A round is whole: what it spends is known once it is there."""
-    method, least = "evolution:generations=1", 129
-    last = asked(tmp_path, "--tokens", str(least), method=method).splitlines()[-1]
-    assert re.search(rf"\(8 completions, \d+ tokens; the last round went past the budget of {least}\)$", last)
-    assert "budget" not in asked(tmp_path, method=method).splitlines()[-1]
+    words = ("--method", "evolution:generations=1", "--tokens", "129", "--root", str(tmp_path))
+    last = ask(PROBLEM, *words).stdout.splitlines()[-1]
+    assert re.search(r"\(8 completions, \d+ tokens; the last round went past the budget of 129\)$", last)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--arm", "pannel"), "unknown arm 'pannel' .known: panel, "),
+        (("--adapter", "training-0000"), "no artifact, run or study 'training-0000'"),
+        (("--step", "2"), "--step says which adapter"),
+        (("--model", "no-such-model"), "base model no-such-model is not there"),
+        (("--method", "majorty"), "unknown method 'majorty'; did you mean 'majority'"),
+        (("--method", "rewarded"), "method rewarded is scored by a reward model: set reward to its folder"),
+        ((*REVISED, "--tokens", "128"), "tokens=128 is below one rollout, whose completion alone may take 128"),
+    ],
+)
+def test_a_mistake_is_told_before_a_model_is_loaded(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        ask(PROBLEM, *words, "--root", str(tmp_path))
+
+
+@pytest.mark.slow
+def test_vllm_streams_too() -> None:
+    [row] = told(PROBLEM, "--gold", "32", engine="vllm")
+    assert row["completion"].startswith("<mutipersonaDebate>") and row["verdict"] in ("correct", "wrong")
