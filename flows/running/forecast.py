@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from flows.running.costs import FILL, Cost, Estimator, costs, total
 from flows.running.fit import prompt_notes
 from flows.running.plan import Planned, plan, why_not
-from flows.study.layout import told
+from flows.study.layout import gpus_line
 from flows.study.prices import team_prices
 from flows.study.profile import Profile
 from flows.study.resolve import Study
@@ -63,7 +63,7 @@ class Forecast:
             f"the run would pause before training: {said}" if (said := why_not(planned, store)) else "",
             without(study),
             *misread_traces(study),
-            told(study.profile.hardware, num_gpus()),
+            gpus_line(study.profile.hardware, num_gpus()),
             *notes,
             *prompt_notes(study, store, planned),
             nightly(planned, prices),

@@ -88,19 +88,14 @@ def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
     return replace(hardware, arms_at_once=at_once, processes=share - engines * each, replicas=engines)
 
 
-def told(hardware: Hardware, gpus: int) -> str:
+def gpus_line(hardware: Hardware, gpus: int) -> str:
     """For the plan; empty where nothing was shared out. gpus: that are here.
 
-    >>> told(spread(Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True), 4, 2), 4)
-    'GPUs: 4 here; one arm at once, 4 each: 1 to train, 3 to sample'
+    >>> gpus_line(spread(Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True), 4, 2), 4)
+    'GPUs: 4 here; arms at once: 1, of 4 each: 1 to train, 3 to sample'
     """
     if not hardware.spread or hardware.device == "cpu" or 0 < gpus < hardware.gpus:
         return ""
-    arms = "one arm" if hardware.arms_at_once == 1 else f"{hardware.arms_at_once} arms"
-    sampling = hardware.replicas * hardware.tensor_parallel
-    parts = f"{hardware.processes} to train, {sampling} to sample"
-    engines = f", {hardware.tensor_parallel} an engine" if hardware.tensor_parallel > 1 else ""
-    return (
-        f"GPUs: {gpus or 'none'} here; {arms} at once, {hardware.gpus} each:"
-        f" {parts if hardware.sampler_apart else 'all of them to train and to sample'}{engines}"
-    )
+    parts = f"{hardware.processes} to train, {hardware.replicas * hardware.tensor_parallel} to sample"
+    shared = parts if hardware.sampler_apart else "all of them to train and to sample"
+    return f"GPUs: {gpus or 'none'} here; arms at once: {hardware.arms_at_once}, of {hardware.gpus} each: {shared}"

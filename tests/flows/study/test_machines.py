@@ -72,7 +72,7 @@ def test_one_gpu_is_refused_before_anything_is_loaded_and_the_plan_says_so(tmp_p
         with pytest.raises(UserError, match=said):
             check_memory(found, one)
         assert memory_lines(found, one)[-1].startswith("this machine would refuse it: ")
-    assert layout.told(spread(PAPER.hardware, 1, jobs=2), 1) == ""
+    assert layout.gpus_line(spread(PAPER.hardware, 1, jobs=2), 1) == ""
 
 
 def test_every_training_is_planned_for_and_not_the_studied_one_alone(tmp_path: Path) -> None:
