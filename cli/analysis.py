@@ -171,7 +171,7 @@ def power(
     difficulty: str | None,
     root: Path,
     as_json: bool,
-    **asked: Any,
+    **design: Any,
 ) -> None:
     """Simulate how often a paired comparison of this size finds an effect, and which effect it would mostly find."""
     from dataclasses import asdict
@@ -184,16 +184,20 @@ def power(
 
     try:
         beta, source = _difficulty(difficulty, root)
-        designs = [Design(num_problems=n, group_size=g, difficulty=beta, **asked) for n in problems for g in group_size]
-        plans = [simulate(effect, design, alpha=alpha, trials=trials, seed=seed) for design in designs]
+        designs = [
+            Design(num_problems=n, group_size=g, difficulty=beta, **design) for n in problems for g in group_size
+        ]
+        plans = [simulate(effect, one, alpha=alpha, trials=trials, seed=seed) for one in designs]
     except ValueError as error:
         raise UserError(f"power: {error}") from None
     if as_json:
-        told = {"effect": effect, "alpha": alpha, "trials": trials, **asked, "difficulty": beta}
-        options.write_json(told | {"designs": [asdict(plan) for plan in plans]})
+        result = {"effect": effect, "alpha": alpha, "trials": trials, **design, "difficulty": beta}
+        options.write_json(result | {"designs": [asdict(plan) for plan in plans]})
         return
-    differ = f", {asked['seeds']} seeds that differ by {asked['seed_sd']:g}" if asked["seed_sd"] else ""
-    click.echo(f"Power to find {effect:+g} in {asked['question']}{differ}, alpha {alpha:g}, {trials} simulated studies")
+    differ = f", {design['seeds']} seeds that differ by {design['seed_sd']:g}" if design["seed_sd"] else ""
+    click.echo(
+        f"Power to find {effect:+g} in {design['question']}{differ}, alpha {alpha:g}, {trials} simulated studies"
+    )
     click.echo(f"Difficulty: {source}, mean accuracy {beta[0] / sum(beta):.2f}")
     click.echo("In brackets: what 80 % of such studies would find")
     cells = {(p.num_problems, p.group_size): f"{p.power:.0%} ({p.detectable or 'none':.4})" for p in plans}

@@ -65,15 +65,15 @@ def ask(
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
     if method is not None and not (problem or "").strip():
         raise UserError("the problem is empty: give its words")
-    asked = policy_of(root, adapter, step, model)
+    target = policy_of(root, adapter, step, model)
     if method is None:
-        _stream(problem, arm, asked, max_tokens or 512, how)
+        _stream(problem, arm, target, max_tokens or 512, how)
     else:
-        _search(str(problem), method, arm, asked, max_tokens or 128, root, how)
+        _search(str(problem), method, arm, target, max_tokens or 128, root, how)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Target:
     """What is asked: a base model and where it lies, with the adapter that is served, its rank and its training."""
 
     base: BaseModel
@@ -83,7 +83,7 @@ class Asked:
     training: Ref | None = None
 
 
-def _stream(problem: str | None, arm: str, asked: Asked, max_tokens: int, how: dict[str, Any]) -> None:
+def _stream(problem: str | None, arm: str, target: Target, max_tokens: int, how: dict[str, Any]) -> None:
     """how: the other options of `ask`."""
     from flows.running.sessions import engines
     from tasks.domain.arms import ARMS
@@ -94,39 +94,41 @@ def _stream(problem: str | None, arm: str, asked: Asked, max_tokens: int, how: d
     from tasks.engines.protocols import Decoding
     from tasks.engines.sampling.sampler import stream
 
-    scaffold, room, base, gold = ARMS[arm].scaffold, max(1024, 2 * max_tokens), asked.base, how["gold"]
-    length = min(room, positions(asked.folder) or room)
+    scaffold, room, base, gold = ARMS[arm].scaffold, max(1024, 2 * max_tokens), target.base, how["gold"]
+    length = min(room, positions(target.folder) or room)
     hardware = Hardware(engine=how["engine"], max_model_len=length, max_num_seqs=1, batch_size=1)
     decoding = Decoding(max_tokens=max_tokens, temperature=how["temperature"], stop=scaffold.stop)
-    with engines(hardware, {base.sha256: asked.folder}, ActiveGrader()) as tools:
-        click.echo(f"{arm} · {base.name} · {asked.served.name if asked.served else 'no adapter'}", err=True)
-        generator = tools.generator(base.sha256, asked.rank)
+    with engines(hardware, {base.sha256: target.folder}, ActiveGrader()) as tools:
+        click.echo(f"{arm} · {base.name} · {target.served.name if target.served else 'no adapter'}", err=True)
+        generator = tools.generator(base.sha256, target.rank)
         for place, words in enumerate(_problems(problem)):
             ids = generator.encode(scaffold.prompt(words), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-            said, finish = "", "length"
-            for text, ended in stream(generator, ids, decoding, how["seed"] + place, asked.served):
-                said, finish = said + text, ended or finish
+            completion, finish = "", "length"
+            for text, ended in stream(generator, ids, decoding, how["seed"] + place, target.served):
+                completion, finish = completion + text, ended or finish
                 if not how["as_json"]:
                     click.echo(printable(text, "\n\t"), nl=False)
                     sys.stdout.flush()
-            parsed = scaffold.parse(said)
-            told: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
+            parsed = scaffold.parse(completion)
+            result: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
             if gold is not None:
-                verdict = tools.graders().grade([GradeItem(scaffold, said, gold, finish)])[0]
-                told |= {"answer": verdict.answer or parsed.region, "gold": gold}
-                told |= {"verdict": verdict.verdict, "reason": verdict.reason}
+                verdict = tools.graders().grade([GradeItem(scaffold, completion, gold, finish)])[0]
+                result |= {"answer": verdict.answer or parsed.region, "gold": gold}
+                result |= {"verdict": verdict.verdict, "reason": verdict.reason}
             if how["as_json"]:
-                options.write_json({"completion": said, **told})
+                options.write_json({"completion": completion, **result})
                 continue
             cut = " (cut off at --max-tokens)" if finish == "length" else ""
-            click.secho(f"\nanswer: {printable((told['answer'] or 'none').strip(), chr(10) + chr(9))}{cut}", bold=True)
+            click.secho(
+                f"\nanswer: {printable((result['answer'] or 'none').strip(), chr(10) + chr(9))}{cut}", bold=True
+            )
             if gold is not None:
-                colour = "green" if told["verdict"] == "correct" else "red"
-                click.secho(f"{told['verdict']}: {told['reason']} (gold {gold})", fg=colour)
+                colour = "green" if result["verdict"] == "correct" else "red"
+                click.secho(f"{result['verdict']}: {result['reason']} (gold {gold})", fg=colour)
 
 
 def _search(
-    problem: str, method: str, arm: str, asked: Asked, max_tokens: int, root: Path, how: dict[str, Any]
+    problem: str, method: str, arm: str, target: Target, max_tokens: int, root: Path, how: dict[str, Any]
 ) -> None:
     """how: the other options of `ask`."""
     from cli.tables import print_table
@@ -149,14 +151,14 @@ def _search(
 
     chosen, tokens, reward = method_named(method), how["tokens"], how["reward"]
     Search(methods=(method,), tokens=tokens, reward=reward or "").check_served(max_tokens, [ARMS[arm]])
-    policy, training = Policy(arm=arm, model=asked.base), None
-    if asked.training is not None and asked.served is not None:
-        training = Training.parse(str(asked.training))
-        last = int(asked.served.folder.name.removeprefix("step-"))
-        policy = Policy(arm=arm, model=asked.base, adapter=str(training), adapter_step=last, step=last)
-    context = min(LONGEST, positions(asked.folder) or LONGEST)
+    policy, training = Policy(arm=arm, model=target.base), None
+    if target.training is not None and target.served is not None:
+        training = Training.parse(str(target.training))
+        last = int(target.served.folder.name.removeprefix("step-"))
+        policy = Policy(arm=arm, model=target.base, adapter=str(training), adapter_step=last, step=last)
+    context = min(LONGEST, positions(target.folder) or LONGEST)
     hardware = Hardware(engine=how["engine"], max_model_len=context, max_num_seqs=16, batch_size=16)
-    store, places = Store(root), {asked.base.sha256: asked.folder}
+    store, places = Store(root), {target.base.sha256: target.folder}
     needs_model = reward and chosen.reward not in ("", CERTAINTY)
     scorer = found_model(str(reward), places, "reward model") if needs_model else None
     store.prepare()
@@ -178,7 +180,7 @@ def _search(
             context=context,
             grader_version=active_grader(root).version,
             training=training,
-            lora_rank=asked.rank,
+            lora_rank=target.rank,
             reward=scorer,
         )
         rows = store.read(made)
@@ -188,7 +190,7 @@ def _search(
         click.echo("\n".join(tree_of(rows.to_pylist(), tokens)))
 
 
-def policy_of(root: Path, adapter: str | None, step: int | None, model: str | None) -> Asked:
+def policy_of(root: Path, adapter: str | None, step: int | None, model: str | None) -> Target:
     """Errors: UserError if the model or the adapter is missing, or they do not fit."""
     from flows.study.models import base_model, folder_of
     from storage.artifacts.fingerprint import restored
@@ -202,7 +204,7 @@ def policy_of(root: Path, adapter: str | None, step: int | None, model: str | No
         if step is not None:
             raise UserError("--step says which adapter, so it needs --adapter")
         folder = folder_of(model or "demo")
-        return Asked(base_model(folder.name, folder), folder)
+        return Target(base_model(folder.name, folder), folder)
     store, ref = Store(options.check_there(root)), find(root, adapter)
     if ref.kind != "training":
         raise UserError(f"{ref} is no training: varband store ls training lists those that left adapters")
@@ -223,7 +225,7 @@ def policy_of(root: Path, adapter: str | None, step: int | None, model: str | No
             " model: give the folder of the right one with --model"
         )
     served = ServedAdapter(f"{ref} step {last}", kept[last])
-    return Asked(base, folder, served, adapter_files(kept[last]).largest_rank, ref)
+    return Target(base, folder, served, adapter_files(kept[last]).largest_rank, ref)
 
 
 def _problems(problem: str | None) -> Iterator[str]:
@@ -257,11 +259,11 @@ def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:
             first, *others = row["parents"].split(" ")
             if first == parent:
                 also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
-                said = (
+                shown = (
                     row["answer"] or f"“{row['completion'][:SHOWN].rstrip()}{' …' * (len(row['completion']) > SHOWN)}”"
                 )
-                said = printable(" ".join((row["cut"] or f"{said} ({_cost(row)} tokens)").split()))
-                lines.append(f"{'  ' * depth}#{number[row['node']]} {row['operator']}{also}: {said}")
+                shown = printable(" ".join((row["cut"] or f"{shown} ({_cost(row)} tokens)").split()))
+                lines.append(f"{'  ' * depth}#{number[row['node']]} {row['operator']}{also}: {shown}")
                 add(row["node"], depth + 1)
 
     add("", 0)

@@ -75,14 +75,14 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
     from storage.reading.charts import as_pdf, as_svg, drawn
     from storage.reading.query_cache import reports
 
-    asked, found = _figure_named(name), report_named(root, ref)
+    named, found = _figure_named(name), report_named(root, ref)
     arms = next((one.arms for one in reports(root) if one.ref == found), ())
-    charts = drawn(asked.chart, rows_of(root, found, asked.query), arms)
+    charts = drawn(named.chart, rows_of(root, found, named.query), arms)
     if not charts:
-        raise UserError(f"{asked.name}: nothing of it is drawn; its numbers: varband export table {asked.name}")
+        raise UserError(f"{named.name}: nothing of it is drawn; its numbers: varband export table {named.name}")
     output.mkdir(parents=True, exist_ok=True)
     for place, chart in enumerate(charts, start=1):
-        path = output / (f"{asked.name}.{form}" if len(charts) == 1 else f"{asked.name}-{place}.{form}")
+        path = output / (f"{named.name}.{form}" if len(charts) == 1 else f"{named.name}-{place}.{form}")
         path.write_bytes(as_pdf(chart) if form == "pdf" else as_svg(chart, page="white").encode())
         click.echo(path)
 
@@ -97,15 +97,15 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
     from cli.report import report_named, rows_of
     from tasks.report.tables import as_latex, shown
 
-    asked = _figure_named(name)
-    rows = rows_of(root, report_named(root, ref), asked.query)
+    named = _figure_named(name)
+    rows = rows_of(root, report_named(root, ref), named.query)
     output.mkdir(parents=True, exist_ok=True)
-    path = output / f"{asked.name}.{'csv' if form == 'csv' else 'tex'}"
+    path = output / f"{named.name}.{'csv' if form == 'csv' else 'tex'}"
     if form == "csv":
         pyarrow.csv.write_csv(flat(rows), path)
     else:
         printed = shown(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
-        path.write_text(as_latex(printed, asked.title), encoding="utf-8")
+        path.write_text(as_latex(printed, named.title), encoding="utf-8")
     click.echo(path)
 
 
@@ -141,8 +141,8 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
         page = from_report(root, name, listed, rollouts, each)
     written = write(page, output or Path(f"gallery-{name}.html"))
     titles = [item.title for item in page.items]
-    told = {"source": page.source, "file": str(written), "problems": titles}
-    options.tell(told, [str(written)], json=as_json)
+    result = {"source": page.source, "file": str(written), "problems": titles}
+    options.tell(result, [str(written)], json=as_json)
 
 
 def flat(rows: pa.Table) -> pa.Table:

@@ -44,8 +44,8 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
     with Graders(overrides=given) as graders:
         for start in range(0, len(items), 1024):
             for verdict in graders.grade(items[start : start + 1024]):
-                told = {name: getattr(verdict, name) for name in ("verdict", "reason", "answer", "canonical")}
-                options.write_json(told | {"grader_version": graders.version})
+                row = {name: getattr(verdict, name) for name in ("verdict", "reason", "answer", "canonical")}
+                options.write_json(row | {"grader_version": graders.version})
 
 
 @grade.command()

@@ -58,12 +58,12 @@ def varband() -> None:
 
 def main() -> None:
     """The entry point: a user's mistake is one sentence on standard error and an exit code, never a traceback."""
-    shown = warnings.showwarning
+    usual = warnings.showwarning
     warnings.filterwarnings("default", category=Notice)  # also where the environment silences libraries
     warnings.showwarning = lambda message, *rest, **more: (
         click.echo(printable(f"varband: {message}", kept="\n"), err=True)
         if isinstance(message, Notice)
-        else shown(message, *rest, **more)
+        else usual(message, *rest, **more)
     )
     try:
         with stopped_by_signals():
@@ -80,9 +80,9 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(141)
     except Exception as error:
-        if (said := disk_fault(error)) is None:
+        if (sentence := disk_fault(error)) is None:
             raise
-        click.echo(f"varband: {said}", err=True)
+        click.echo(f"varband: {sentence}", err=True)
         sys.exit(UserError.exit_code)
 
 

@@ -102,14 +102,14 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
         )
         for column in ("source", "answer_type")
     }
-    told = {column: {row["name"]: row["n"] for row in table.to_pylist()} for column, table in counts.items()}
+    numbers = {column: {row["name"]: row["n"] for row in table.to_pylist()} for column, table in counts.items()}
     dropped = query("select count(distinct source_id) as n from issues where excluded", issues=issues)["n"][0].as_py()
     if as_json:
-        options.write_json({"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **told})
+        options.write_json({"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **numbers})
         return
     click.echo(f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings")
-    for column, numbers in told.items():
-        click.echo(f"  by {column}: " + ", ".join(f"{n} {name}" for name, n in numbers.items()))
+    for column, by_name in numbers.items():
+        click.echo(f"  by {column}: " + ", ".join(f"{n} {name}" for name, n in by_name.items()))
     click.echo(f"  at {store.path(ref)}; findings: varband pool check, with the same sources and options")
 
 

@@ -160,10 +160,10 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from storage.artifacts.store import Store
     from tasks.domain.budget import Budget
 
-    asked, store = Budget.parse(budget), Store(root)
+    limits, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
     memory = memory_lines(study, Machine.here(), to_sample(planned(study, store)))
-    priced = Forecast.of(study, store, asked.over(study.profile.budget), tuple(memory))
+    priced = Forecast.of(study, store, limits.over(study.profile.budget), tuple(memory))
     if as_json:
         options.write_json(priced.as_json())
     else:

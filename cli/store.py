@@ -101,8 +101,8 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     if study is None and len(several := [run.profile for run in reversed(all_runs(root))]) > 1:
         names = [*dict.fromkeys(several)]
         named = ", ".join([*names[:8], *["…"] * (len(names) > 8)])
-        said = f"this is over all {len(several)} studies of {root}, finished or not: {named}; --study NAME asks of one"
-        click.echo(f"varband: {said}", err=True)
+        note = f"this is over all {len(several)} studies of {root}, finished or not: {named}; --study NAME asks of one"
+        click.echo(f"varband: {note}", err=True)
 
 
 @store.command()
@@ -122,13 +122,13 @@ def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> 
     if yes and restore:
         raise UserError("--yes and --restore: give one of them")
     if restore:
-        found, said = garbage.restore(root), "put back"
+        found, done = garbage.restore(root), "put back"
     else:
         found = garbage.collect(root, older_than=age(older_than), remove=yes)
-        said = "moved to the bin, or deleted from it" if yes else "would go with --yes"
-    _print(found, as_json, said)
+        done = "moved to the bin, or deleted from it" if yes else "would go with --yes"
+    _print(found, as_json, done)
     if not as_json:
-        click.echo(f"{found.num_rows} folders, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {said}")
+        click.echo(f"{found.num_rows} folders, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {done}")
 
 
 def age(text: str) -> timedelta:
@@ -195,7 +195,7 @@ def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
     from storage.records.garbage import remove
 
     ref = next((ref for ref in Store(root).refs() if str(ref) == what), None)
-    found, said = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"
-    _print(found, as_json, said)
+    found, done = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"
+    _print(found, as_json, done)
     if not as_json:
-        click.echo(f"{found.num_rows} folders and records, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {said}")
+        click.echo(f"{found.num_rows} folders and records, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {done}")

@@ -75,10 +75,10 @@ def check(file: str, root: Path) -> None:
     from storage.artifacts.store import Store
     from storage.errors import UserError
 
-    own, store, text = _asked(file), Store(root), text_of(file)
-    asked = questions_of(file) if file.endswith(ENDING) else []
+    own, store, text = _profile(file), Store(root), text_of(file)
+    questions = questions_of(file) if file.endswith(ENDING) else []
     absent, sentences, faults = dict[str, str](), dict[str, None](), dict[str, None]()
-    for word in (file, *(f"{file}/{question}" for question in asked)):
+    for word in (file, *(f"{file}/{question}" for question in questions)):
         try:
             found = Request(profile=word, text=text).study(store, planning=True)
             plan(found, store, prepare)
@@ -89,8 +89,8 @@ def check(file: str, root: Path) -> None:
     if faults:
         raise UserError("; ".join(faults))
     click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}")
-    if asked:
-        click.echo(f"its questions: {', '.join(asked)}")
+    if questions:
+        click.echo(f"its questions: {', '.join(questions)}")
     for sentence in sentences:
         click.echo(sentence)
     if absent:
@@ -103,7 +103,7 @@ def show(which: str) -> None:
     """Every field of a study, as a file that says all of it."""
     from flows.study.changes import written_out
 
-    click.echo(written_out(_asked(which)), nl=False)
+    click.echo(written_out(_profile(which)), nl=False)
 
 
 @study.command()
@@ -114,8 +114,8 @@ def diff(one: str, other: str | None) -> None:
     from flows.study.changes import differences, value_text
     from flows.study.profiles import PROFILES
 
-    own = _asked(one)
-    before, after = (own, _asked(other)) if other else (PROFILES.get(own.name, own), own)
+    own = _profile(one)
+    before, after = (own, _profile(other)) if other else (PROFILES.get(own.name, own), own)
     found = differences(before, after)
     for path, (left, right) in found.items():
         click.echo(f"{path}: {value_text(left)} → {value_text(right)}")
@@ -123,7 +123,7 @@ def diff(one: str, other: str | None) -> None:
         click.echo(f"{before.called} and {after.called} are one study: nothing differs")
 
 
-def _asked(which: str) -> Profile:
+def _profile(which: str) -> Profile:
     from flows.study.request import profile_of, text_of
 
     return profile_of(which, text_of(which))

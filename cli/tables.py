@@ -35,18 +35,18 @@ def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> 
         return
     console = Console(highlight=False)
     piped = not console.is_terminal and "COLUMNS" not in os.environ
-    shown, least = Table(title=title, show_edge=False, pad_edge=False), 0
+    grid, least = Table(title=title, show_edge=False, pad_edge=False), 0
     columns = [[_cell(row[name], whole=piped) for row in rows] for name in table.column_names]
     for field, cells in zip(table.schema, columns, strict=True):
         widest = max((cell_len(line) for line in [field.name, *cells]), default=0)
         words = piped or all(map(WORD.fullmatch, cells))
         least += (widest if words else min(widest, 8)) + RULE
         right = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        shown.add_column(printable(field.name), justify="right" if right else "left", overflow="fold", no_wrap=words)
+        grid.add_column(printable(field.name), justify="right" if right else "left", overflow="fold", no_wrap=words)
     for cells in zip(*columns, strict=True):
-        shown.add_row(*map(Text, cells))
+        grid.add_row(*map(Text, cells))
     console.width = max(console.width, least)
-    console.print(shown)
+    console.print(grid)
     if table.num_rows > MAX_ROWS:
         console.print(f"… {table.num_rows - MAX_ROWS} more rows (use --json for all)")
 

@@ -32,7 +32,7 @@ from storage.rules import Band
 from storage.sql import query
 from tasks.stage import Progress as Event
 
-#: Who reads a pipe is told so often how far a stage is.
+#: Seconds between two lines of how far a stage is, in a pipe.
 PIPED_SECONDS = 10.0
 #: Characters of a full bar of a band, and of a problem or trace that is shown.
 WIDTH, SHOWN = 30, 240
@@ -50,7 +50,7 @@ class Watch:
         self._bars = Progress(*columns, TimeRemainingColumn(), console=self.console)
         self._bar: dict[Ref, TaskID] = {}
         self._seen: set[Ref] = set()
-        self._told: dict[Ref, float] = {}
+        self._printed: dict[Ref, float] = {}
         self._live = Live(console=self.console, transient=True, get_renderable=lambda: self._bars)
 
     def __enter__(self) -> Watch:
@@ -68,7 +68,7 @@ class Watch:
             case "advanced" if event.ref in self._bar:
                 how = {"completed": event.done, "total": event.total, "unit": event.unit, "detail": event.detail}
                 self._bars.update(self._bar[event.ref], **how)  # type: ignore[arg-type]
-                self._tell_a_pipe(event)
+                self._print_to_pipe(event)
             case "noted":
                 self.console.print(f"  {event.title}: {event.detail}", soft_wrap=True)
             case "made":
@@ -83,10 +83,10 @@ class Watch:
                 self._line("dim", event, "reused")
         self._seen.add(event.ref)
 
-    def _tell_a_pipe(self, event: Event) -> None:
-        if self.console.is_terminal or time.monotonic() - self._told.get(event.ref, 0.0) < PIPED_SECONDS:
+    def _print_to_pipe(self, event: Event) -> None:
+        if self.console.is_terminal or time.monotonic() - self._printed.get(event.ref, 0.0) < PIPED_SECONDS:
             return
-        self._told[event.ref] = time.monotonic()
+        self._printed[event.ref] = time.monotonic()
         self.console.print(f"  {event.title}: {event.done:,} of {event.total:,} {event.unit}", soft_wrap=True)
 
     def _line(self, colour: str, event: Event, what: str) -> None:
@@ -117,8 +117,8 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
     """The summary table and the path of the report."""
     summary, page = store.read(report).to_pylist(), store.files(report) / "report.html"
     if as_json:
-        told = {"profile": name, "report": str(report), "html": str(page), "made": watch.made, "stages": stages}
-        options.write_json(told | {"seconds": round(seconds, 2), "summary": summary})
+        result = {"profile": name, "report": str(report), "html": str(page), "made": watch.made, "stages": stages}
+        options.write_json(result | {"seconds": round(seconds, 2), "summary": summary})
         return
     if summary:
         watch.console.print(summary_table(name, summary))
@@ -195,8 +195,8 @@ def answer_in_words(root: Path, report: Ref) -> list[str]:
     from storage.reading.query_cache import ask
     from tasks.report.findings import answer, caveats
 
-    asked = partial(ask, root, str(report))
-    return [*answer(asked), *caveats(asked)]
+    rows = partial(ask, root, str(report))
+    return [*answer(rows), *caveats(rows)]
 
 
 def show_plan(priced: Forecast) -> None:

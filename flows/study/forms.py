@@ -60,8 +60,8 @@ class ArmForm(BaseModel):
     evaluated_only: bool = Field(default=False, description="A ceiling: evaluated as it is, never trained.")
 
     def settings(self) -> list[str]:
-        asked = {"model": self.model, "adapter": self.adapter, "trained_as": "none" if self.evaluated_only else None}
-        return [f"arms.{self.arm}.{name}={value}" for name, value in asked.items() if value is not None]
+        fields = {"model": self.model, "adapter": self.adapter, "trained_as": "none" if self.evaluated_only else None}
+        return [f"arms.{self.arm}.{name}={value}" for name, value in fields.items() if value is not None]
 
 
 class StudyForm(BaseModel):
@@ -133,8 +133,8 @@ class SearchForm(BaseModel):
 
     def of(self, study: StudyForm) -> StudyForm:
         """The study that is searched so."""
-        asked = {"methods": ",".join(self.methods), "tokens": self.tokens, "reward": self.reward}
-        more = [SettingForm(field=f"search.{name}", value=str(v)) for name, v in asked.items() if v is not None]
+        fields = {"methods": ",".join(self.methods), "tokens": self.tokens, "reward": self.reward}
+        more = [SettingForm(field=f"search.{name}", value=str(v)) for name, v in fields.items() if v is not None]
         return study.model_copy(update={"settings": [*study.settings, *more]})
 
 

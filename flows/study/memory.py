@@ -52,11 +52,11 @@ class Machine:
         return cls(num_gpus(), gpu_bytes(), psutil.virtual_memory().available)
 
 
-def check_memory(study: Study, machine: Machine, asked: Iterable[Sampling] = ()) -> None:
-    """asked: of what is to be sampled here. Errors: UserError for too few GPUs, and for what does not fit onto one, of
+def check_memory(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> None:
+    """samplings: what is to be sampled here. Errors: UserError for too few GPUs, and for what does not fit onto one, of
     any model that is here; as check_caches."""
     hardware = study.profile.hardware
-    check_caches(hardware, asked)
+    check_caches(hardware, samplings)
     if not _on_gpus(study) or not machine.gpus:
         return
     check_gpus(hardware, machine.gpus)
@@ -72,15 +72,14 @@ def check_memory(study: Study, machine: Machine, asked: Iterable[Sampling] = ())
             check_host_memory(base, machine.host, hardware.bytes_per_value, arms * copies, arms * checkpoints)
 
 
-def check_caches(hardware: Hardware, asked: Iterable[Sampling]) -> None:
-    """asked: of what is to be sampled here. Errors: UserError for keys and values in a form that this engine or GPU has
-    not."""
-    if "fp8" in {sampling.kv_cache for sampling in asked}:
+def check_caches(hardware: Hardware, samplings: Iterable[Sampling]) -> None:
+    """Errors: UserError for keys and values in a form that this engine or GPU has not."""
+    if "fp8" in {sampling.kv_cache for sampling in samplings}:
         check_kv_cache("fp8", engine_name(hardware.engine), hardware.device)
 
 
-def memory_lines(study: Study, machine: Machine, asked: Iterable[Sampling] = ()) -> list[str]:
-    """For the plan: a line a model that is here, and what this machine would refuse. asked: as above."""
+def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> list[str]:
+    """For the plan: a line a model that is here, and what this machine would refuse. samplings: as above."""
     lines, free = list[str](), _left(study, machine) if machine.gpu else None
     try:
         for base, rank, learners in _models(study) if _on_gpus(study) else ():
@@ -92,7 +91,7 @@ def memory_lines(study: Study, machine: Machine, asked: Iterable[Sampling] = ())
                 disk = max(disk_bytes(base, learner, execution) for learner in learners)
                 line += f", training {training / GIB:.1f} and {disk / GIB:.1f} of the disk"
             lines.append(line)
-        check_memory(study, machine, asked)
+        check_memory(study, machine, samplings)
     except UserError as refused:
         lines.append(f"this machine would refuse it: {refused}")
     return lines

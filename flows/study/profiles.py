@@ -39,8 +39,8 @@ def questions(study: Profile) -> Iterator[Profile]:
     """Every open question asked of one study."""
 
     def ask(name: str, purpose: str, **changes: object) -> Profile:
-        asked = replace(study, name=f"{study.name}/{name}", purpose=purpose, **changes)  # type: ignore[arg-type]
-        return replace(asked, own=asked.own_used)
+        question = replace(study, name=f"{study.name}/{name}", purpose=purpose, **changes)  # type: ignore[arg-type]
+        return replace(question, own=question.own_used)
 
     yield ask(
         "matched-thinking",
@@ -75,8 +75,8 @@ def questions(study: Profile) -> Iterator[Profile]:
     )
     # as many tokens as the study's own training samples at six tenths of the cap
     groups = study.training.groups_per_step * study.training.group_size
-    asked = compared(study, token_budget=study.training.steps * groups * study.rollouts.max_tokens * 6 // 10)
-    yield replace(asked, own=asked.own_used)
+    question = compared(study, token_budget=study.training.steps * groups * study.rollouts.max_tokens * 6 // 10)
+    yield replace(question, own=question.own_used)
     yield ask(
         "chain",
         "the whole chain GSM8K → MATH → olympiad from the base model, for every arm that trains",

@@ -65,16 +65,16 @@ def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Any, faults: 
             continue
         old = {"trained_as": spelt(usual.trained_as)} if usual else {}
         old |= arm_table(arms[name]) if name in arms else {}
-        asked = validated(ArmTable, merged({**old, "name": name}, table), path, faults)
-        if asked is None:
+        arm = validated(ArmTable, merged({**old, "name": name}, table), path, faults)
+        if arm is None:
             continue
-        scaffold = usual.scaffold if usual else known.get(asked.scaffold or name)
+        scaffold = usual.scaffold if usual else known.get(arm.scaffold or name)
         if scaffold is None:
-            if (asked.scaffold or name) not in scaffold_tables:  # else its own mistakes are told
-                faults += unknown((*path, "scaffold"), "scaffold", [asked.scaffold or name], known)
+            if (arm.scaffold or name) not in scaffold_tables:  # else its own mistakes are told
+                faults += unknown((*path, "scaffold"), "scaffold", [arm.scaffold or name], known)
             continue
-        trained_as = name if asked.trained_as == "" else asked.trained_as
-        arms[name] = Arm(name=name, scaffold=scaffold, trained_as=trained_as, model=asked.model, adapter=asked.adapter)
+        trained_as = name if arm.trained_as == "" else arm.trained_as
+        arms[name] = Arm(name=name, scaffold=scaffold, trained_as=trained_as, model=arm.model, adapter=arm.adapter)
     used = {arm.scaffold.name for arm in arms.values()}
     alone = {name: Arm(name=name, scaffold=s, trained_as=name) for name, s in own.items() if name not in used}
     return tuple(arm for arm in {**alone, **arms}.values() if arm != ARMS.get(arm.name))
