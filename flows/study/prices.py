@@ -18,9 +18,9 @@ from flows.study.reading import Fault, validated
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.spending import PRICES as FILE
-from tasks.domain.budget import MOST, Budget
-from tasks.domain.prices import Prices, TokenPrice
-from tasks.domain.ranges import Checked, Real, refused_by
+from tasks.domain.budget import Budget
+from tasks.domain.prices import Amount, Prices, TokenPrice
+from tasks.domain.ranges import Checked, refused_by
 from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.endpoint import asked_address
 
@@ -45,20 +45,8 @@ def _host(name: str) -> str:
     return name.lower().rstrip(".")
 
 
-Amount = Annotated[Real, Field(ge=0, le=MOST)]
 Device = Annotated[str, Field(min_length=1)]
 Host = Annotated[str, refused_by(_check_host), AfterValidator(_host)]
-
-
-@dataclass(frozen=True, slots=True)
-class PerMillion(Checked):
-    """US dollars per million tokens."""
-
-    prompt: Amount
-    completion: Amount
-
-    def price(self) -> TokenPrice:
-        return TokenPrice(self.prompt, self.completion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +55,19 @@ class TeamPrices(Checked):
     other. month: the most that all runs of the root may spend in one calendar month of UTC."""
 
     devices: dict[Device, Amount] = field(default_factory=dict)
-    tokens: dict[str, PerMillion] = field(default_factory=dict)
-    remote: dict[Host, PerMillion] = field(default_factory=dict)
+    tokens: dict[str, TokenPrice] = field(default_factory=dict)
+    remote: dict[Host, TokenPrice] = field(default_factory=dict)
     month: Budget = field(default_factory=Budget)
 
     def of(self, profile: str, hardware: Hardware) -> Prices:
         """Prices of a profile. Where another host samples, tokens without a price by arm cost what is paid there."""
         listed = prices_of(profile)
-        tokens = {arm: one.price() for arm, one in self.tokens.items()} or listed.tokens
+        tokens = self.tokens or listed.tokens
         own = replace(listed, tokens=tokens, devices={**self.devices, **listed.devices, **self.devices})
         if hardware.engine != "openai":
             return own
         there = self.remote.get(host_of(hardware)) or self.remote.get("*")
-        return replace(own, tokens={**tokens, "*": there.price()} if there else tokens, hours_of_sampling=False)
+        return replace(own, tokens={**tokens, "*": there} if there else tokens, hours_of_sampling=False)
 
     def check_limits(self, prices: Prices, hardware: Hardware, budget: Budget, root: Path) -> None:
         """Errors: UserError for a limit on money that would never stop a remote engine."""

@@ -76,7 +76,7 @@ def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
     """Places among named tables have the table's name, others count from 1. An element of a list of values has the path
     of the list."""
     within, record, words = list(path), kind, sentence(error)
-    for part in error["loc"]:
+    for part in (part for part in error["loc"] if part != "[key]"):
         hints = get_type_hints(record)
         record = (_record(hints[part]) if isinstance(part, str) and part in hints else None) or record
         if isinstance(table, Mapping):

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as checked
+
+#: US dollars.
+Amount = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True)
+@checked(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class TokenPrice:
     """US dollars per million tokens."""
 
-    prompt: float = 0.0
-    completion: float = 0.0
+    prompt: Amount
+    completion: Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,7 @@ class Prices:
         >>> Prices(tokens={"*": TokenPrice(1.0, 4.0)}).of_tokens("panel", 1e6, 5e5)
         3.0
         """
-        price = self.tokens.get(arm or "*") or self.tokens.get("*", TokenPrice())
+        price = self.tokens.get(arm or "*") or self.tokens.get("*", TokenPrice(0.0, 0.0))
         return (price.prompt * prompt_tokens + price.completion * completion_tokens) / 1e6
 
     def of_hours(self, device: str, hours: float) -> float:

@@ -40,15 +40,6 @@ def test_a_form_asks_for_a_search_in_a_profiles_words() -> None:
             SearchForm(methods=[wrong])
 
 
-def test_a_server_that_only_reads_the_forms_schema_refuses_a_method_that_nobody_knows() -> None:
-    from prefect.utilities.schema_tools.validation import is_valid
-
-    def taken(method: str) -> bool:
-        return is_valid({"methods": [method]}, SearchForm.model_json_schema())
-
-    assert taken("majority:width=8") and not taken("majorty")
-
-
 def test_a_question_without_a_file_is_the_profiles(tmp_path: Path) -> None:
     """It was left out, and the profile itself was run."""
     assert StudyForm(profile="demo", question="objectives").request() == StudyForm(profile="demo/objectives").request()
@@ -59,11 +50,9 @@ def test_a_question_without_a_file_is_the_profiles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named", "question", "called"),
     [
-        ('base = "demo"\n', "", "", "study"),
         ('base = "demo"\n', "mine", "", "mine"),
         ('base = "demo"\n', "mine", "seeds", "mine/seeds"),
         ('base = "demo"\nname = "said"\n', "", "seeds", "said/seeds"),
-        ('base = "demo"\nname = "said"\n', "label", "", "label"),
         (f'base = "demo"\n[encoder]\nname = "owner/encoder@{"0" * 40}"\n', "mine", "", "mine"),
     ],
 )

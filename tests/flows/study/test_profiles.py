@@ -83,16 +83,6 @@ def test_an_objective_that_does_not_go_with_the_change_is_named(asked: list[str]
         overridden(PROFILES["demo/objectives"], [f"training.{one}" for one in asked])
 
 
-def test_objectives_can_be_asked_for_by_name_one_two_or_all() -> None:
-    """`--set objectives=A,B`: a name with a comma in it could not be."""
-    study = PROFILES["demo/objectives"]
-    names = [one.name for one in study.objectives]
-    for asked in ([names[0]], names[-2:], names):
-        found = overridden(study, [f"objectives={','.join(asked)}"])
-        assert [one.name for one in found.objectives] == asked
-    assert len({*names}) == len(names) > 20
-
-
 HEAD = 'base = "demo"\n'
 
 

@@ -95,9 +95,3 @@ def test_a_budget_below_one_rollout_is_refused_with_numbers() -> None:
     with pytest.raises(UserError, match=r"search: tokens=128 is below one rollout, .* may take 128 tokens"):
         overridden(PROFILES["demo"], ["search.methods=majority", "search.tokens=128"])
     assert overridden(PROFILES["demo"], ["search.tokens=1"]).search.methods == ()  # nothing is searched
-
-
-def test_budgets_are_halved_down_to_one_rollout() -> None:
-    demo = overridden(PROFILES["demo"], ["search.methods=majority,early_stopped:width=32", "search.tokens=1600"])
-    assert demo.search.methods == ("majority", "early_stopped:width=32")
-    assert demo.search.budgets(demo.final.sampling.max_tokens) == (200, 400, 800, 1600)

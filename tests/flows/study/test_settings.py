@@ -146,13 +146,6 @@ def test_a_loss_reads_what_its_functions_read(loss: str) -> None:
     assert all(read_by(replace(LEARNER, loss=loss), name) for name in one.reads)
 
 
-@pytest.mark.parametrize(
-    "asked", [("screening.group_size=1", "train_on=all"), ("screening.sampling.temperature=0", "seeds=()")]
-)
-def test_a_screening_that_shows_no_gradient_is_taken_where_none_is_wanted(asked: tuple[str, ...]) -> None:
-    assert overridden(DEMO, asked)
-
-
 def test_what_is_missing_is_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VARBAND_MODELS", str(tmp_path / "none"))
     with pytest.raises(UserError) as error:
