@@ -102,7 +102,7 @@ def distinct(pairs: list[tuple[str, str]]) -> dict[str, float]:
     from math_verify import parse, verify
 
     items = [GradeItem("no_panel", f"<answer>{answer}</answer>", gold) for answer, gold in pairs]
-    with Graders(workers=1) as graders:
+    with Graders() as graders:
         graders.grade([GradeItem("no_panel", r"<answer>\sqrt{8}</answer>", r"2\sqrt{2}")])
         began, spent = time.perf_counter(), _processor_seconds()
         verdicts = graders.grade(items)

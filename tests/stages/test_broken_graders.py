@@ -61,12 +61,12 @@ def test_one_that_raises_on_every_other_answer_stops_once_they_are_durable(lab: 
 
 def test_a_rare_raise_is_ungradable() -> None:
     hours = replace(PANEL, answer_kind=pinned("clock"))
-    with Graders(workers=1) as graders:
+    with Graders() as graders:
         falls = [GradeItem(hours, hours.answer_in_form("fall"), str(gold)) for gold in range(ENOUGH_RAISED)]
         said = graders.grade([*falls[1:], GradeItem(hours, hours.answer_in_form("noon"), "1")])
         assert [v.reason.startswith(RAISED) for v in said] == [True] * (ENOUGH_RAISED - 1) + [False]
         graders.refuse_broken(hours.answer_kind)
-    with Graders(workers=1) as graders:
+    with Graders() as graders:
         graders.grade(falls)
         with pytest.raises(UserError, match="ValueError: no hour"):
             graders.refuse_broken(hours.answer_kind)

@@ -1,8 +1,8 @@
 r"""The one grader: reward, screening, evaluation and regrading all judge with this module.
 
 It sees the final-answer region and the gold, nothing else. The form of an answer (list, tuple, interval,
-equation) is compared here, exactly; only terms that are not plain numbers go to a computer algebra system.
-Nothing here limits time or memory: symbolic comparison may hang, so only `tasks.engines.grading.graders` calls it.
+equation) is compared here, exactly; terms that are not plain numbers are compared by their values.
+All work is bounded, whatever a model wrote (`tasks.domain.grading.values`).
 
 Two exact values match only if they are equal; what a decimal may be off is in `tasks.domain.grading.terms`, and in the
 reason of the verdict.
@@ -19,42 +19,30 @@ from importlib.metadata import version
 from typing import get_args
 
 from storage.errors import UserError
-from tasks.domain.grading.comparison import agree, compare
+from tasks.domain.grading.comparison import Comparison
 from tasks.domain.grading.kinds import grade_as
 from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, normalise, repaired
 from tasks.domain.grading.reading import MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
 from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
-from tasks.domain.grading.terms import (
-    EQUAL,
-    LEAST_DIGITS,
-    MACHINE_TOLERANCE,
-    Matcher,
-    Undecided,
-    Verdict,
-    VerdictName,
-    squeeze,
-    symbolic_same,
-)
+from tasks.domain.grading.terms import LEAST_DIGITS, MACHINE_TOLERANCE, Verdict, VerdictName, squeeze
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
-BEHAVIOUR = 9
+BEHAVIOUR = 10
 MAX_ANSWER_CHARS = 1_500
 #: An answer in words is no longer.
 MAX_WORDED_CHARS = 200
 _CONFIG = (BEHAVIOUR, LEAST_DIGITS, str(MACHINE_TOLERANCE), MAX_ANSWER_CHARS)
-_PACKAGES = ("math-verify", "latex2sympy2-extended", "sympy")
+_PACKAGES = ("mpmath",)
 GRADER_VERSION = (
     f"{BEHAVIOUR}-" + hashlib.sha256(repr((_CONFIG, [(p, version(p)) for p in _PACKAGES])).encode()).hexdigest()[:8]
 )
 
 
-def grade_completion(
-    scaffold: Scaffold, completion: str, gold: str, finish: str, same: Matcher | None = None
-) -> Verdict:
+def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str) -> Verdict:
     """Parse with the scaffold, then grade the region it defines."""
     region = region_of(scaffold, completion, finish)
-    return grade_region(region, gold, scaffold.answer_form, finish, scaffold.answer_kind, same=same)
+    return grade_region(region, gold, scaffold.answer_form, finish, scaffold.answer_kind)
 
 
 def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
@@ -72,12 +60,8 @@ def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
     return None if region is None else without_struck(region)
 
 
-def grade_region(
-    region: str | None, gold: str, form: AnswerForm, finish: str = "stop", kind: str = MATH, same: Matcher | None = None
-) -> Verdict:
+def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = "stop", kind: str = MATH) -> Verdict:
     r"""Verdict on one final-answer region.
-
-    kind: of the answer. same: how two terms are compared; the symbolic comparison unless told otherwise.
 
     >>> grade_region("7", "7", "tag").verdict, grade_region(r"so \boxed{8}", "7", "boxed").verdict
     ('correct', 'wrong')
@@ -85,12 +69,12 @@ def grade_region(
     if kind != MATH:
         return grade_as(kind, region, gold, form, finish)
     try:
-        return _grade(region, gold, form, finish, same or symbolic_same)
+        return _grade(region, gold, form, finish)
     except RecursionError:
         return Verdict("ungradable", "nested too deeply", None, None)
 
 
-def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: Matcher) -> Verdict:
+def _grade(region: str | None, gold: str, form: AnswerForm, finish: str) -> Verdict:
     if region is None:
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     found = extract_answers(region, form, truncated=finish == "length")
@@ -110,7 +94,7 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: M
         return Verdict("wrong", found.reason, found.answers[0], None)
     if found.status == "ambiguous":
         return Verdict("ambiguous", found.reason, found.answers[0], None)
-    return _judge(found, gold, same)
+    return _judge(found, gold)
 
 
 def worded(text: str) -> str:
@@ -129,7 +113,7 @@ def worded(text: str) -> str:
     return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
 
-def _judge(found: Extraction, gold: str, matcher: Matcher) -> Verdict:
+def _judge(found: Extraction, gold: str) -> Verdict:
     text = " , ".join(found.answers)
     if text.strip() == gold.strip():
         return Verdict("correct", "identical text", text, text if len(text) <= MAX_ANSWER_CHARS else None)
@@ -142,35 +126,25 @@ def _judge(found: Extraction, gold: str, matcher: Matcher) -> Verdict:
     whole = [repaired(with_parameter_of(normalise(answer), gold)) for answer in found.answers]
     if None in whole:
         return Verdict("ungradable", "unbalanced or empty brackets", text, None)
-    roundings: list[str] = []
-    undecided: list[str] = []
-
-    def same(one: str, other: str) -> bool:
-        """Compares two terms, and remembers what was rounded and what nobody can tell."""
-        try:
-            match = matcher(one, other)
-        except Undecided as why:
-            undecided.append(str(why))
-            return False
-        roundings.extend([match] if match not in ("", EQUAL) else [])
-        return bool(match)
-
+    comparison = Comparison()
     stated = read(gold)
     if stated.status == "ok" and len(stated.answers) == 1:
         gold = stated.answers[0]
     want, got = shape(gold), [shape(answer) for answer in whole if answer is not None]
     if len(got) > 1:
-        if all(agree(got[0], other, same) and agree(other, got[0], same) for other in got[1:]):
+        if all(comparison.agree(got[0], other) and comparison.agree(other, got[0]) for other in got[1:]):
             got = got[:1]
         elif found.joined and (want.kind in ("list", "set", "choice") or all(g.kind == "relation" for g in got)):
             got = [Shape("list", text, tuple(got))]
         else:
             return Verdict("ambiguous", "several different answers", text, None)
     prediction = got[0]
-    verdict, reason = compare(prediction, want, same)
-    if verdict != "correct" and undecided:
-        return Verdict("ungradable", f"cannot be decided: {undecided[0]}", text, prediction.text)
-    return Verdict(verdict, roundings[-1] if verdict == "correct" and roundings else reason, text, prediction.text)
+    verdict, reason = comparison.compare(prediction, want)
+    if verdict != "correct" and comparison.undecided:
+        return Verdict("ungradable", f"cannot be decided: {comparison.undecided[0]}", text, prediction.text)
+    if verdict == "correct" and comparison.roundings:
+        reason = comparison.roundings[-1]
+    return Verdict(verdict, reason, text, prediction.text)
 
 
 _NARROWER = r"unique|non-?negative|negative|positive|integer|real|rational|even|odd|prime|non-?trivial"

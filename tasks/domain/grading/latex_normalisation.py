@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
-from math import prod
 
 _WRITTEN = (
     ("-", "−–—‐‑﹣"),
@@ -45,6 +44,20 @@ _WRITTEN = (
     (".", "。"),
 )
 SYMBOLS = {char: plain for plain, chars in _WRITTEN for char in chars}
+_COMMANDS = {
+    r"\le ": "leq leqslant leqq",
+    r"\ge ": "geq geqslant geqq",
+    r"\ne ": "neq",
+    "<": "lt",
+    ">": "gt",
+    "(": "langle",
+    ")": "rangle",
+    r"\frac": "dfrac tfrac cfrac nicefrac sfrac",
+    r"\binom": "dbinom tbinom",
+    r"\emptyset ": "varnothing empty",
+    r"\ldots ": "dots dotsc dotsb cdots",
+}
+_SYNONYMS = {other: name for name, others in _COMMANDS.items() for other in others.split()}
 RENAMED = (
     (r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>", " "),
     (r"\\(?:color|textcolor|colorbox) ?\{\w+\}|\\bbox ?(?:\[[^\[\]]*\])?(?=\{)", ""),
@@ -58,19 +71,19 @@ RENAMED = (
     (r"(?<=\d)(?:st|nd|rd|th)(?![A-Za-z])", ""),
     (r"(?<=\d) ?\^ ?\{? ?(?:\\(?:text|mathrm) ?\{)? ?(?:st|nd|rd|th) ?\}{0,2}(?![A-Za-z])", ""),
     (r"\{ ?([^{}]+?) ?\\choose ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
-    (r"(?<!\w)(\w+) choose (\w+)(?!\w)", r"\\binom{\1}{\2}"),
+    (r"\{ ?([^{}]+?) ?\\over ?([^{}]+?) ?\}", r"\\frac{\1}{\2}"),
+    (r"\\(?:boxed|fbox) ?(?=\{)|^ ?\"(?=[^\"]*\" ?$)|(?<=.)\" ?$", ""),
     (r"(?<![A-Za-z\\])n?C ?\( ?(\w{1,9}) ?, ?(\w{1,9}) ?\)", r"\\binom{\1}{\2}"),
     (
         r"(?:^|(?<=[-+*/=( ,]))(?:\{ ?\})? ?\^ ?(?:\{([^{}]+)\}|(\w)) ?C ?_ ?(?:\{([^{}]+)\}|(\w))",
         r"\\binom{\1\2}{\3\4}",
     ),
-    (r"(?<![\d.!])(\d{1,3})!!(?!!)", lambda m: str(prod(range(int(m[1]), 0, -2)))),
     (r"(?<![\\^_])\{ ?([-+]) ?\}", r"\1"),
-    (r"^ ?#+ (?=\S)", " "),
     (r"\\(?:text|mathrm) ?\{[ .,;]*\}", " "),
     (r"\\mathbb ([A-Z])(?![A-Za-z])", r"\\mathbb{\1}"),
     (r"\(mod ([^()]+)\)|\\p?mod ?(\d{1,9})(?![\d.])", r"\\pmod{\1\2}"),
-    (r"\.{3,}|\\(?:dots[cb]?|cdots)(?![A-Za-z])", r"\\ldots "),
+    (r"\.{3,}", r"\\ldots "),
+    (rf"\\({'|'.join(_SYNONYMS)})(?![A-Za-z])", lambda m: _SYNONYMS[m[1]]),
     (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
     (
         r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda|delta|epsilon|omega|sigma|phi|rho|tau|mu)(?![A-Za-z])",
@@ -85,17 +98,10 @@ RENAMED = (
     (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
     (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
     (r"(?<=[\])]) ?U ?(?=[\[({])", r"\\cup "),
-    (r"\\(?:dfrac|tfrac|cfrac|nicefrac|sfrac)(?![A-Za-z])", r"\\frac"),
-    (r"\\log ?_ ?(?:e(?![A-Za-z])|\{ ?(?:\\mathrm ?\{)?e\}? ?\})", r"\\ln "),
     (r"\\(?:\\ ?\[ ?-?[\d.]+ ?(?:pt|e[mx]|[cm]m|in) ?\]|cr(?![A-Za-z]))", r"\\\\"),
     (r"(?<=\d) ?\^ ?(?:o(?![A-Za-z])|\{ ?o ?\})", r"^{\\circ}"),
     (r"(?<![\d'])(\d{1,3})((?:'\d{3})+)(?![\d'])", lambda m: m[0].replace("'", "")),
     (r"\\(?:text|mathrm) ?\{([0-9A-F]+)\}(?= ?_)", r"\1"),
-    (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])", r"\\le "),
-    (r"\\(?:geqslant|geqq|geq)(?![A-Za-z])", r"\\ge "),
-    (r"\\neq(?![A-Za-z])", r"\\ne "),
-    (r"\\lt(?![A-Za-z])", "<"),
-    (r"\\gt(?![A-Za-z])", ">"),
     (r"\\(?:left|right|middle|bigl|bigr|Bigl|Bigr|big|Big|bigg|Bigg|biggl|biggr)(?![A-Za-z])\s*\.?", ""),
     (
         r"\\(?:displaystyle|textstyle|limits|nolimits|mathstrut|strut|quad|qquad|hfill|hspace\{[^}]*\}"
@@ -105,15 +111,12 @@ RENAMED = (
     (r"(?<!\\)\\(?:,|;|:|!|\s|>)", " "),
     (r"(\\(?:max|min|gcd|sup|inf)) ?\\\{([^{}]*)\\\}", r"\1(\2)"),
     (r"^( ?\\\{[^|:]+?) ?(?:\\mid(?![A-Za-z])|[|:])(?=.*\\\} ?$)", r"\1 :"),
-    (r"\\langle(?![A-Za-z])", "("),
-    (r"\\rangle(?![A-Za-z])", ")"),
     (r"~", " "),
     (r"\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?/ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\}", r"\\text{ \1/\2}"),
     (
         r"\\frac ?\{ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?\} ?\{ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?\}",
         r"\\text{ \1/\2}",
     ),
-    (r"\\(?:varnothing|empty)(?![A-Za-z])", r"\\emptyset "),
     (r"\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
     (r"\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}( ?\\times ?)\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}", r"\\vec{\1}\2\\vec{\3}"),
     (r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf)\s*\{([A-Za-z0-9]+)\}", r"\1"),
@@ -311,11 +314,6 @@ _LINES = r"(?:align|aligned|alignat|equation|gather|gathered|split|multline)\*?"
 _ALIGNED = re.compile(rf"\\begin ?\{{{_LINES}\}}(?P<inner>(?:(?!\\begin).)*?)\\end ?\{{{_LINES}\}}", re.S)
 _CASES = re.compile(r"\\begin ?\{cases\}(?P<inner>(?:(?!\\begin)[^&])*?)\\end ?\{cases\}", re.S)
 _GOES_ON = re.compile(r"[-+=<>]|\\(?:le|ge|approx|cdot|times|equiv)(?![A-Za-z])")
-_MATRIX = re.compile(
-    r"\\begin ?\{(?P<name>[pbB]?(?:small)?matrix|array)\}(?P<columns> ?\{[lcr| ]*\})?"
-    r"(?P<inner>(?:(?!\\begin|\\end).)*)\\end ?\{(?P=name)\}",
-    re.S,
-)
 
 
 def one_line(text: str) -> str:
@@ -336,94 +334,22 @@ def one_line(text: str) -> str:
     return joined.strip()
 
 
-def matrix_rows(text: str) -> list[list[str]] | None:
-    r"""Entries of a vector or matrix, row by row; null for anything else. A determinant is a number, not a matrix.
+def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
+    """Parts between separators that stand outside every bracket, and the separators.
 
-    >>> matrix_rows(r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"), matrix_rows("(1,2)")
-    ([['1', '2'], ['3', '4']], None)
+    >>> split("1,(2,3),4", re.compile(","))
+    (['1', '(2,3)', '4'], [',', ','])
     """
-    bare = text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text
-    found = _MATRIX.fullmatch(bare)
-    if found is None:
-        return None
-    rows = [row for row in re.split(r"\\\\", found["inner"]) if row.strip()]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)&", row)] for row in rows]
-    whole = cells and all(len(row) == len(cells[0]) and all(row) for row in cells)
-    return cells if whole else None
-
-
-_AND = re.compile(
-    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(vee|lor"
-    r"|wedge|land)(?![A-Za-z])"
-)
-_SIGNS = {"vee": "lor", "lor": "lor", "wedge": "land", "land": "land"}
-
-
-def split_top(text: str, separators: str) -> list[str]:
-    """Split at characters that stand outside every bracket.
-
-    >>> split_top("1,(2,3),4", ",")
-    ['1', '(2,3)', '4']
-    """
-    parts, depth, start = [], 0, 0
-    for i, char in enumerate(text):
-        escaped = i > 0 and text[i - 1] == "\\"
-        if char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-        elif depth == 0 and char in separators and not (escaped and char in ",;"):
-            parts.append(text[start:i])
-            start = i + 1
-    return [part.strip() for part in [*parts, text[start:]]]
-
-
-def split_words(text: str) -> list[str]:
-    return split_joined(text)[0]
-
-
-def split_joined(text: str) -> tuple[list[str], tuple[str, ...]]:
-    r"""Parts between words or signs that join, and what joins them.
-
-    >>> split_joined("1 or 2"), split_joined(r"p \land q")
-    ((['1', '2'], ('or',)), (['p', 'q'], ('land',)))
-    """
-    parts, depth, start, joins = [], 0, 0, []
-    i = 0
-    while i < len(text):
-        if depth == 0 and (match := _AND.match(text, i)):
-            parts.append(text[start:i])
-            joins.append((match[1] or match[2] or _SIGNS[match[3]]).lower())
-            i = start = match.end()
+    parts, marks, depth, start, at = [], [], 0, 0, 0
+    while at < len(text):
+        if depth <= 0 and (found := separator.match(text, at)):
+            parts.append(text[start:at].strip())
+            marks.append(found[0])
+            at = start = found.end()
             continue
-        depth += (text[i] in "([{") - (text[i] in ")]}")
-        i += 1
-    parts = [p.strip(" ,;") for p in [*parts, text[start:]]]
-    return [p for p in parts if p], tuple(joins)
-
-
-def split_command(text: str, command: str) -> list[str]:
-    parts, depth, start, i = [], 0, 0, 0
-    while i < len(text):
-        if depth == 0 and text.startswith(command, i) and not text[i + len(command) : i + len(command) + 1].isalpha():
-            parts.append(text[start:i])
-            i = start = i + len(command)
-            continue
-        depth += (text[i] in "([{") - (text[i] in ")]}")
-        if depth < 0:
-            depth = 0
-        i += 1
-    return [p.strip() for p in [*parts, text[start:]]]
-
-
-def one_bracket(text: str) -> bool:
-    """Does the bracket at the start close at the very end? `(1,2]` counts; `(1,2)(3,4)` does not."""
-    depth = 0
-    for i, char in enumerate(text[1:-1], start=1):
-        depth += (char in "([{") - (char in ")]}")
-        if depth < 0 and i < len(text) - 1:
-            return False
-    return depth == 0
+        depth = max(depth, 0) + (text[at] in "([{") - (text[at] in ")]}")
+        at += 1
+    return [*parts, text[start:].strip()], marks
 
 
 #: Runs of letters that are mathematics although they look like words.

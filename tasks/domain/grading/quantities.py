@@ -8,21 +8,15 @@ from fractions import Fraction
 
 from tasks.domain.grading.latex_normalisation import matching
 
-_SMALL_NUMBERS = (
+_ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
     " eighteen nineteen"
 )
-_UNITS = {word: value for value, word in enumerate(_SMALL_NUMBERS.split())}
+_UNITS = {word: value for value, word in enumerate(_ONES.split())}
 _TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
 SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
-_PART = dict(
-    zip(
-        ["half", "third", "quarter", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"],
-        (2, 3, 4, *range(4, 11)),
-        strict=True,
-    )
-)
-PARTS = {**_PART, **{f"{word}s": value for word, value in _PART.items()}, "halves": 2}
+_ORDINALS = "half third fourth fifth sixth seventh eighth ninth tenth"
+_PARTS = {"quarter": 4, **{word: value for value, word in enumerate(_ORDINALS.split(), start=2)}}
 
 
 def number_in_words(text: str) -> Fraction | None:
@@ -31,47 +25,43 @@ def number_in_words(text: str) -> Fraction | None:
     >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("one and a half")
     (Fraction(-2, 3), Fraction(36, 1), Fraction(3, 2))
     """
-    words = re.sub(r"[-,]", " ", text.lower()).split()
+    words = [word for word in re.sub(r"[-,]", " ", text.lower()).split() if word != "and"]
     if not words or len(words) > 20:
         return None
-    sign = -1 if words[0] in ("minus", "negative") else 1
-    words = [w for w in (words[1:] if sign < 0 else words) if w != "and"]
-    if words and words[0] == "a" and words[1:2] and words[1] in SCALES:
+    if words[0] in ("minus", "negative"):
+        positive = number_in_words(" ".join(words[1:])) if words[1:2] not in (["minus"], ["negative"]) else None
+        return None if positive is None else -positive
+    if words[0] == "a" and words[1:2] and words[1] in SCALES:
         words = words[1:]
-    if len(words) > 2 and words[-2] == "a" and words[-1] in _PART and (whole := _cardinal(words[:-2])) is not None:
-        return sign * (whole + Fraction(1, _PART[words[-1]]))
-    if words and words[-1] in PARTS:
-        top = _cardinal(words[:-1]) if words[:-1] not in ([], ["a"]) else 1
-        return None if top is None else sign * Fraction(top, PARTS[words[-1]])
-    whole = _cardinal(words)
-    return None if whole is None else sign * Fraction(whole)
+    part = _PARTS.get(re.sub("^halves$", "half", words[-1]).removesuffix("s"))
+    if part is None:
+        return _cardinal(words)
+    if len(words) > 2 and words[-2] == "a":
+        whole = _cardinal(words[:-2])
+        return None if whole is None else whole + Fraction(1, part)
+    top = _cardinal(words[:-1]) if words[:-1] not in ([], ["a"]) else 1
+    return None if top is None else Fraction(top, part)
 
 
 def _cardinal(words: list[str]) -> Fraction | None:
-    total, current, seen = Fraction(0), Fraction(0), False
-    last = 10**15
-    for word in words:
-        if word in _UNITS or word in _TENS:
-            value = Fraction(_UNITS.get(word, _TENS.get(word, 0)))
-            if seen and not (last in (100, 1000, 10**6, 10**9, 10**12) or (last == 10 and 0 < value < 10)):
-                return None
-            current += value
-            last = 10 if word in _TENS else 1
-        elif word in SCALES:
-            scale = SCALES[word]
-            if not seen:
-                current = Fraction(1)
-            if scale in (100, 12):
-                current *= scale
-            else:
-                total, current = total + current * scale, Fraction(0)
-            last = scale
-        elif re.fullmatch(r"\d+(\.\d+)?", word) and not seen:
+    """Each word is less than a scale before it; figures may only come first, before a scale."""
+    total, current, last = Fraction(0), Fraction(0), 0
+    for place, word in enumerate(words):
+        if word in SCALES:
+            current = (current or 1) * SCALES[word] if place else Fraction(SCALES[word])
+            if SCALES[word] > 100:
+                total, current = total + current, Fraction(0)
+            last = SCALES[word]
+            continue
+        value = _UNITS.get(word, _TENS.get(word))
+        if value is None and place == 0 and len(words) > 1 and re.fullmatch(r"\d+(\.\d+)?", word):
             current, last = Fraction(word), 1
-        else:
+            continue
+        follows = last in (0, 100) or last >= 1000 or (last == 10 and 0 < (value or 0) < 10)
+        if value is None or not follows:
             return None
-        seen = True
-    return total + current if seen and not all(re.fullmatch(r"[\d.]+", w) for w in words) else None
+        current, last = current + value, 10 if word in _TENS else 1
+    return total + current if words else None
 
 
 #: Longer texts hold no number with a unit; patterns that look for one are kept away from them.

@@ -123,67 +123,53 @@ def tokens(text: str, prose: bool = False) -> list[Token]:
     """
     found: list[Token] = []
     start = at = depth = 0
-
-    def flush(end: int) -> None:
-        chunk = text[start:end]
-        if found and found[-1].kind == "w" and (equals := re.match(r"\s*=(?=\s*[^=\s])", chunk)):
-            found.append(Token("p", "="))
-            chunk = chunk[equals.end() :]
-        while head := re.match(rf"{_SPACES}+|[{_PUNCTUATION}](?!\d)", chunk):
-            if not head[0].strip(" ~\\\t\n") or head[0][0] not in _PUNCTUATION:
-                chunk = chunk[head.end() :]
-            else:
-                found.append(Token("p", head[0]))
-                chunk = chunk[head.end() :]
-        tail: list[Token] = []
-        while chunk and (foot := re.search(rf"(?:(?<!\\)[{_PUNCTUATION}]|{_SPACES}+)$", chunk)):
-            if foot[0] in _PUNCTUATION:
-                if foot[0] == "!" and re.search(r"[\w)}]!$", chunk):
-                    break
-                tail.append(Token("p", foot[0]))
-            chunk = chunk[: foot.start()]
-        if chunk:
-            found.append(Token("#", chunk))
-        found.extend(reversed(tail))
-
     while at < len(text):
-        if depth == 0 and (inline := _DOLLARS.match(text, at)):
-            flush(at)
-            found.append(Token("#", inline[0]))
-            at = start = inline.end()
-            continue
-        if depth == 0 and (command := TEXT_COMMANDS.match(text, at)) and _worded(command[1]):
-            flush(at)
-            found += tokens(command[1], prose=True)
-            at = start = command.end()
-            continue
-        after_word = bool(found) and found[-1].kind == "w" and not text[start:at].strip()
-        alone = not (at and (text[at - 1].isalnum() or text[at - 1] in "\\_^"))
-        if (
-            depth == 0
-            and alone
-            and (word := _WORD.match(text, at))
-            and (
-                _starts_word(word[0], text, word.end())
-                or (prose and len(word[0]) > 1 and word[0].islower())
-                or (after_word and (unit_of(word[0]) is not None if len(word[0]) == 2 else _is_plain(word[0])))
-            )
-        ):
-            flush(at)
-            found.append(Token("w", word[0].replace("’", "'")))
-            at = start = word.end()
-            continue
-        if depth == 0 and text[at] in "([" and (inner := _remark(text, at)) is not None:
-            flush(at)
-            found.append(Token("@", inner))
-            at = start = at + len(inner) + 2
+        some, end = ([], 0) if depth else _token(text, at, found if not text[start:at].strip() else [], prose)
+        if end:
+            found += [*_formula(text[start:at], bool(found) and found[-1].kind == "w"), *some]
+            at = start = end
             continue
         piece = _MATH.match(text, at)
         assert piece
         depth = max(depth + (piece[0] in "([{") - (piece[0] in ")]}"), 0)
         at = piece.end()
-    flush(at)
-    return found
+    return [*found, *_formula(text[start:], bool(found) and found[-1].kind == "w")]
+
+
+def _token(text: str, at: int, before: list[Token], prose: bool) -> tuple[list[Token], int]:
+    """What is no formula at a place, and where it ends; 0 if there is nothing of the kind."""
+    if inline := _DOLLARS.match(text, at):
+        return [Token("#", inline[0])], inline.end()
+    if (command := TEXT_COMMANDS.match(text, at)) and _worded(command[1]):
+        return tokens(command[1], prose=True), command.end()
+    alone = not (at and (text[at - 1].isalnum() or text[at - 1] in "\\_^"))
+    if alone and (word := _WORD.match(text, at)):
+        run, after_word = word[0], bool(before) and before[-1].kind == "w"
+        behind = unit_of(run) is not None if len(run) == 2 else _is_plain(run)
+        small = prose and len(run) > 1 and run.islower()
+        if small or _starts_word(run, text, word.end()) or (after_word and behind):
+            return [Token("w", run.replace("’", "'"))], word.end()
+    if text[at] in "([" and (inner := _remark(text, at)) is not None:
+        return [Token("@", inner)], at + len(inner) + 2
+    return [], 0
+
+
+def _formula(chunk: str, after_word: bool) -> list[Token]:
+    """A formula without the spaces and the punctuation around it."""
+    marks: list[Token] = []
+    if after_word and (equals := re.match(r"\s*=(?=\s*[^=\s])", chunk)):
+        marks.append(Token("p", "="))
+        chunk = chunk[equals.end() :]
+    while head := re.match(rf"{_SPACES}+|[{_PUNCTUATION}](?!\d)", chunk):
+        marks += [Token("p", head[0])] if head[0] in _PUNCTUATION else []
+        chunk = chunk[head.end() :]
+    tail: list[Token] = []
+    while chunk and (foot := re.search(rf"(?:(?<!\\)[{_PUNCTUATION}]|{_SPACES}+)$", chunk)):
+        if foot[0] == "!" and re.search(r"[\w)}]!$", chunk):
+            break
+        tail += [Token("p", foot[0])] if foot[0] in _PUNCTUATION else []
+        chunk = chunk[: foot.start()]
+    return [*marks, *([Token("#", chunk)] if chunk else []), *reversed(tail)]
 
 
 def _worded(text: str) -> bool:
@@ -320,26 +306,24 @@ def _with_numbers(marks: list[Token]) -> list[Token]:
     out: list[Token] = []
     at = 0
     while at < len(marks):
-        for end in range(min(len(marks), at + 8), at, -1):
+        value, end = None, min(len(marks), at + 8)
+        while value is None and end > at:
             run = marks[at:end]
-            words = " ".join(t.text.strip("$") for t in run)
-            plain = all(t.kind == "w" for t in run) or (
-                run[0].kind == "#" and len(run) > 1 and all(t.text.lower() in SCALES for t in run[1:])
-            )
-            if plain and words.lower() not in ("a", "one of") and (value := number_in_words(words)) is not None:
-                out.append(Token("#", str(value)))
-                at = end
-                if len(out) > 1 and out[-2].kind == "#" and out[-2].text.endswith("="):
-                    out[-2:] = [Token("#", out[-2].text + out[-1].text)]
-                if at < len(marks) and marks[at].text == f"({value})":
-                    at += 1
-                break
+            words = " ".join(t.text.strip("$") for t in run).lower()
+            scaled = run[0].kind == "#" and len(run) > 1 and all(t.text.lower() in SCALES for t in run[1:])
+            if (scaled or all(t.kind == "w" for t in run)) and words not in ("a", "one of"):
+                value = number_in_words(words)
+            end -= value is None
+        negative = value is None and marks[at].text.lower() in ("minus", "negative")
+        if value is not None:
+            ends_in_equals = bool(out) and out[-1].kind == "#" and out[-1].text.endswith("=")
+            out.append(Token("#", (out.pop().text if ends_in_equals else "") + str(value)))
+            at = end + (end < len(marks) and marks[end].text == f"({value})")
+        elif negative and at + 1 < len(marks) and marks[at + 1].kind == "#":
+            out.append(Token("#", f"-{marks[at + 1].text}"))
+            at += 2
         else:
-            if marks[at].text.lower() in ("minus", "negative") and at + 1 < len(marks) and marks[at + 1].kind == "#":
-                out.append(Token("#", f"-{marks[at + 1].text}"))
-                at += 1
-            else:
-                out.append(marks[at])
+            out.append(marks[at])
             at += 1
     return out
 

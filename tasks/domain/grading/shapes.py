@@ -7,21 +7,12 @@ side of an equation is true) is never handed to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from tasks.domain.grading.latex_normalisation import (
-    matching,
-    matrix_rows,
-    normalise,
-    one_bracket,
-    split_command,
-    split_joined,
-    split_top,
-    split_words,
-)
+from tasks.domain.grading.latex_normalisation import matching, normalise, split
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.terms import squeeze
 
@@ -46,7 +37,19 @@ def with_parameter_of(text: str, gold: str) -> str:
 
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
-_RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
+#: `7!=5040` is about a factorial.
+_RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|(?<![\d)])!=|==|=|<|>")
+_COMMA, _SEMICOLON, _BETWEEN = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\);"), re.compile(r"(?<!\\)[,;]")
+_CUP = re.compile(r"\\cup(?![A-Za-z])")
+_JOINED = re.compile(
+    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(?:and|or) ?\}|(?<![A-Za-z\\])(?:and|or|OR|AND)(?![A-Za-z])"
+    r"|\\(?:vee|lor|wedge|land)(?![A-Za-z])"
+)
+_MATRIX = re.compile(
+    r"\\begin ?\{(?P<name>[pbB]?(?:small)?matrix|array)\}(?: ?\{[lcr| ]*\})?"
+    r"(?P<inner>(?:(?!\\begin|\\end).)*)\\end ?\{(?P=name)\}",
+    re.S,
+)
 _CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
 _ALL_REALS = re.compile(r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", re.I)
 _POINTS = re.compile(r"^\{(.*)\}$")
@@ -111,72 +114,93 @@ def _shape(text: str) -> Shape:
     text = text.strip()
     if number(text) is not None:
         return Shape("scalar", text)
-    if rows := matrix_rows(text):
-        parts = [Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows]
-        return Shape("matrix", text, tuple(parts))
+    if (matrix := _matrix(text)) is not None:
+        return matrix
     if text.startswith(r"\begin{") and text.count(r"\begin{") == 1:
         return Shape("scalar", text)
     if both := _plus_minus(text):
-        return Shape("list", text, tuple(_shape(t) for t in both))
-    if text in (r"\mathbb{R}", r"\R", r"\mathbb R") or _ALL_REALS.fullmatch(text):
-        return Shape("interval", text, (_shape(r"-\infty"), _shape(r"\infty")), ("(", ")"))
+        return Shape("list", text, _shapes(both))
+    if text in (r"\mathbb{R}", r"\R") or _ALL_REALS.fullmatch(text):
+        return Shape("interval", text, _shapes((r"-\infty", r"\infty")), ("(", ")"))
     if half := _HALF_LINE.fullmatch(text):
         return _shape(f"x{half[2] or half[1].translate(_RAYS)}0")
     if _NOTHING.fullmatch(text):
         return Shape("set", text, ())
     if builder := _BUILDER.fullmatch(text):
         return _shape(builder[1])
+    if text[:1] == "]" and (found := _bracketed(text)):
+        return found
     if text.startswith("=") and not text.startswith("=="):
         return _shape(text[1:])
-    chosen, joins = split_joined(text)
+    chosen, joins = split(text, _JOINED)
+    chosen = [part for part in (c.strip(" ,;") for c in chosen) if part]
     if len(chosen) > 1:
-        items = tuple(_shape(t) for t in chosen)
-        return Shape("choice", text, _as_tuples(items) if _same_names(items) else _flatten(items), joins)
-    for separators in (";", ","):
-        parts = [p for p in split_top(text, separators) if p]
+        items = _shapes(chosen)
+        marks = tuple("or" if "or" in j.lower() and "\\lor" not in j else _join(j) for j in joins)
+        return Shape("choice", text, _as_tuples(items) if _same_names(items) else _flatten(items), marks)
+    for separator in (_SEMICOLON, _COMMA):
+        parts = [p for p in split(text, separator)[0] if p]
         if len(parts) > 1:
-            items = tuple(_shape(p) for p in parts)
-            return Shape("list", text, _as_tuples(items) if separators == ";" else _flatten(items))
-    unions, signs = split_command(text, r"\cup"), _top_relations(text)
-    if len(unions) > 1 and not (signs and signs[0][2] == "=" and r"\cup" in text[: signs[0][0]]):
-        return Shape("union", text, tuple(_shape(_POINTS.sub(r"\{\1\}", u)) for u in unions))
+            items = _shapes(parts)
+            return Shape("list", text, _as_tuples(items) if separator is _SEMICOLON else _flatten(items))
+    unions, _ = split(text, _CUP)
+    sides, signs = split(text, _RELATION)
+    if len(unions) > 1 and not (signs[:1] == ["="] and r"\cup" in sides[0]):
+        return Shape("union", text, _shapes(_POINTS.sub(r"\{\1\}", u) for u in unions))
     if signs:
-        return _relation(text, signs)
+        return Shape("relation", text, _shapes(sides), tuple(_CANONICAL.get(sign, sign) for sign in signs))
     return _bracketed(text) or Shape("scalar", text)
 
 
-def _relation(text: str, signs: list[tuple[int, int, str]]) -> Shape:
-    ends = [0, *(end for _, end, _ in signs)]
-    starts = [*(start for start, _, _ in signs), len(text)]
-    parts = tuple(_shape(text[a:b]) for a, b in zip(ends, starts, strict=True))
-    marks = tuple(_CANONICAL.get(sign, sign) for *_, sign in signs)
-    return Shape("relation", text, parts, marks)
+def _shapes(texts: Iterable[str]) -> tuple[Shape, ...]:
+    return tuple(map(_shape, texts))
+
+
+def _join(sign: str) -> str:
+    return {"vee": "lor", "lor": "lor", "wedge": "land", "land": "land"}.get(sign[1:], "and")
+
+
+def _matrix(text: str) -> Shape | None:
+    """A vector or matrix, row by row. A determinant is a number, not a matrix."""
+    found = _MATRIX.fullmatch(text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text)
+    rows = [[c.strip() for c in re.split(r"(?<!\\)&", r)] for r in found["inner"].split(r"\\")] if found else []
+    rows = [row for row in rows if row != [""]]
+    if not rows or not all(len(row) == len(rows[0]) and all(row) for row in rows):
+        return None
+    return Shape("matrix", text, tuple(Shape("tuple", " & ".join(row), _shapes(row)) for row in rows))
 
 
 def _bracketed(text: str) -> Shape | None:
     if text.startswith(r"\{") and text.endswith(r"\}") and text.count(r"\{") == 1:
         inner = text[2:-2].strip()
-        return Shape("set", text, _flatten(tuple(_shape(p) for p in split_top(inner, ",;"))) if inner else ())
+        return Shape("set", text, _flatten(_shapes(split(inner, _BETWEEN)[0])) if inner else ())
     if text in (r"\emptyset", r"\{\}"):
         return Shape("set", text, ())
     if text.startswith("{") and matching(text, 0) == len(text) - 1:
-        inner = split_top(text[1:-1], ",")
-        return Shape("set", text, tuple(_shape(p) for p in inner)) if len(inner) > 1 else _shape(text[1:-1])
-    if text.startswith(r"\langle") and text.endswith(r"\rangle"):
-        return Shape("tuple", text, tuple(_shape(p) for p in split_top(text[7:-7], ",")))
-    if len(text) < 3 or text[0] not in "([]" or text[-1] not in ")][":
+        inside, _ = split(text[1:-1], _COMMA)
+        return Shape("set", text, _shapes(inside)) if len(inside) > 1 else _shape(text[1:-1])
+    if not _one_bracket(text):
         return None
-    if not one_bracket(text):
-        return None
-    parts = split_top(text[1:-1], ",;")
+    parts, _ = split(text[1:-1], _BETWEEN)
     if len(parts) < 2:
-        inner = _shape(text[1:-1]) if text[0] == "(" and text[-1] == ")" else None
-        return inner if inner is not None and inner.kind != "scalar" else None
+        inner_shape = _shape(text[1:-1]) if text[0] == "(" and text[-1] == ")" else None
+        return inner_shape if inner_shape is not None and inner_shape.kind != "scalar" else None
     marks = ({"]": "("}.get(text[0], text[0]), {"[": ")"}.get(text[-1], text[-1]))
     endless = any(r"\infty" in p for p in parts)
-    if len(parts) == 2 and (marks != ("(", ")") or endless):
-        return Shape("interval", text, tuple(_shape(p) for p in parts), marks)
-    return Shape("tuple", text, tuple(_shape(p) for p in parts), marks)
+    kind: Kind = "interval" if len(parts) == 2 and (marks != ("(", ")") or endless) else "tuple"
+    return Shape(kind, text, _shapes(parts), marks)
+
+
+def _one_bracket(text: str) -> bool:
+    """Does the bracket at the start close at the very end? `(1,2]` counts; `(1,2)(3,4)` does not."""
+    if len(text) < 3 or text[0] not in "([]" or text[-1] not in ")][":
+        return False
+    depth = 0
+    for char in text[1:-1]:
+        depth += (char in "([{") - (char in ")]}")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def _flatten(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
@@ -195,21 +219,6 @@ def _same_names(items: tuple[Shape, ...]) -> bool:
     return len({tuple(part.items[0].text if part.items else "" for part in item.items) for item in items}) == 1
 
 
-def _top_relations(text: str) -> list[tuple[int, int, str]]:
-    found, depth, i = [], 0, 0
-    while i < len(text):
-        if depth == 0 and (match := _RELATION.match(text, i)):
-            if match.group() == "!=" and i and (text[i - 1].isdigit() or text[i - 1] == ")"):
-                i += 1  # 7!=5040 is about a factorial
-                continue
-            found.append((i, match.end(), match.group()))
-            i = match.end()
-            continue
-        depth += (text[i] in "([{") - (text[i] in ")]}")
-        i += 1
-    return found
-
-
 _PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-")
 
 
@@ -220,11 +229,10 @@ def _plus_minus(text: str) -> tuple[str, ...] | None:
         not signs
         or len(signs) > 4
         or text.startswith(r"\{")
-        or len([p for p in split_top(text, ",;") if p]) > 1
-        or len(split_words(text)) > 1
+        or any(len(list(filter(None, split(text, mark)[0]))) > 1 for mark in (_BETWEEN, _JOINED))
     ):
         return None
-    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "([" or not one_bracket(text)
+    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "([" or not _one_bracket(text)
     choices = [(1,) * len(signs), (-1,) * len(signs)] if tied else list(product((1, -1), repeat=len(signs)))
     return tuple(_signed(text, signs, choice) for choice in choices)
 
@@ -273,28 +281,3 @@ def _as_tuple(found: Shape) -> Shape:
 
 def _tuple(found: Shape, items: tuple[Shape, ...]) -> Shape:
     return Shape("tuple", found.text, items)
-
-
-#: Is one part the other?
-Agree = Callable[[Shape, Shape], bool]
-
-
-def in_order(got: Sequence[Shape], want: Sequence[Shape], agree: Agree) -> bool:
-    return len(got) == len(want) and all(agree(g, w) for g, w in zip(got, want, strict=True))
-
-
-def one_to_one(got: Sequence[Shape], want: Sequence[Shape], agree: Agree) -> bool:
-    """In any order, each as often. Greedy is exact because agreement is (all but) an equivalence."""
-    if len(got) != len(want):
-        return False
-    left = list(want)
-    for item in got:
-        hit = next((w for w in left if item.text == w.text), None) or next((w for w in left if agree(item, w)), None)
-        if hit is None:
-            return False
-        left.remove(hit)
-    return True
-
-
-def as_sets(got: Sequence[Shape], want: Sequence[Shape], agree: Agree) -> bool:
-    return all(any(agree(g, w) for w in want) for g in got) and all(any(agree(g, w) for g in got) for w in want)

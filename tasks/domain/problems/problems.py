@@ -13,7 +13,6 @@ from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_completi
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.shapes import Shape, shape
-from tasks.domain.grading.terms import NeedsSymbolic, exact_same
 from tasks.domain.problems.duplicates import clusters, near_duplicates
 from tasks.domain.problems.gold_check import Finding, Grade, findings_of_gold, findings_of_kind, findings_of_text
 from tasks.domain.scaffolds import BARE, MATH
@@ -110,15 +109,11 @@ def _scalar_type(scalar: Shape) -> str:
 
 
 def grade_exactly(probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
-    """Grade without algebra: enough where golds are plain numbers. What would need algebra is `ungradable`."""
+    """Grade (answer form, answer, gold, answer kind), each in a completion of that form."""
     verdicts = []
     for form, answer, gold, kind in probes:
-        asked = replace(BARE[form], answer_kind=kind)
-        try:
-            said = asked.answer_in_form(answer, trace="")
-            verdicts.append(grade_completion(asked, said, gold, "stop", same=exact_same))
-        except NeedsSymbolic:
-            verdicts.append(Verdict("ungradable", "needs algebra", answer, None))
+        scaffold = replace(BARE[form], answer_kind=kind)
+        verdicts.append(grade_completion(scaffold, scaffold.answer_in_form(answer, trace=""), gold, "stop"))
     return verdicts
 
 

@@ -12,7 +12,7 @@ from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.quantities import number, number_in_words
 from tasks.domain.grading.reading import extract_answers
 from tasks.domain.grading.shapes import shape
-from tasks.domain.grading.terms import exact_same
+from tasks.domain.grading.terms import same_terms
 from tasks.domain.problems.problems import answer_type, canonical_gold, problem_id
 
 
@@ -51,7 +51,7 @@ def test_every_integer_survives_thousands_separators(value: int) -> None:
 @settings(deadline=None)
 @given(st.integers(-9999, 9999), st.integers(1, 999))
 def test_every_fraction_equals_itself_in_every_notation(top: int, bottom: int) -> None:
-    assert exact_same(normalise(f"{top}/{bottom}"), normalise(rf"\frac{{{top}}}{{{bottom}}}"))
+    assert same_terms(normalise(f"{top}/{bottom}"), normalise(rf"\frac{{{top}}}{{{bottom}}}"))
 
 
 @settings(deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.domain.grading.grading import grade_region
 from tasks.domain.grading.quantities import number, terminates
-from tasks.domain.grading.terms import decimal_tolerance, symbolic_same
+from tasks.domain.grading.terms import decimal_tolerance, same_terms
 
 
 def verdict(answer: str, gold: str) -> str:
@@ -157,16 +157,12 @@ def test_a_decimal_is_right_to_its_last_digit_or_wrong(top: int, bottom: int, de
     gold, scale = rf"\frac{{{top}}}{{{bottom}}}", 10**decimals
     nearest = round(value * scale)
     cut_off, right, off = (f"{n // scale}.{n % scale:0{decimals}d}" for n in (value * scale // 1, nearest, nearest + 3))
-    assert symbolic_same(right, gold)
-    assert symbolic_same(cut_off, gold)
-    assert not symbolic_same(off, gold)
+    assert same_terms(right, gold)
+    assert same_terms(cut_off, gold)
+    assert not same_terms(off, gold)
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [(r"\lim_{n\to\infty} \cos(n!)", "the difference"), (r"\lim_{x\to 0} x^{i}", "Not sure of sign of i")],
-)
-def test_what_algebra_cannot_decide_is_not_called_wrong(answer: str, said: str) -> None:
-    """Of the second one sympy raises that it has no algorithm."""
+@pytest.mark.parametrize("answer", ["9^{9^{9^9}}", r"10^{10^{10}}!", r"\binom{10^9}{5\cdot 10^8}", "e^{10^9}"])
+def test_numbers_that_are_too_large_are_not_called_wrong(answer: str) -> None:
     found = grade_region(answer, "1", "tag")
-    assert found.verdict == "ungradable" and found.reason.startswith(f"cannot be decided: {said}")
+    assert found.verdict == "ungradable" and found.reason.startswith("cannot be decided: ")

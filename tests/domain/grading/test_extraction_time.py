@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 
 import pytest
 
 from tasks.domain.grading.grading import grade_region, region_of
 from tasks.domain.grading.reading import MAX_ANSWERS, extract_answers
 from tasks.domain.grading.regions import answer_blocks, boxed
-from tasks.domain.grading.terms import NeedsSymbolic, exact_same
 from tasks.domain.scaffolds import NO_PANEL, PANEL, SCAFFOLDS, THINKING
 
 #: Repeated to the length that is wanted: each once made some reader scan the rest of the text again and again.
@@ -91,9 +89,7 @@ def read(unit: str, length: int) -> None:
         ("panel", f"<mutipersonaDebate></mutipersonaDebate><answer>{text}"),
     ):
         scaffold = SCAFFOLDS[name]
-        with suppress(NeedsSymbolic):
-            region = region_of(scaffold, completion, "stop")
-            grade_region(region, "7", scaffold.answer_form, same=exact_same)
+        grade_region(region_of(scaffold, completion, "stop"), "7", scaffold.answer_form)
 
 
 def seconds(unit: str, length: int) -> float:

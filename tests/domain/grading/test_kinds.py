@@ -88,8 +88,6 @@ def test_every_letter_is_read_in_every_dress(letter: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("code", "out of scope"),
-        ("unit_tests", "out of scope"),
         ("intger", "did you mean 'integer'"),
         ("chemistry", "known without one: math, integer, multiple_choice, exact_text"),
     ],

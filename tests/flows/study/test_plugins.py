@@ -57,7 +57,7 @@ def on_path(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 @pytest.fixture
 def graders() -> Iterator[Graders]:
-    with Graders(workers=1) as made:
+    with Graders() as made:
         yield made
 
 

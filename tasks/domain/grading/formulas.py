@@ -1,0 +1,335 @@
+r"""Formulas, read from LaTeX token by token. A formula is read to its last token or not at all: nothing is dropped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+
+class Unreadable(Exception):
+    """A token that the grammar has no place for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """op: what is done with the parts; `num` holds a Fraction, `name` and `const` a text."""
+
+    op: str
+    args: tuple[Any, ...] = ()
+
+
+GREEK = (
+    r"\\(?:alpha|beta|gamma|delta|(?:var)?epsilon|zeta|eta|(?:var)?theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|upsilon"
+    r"|(?:var)?phi|chi|psi|omega|ell|Gamma|Delta|Theta|Lambda|Xi|Pi|Sigma|Upsilon|Phi|Psi|Omega)(?![A-Za-z])"
+)
+_INDEX = r"(?: ?_ ?(?:\{[^{}]*\}|\w))"
+_NAME = (
+    rf"(?:{GREEK}|\\(?:mathbb|mathcal) ?\{{\w\}}|\\#"
+    r"|\\(?:vec|hat|bar|d?dot|tilde|overline|over(?:right|left)arrow|widehat) ?(?:[A-Za-z]|\{ ?\\?[A-Za-z][\w ]*\})"
+    rf"|\\(?:angle|triangle) ?(?:\{{[A-Z][^{{}}]*\}}|[A-Z](?:{_INDEX}?'* ?[A-Z])*)"
+    r"|\\frac\{ ?(?:d|\\partial)(?: ?\^ ?\{?\d\}?)? ?\\?\w+ ?\}\{ ?(?:d|\\partial) ?\\?[a-z][^{}]*\}"
+    rf"|[A-Za-z])(?:{_INDEX}|')*"
+)
+_TOKEN = re.compile(
+    rf"\s*(?:(?P<name>{_NAME})|\\(?:text|textrm|textbf|mathrm|mbox|operatorname) ?\{{ ?(?P<word>[A-Za-z]+) ?\}}(?= ?\()"
+    r"|(?P<sign>\\(?:begin|end) ?\{[a-z]+\}|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\.\d+|\S))"
+)
+_CONSTANTS = {"e": "e", "i": "i", r"\pi": "pi", r"\infty": "inf"}
+#: Names of functions: what stands in brackets behind them is an argument and no factor.
+_CALLED = re.compile(r"[fghFGHPQWEOST]|\\(?:(?:var)?phi|psi|sigma|tau|zeta|Phi|Psi|Gamma|Theta)|.*'")
+#: Their power -1 is an inverse.
+_INVERTIBLE = re.compile(r"[fghFGH]|\\(?:(?:var)?phi|psi)")
+_DERIVED = re.compile(r"\^\{\((\d{1,2}|[a-z])\)\}")
+_ITERATED = re.compile(r"\^\{?(\w)\}?\(")
+FUNCTIONS = frozenset("ln lg sin cos tan cot sec csc sinh cosh tanh exp arcsin arccos arctan".split(" "))  # noqa: SIM905
+_INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+_SEVERAL = ("max", "min", "gcd", "lcm")
+_BRACKETS = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceil"), r"\{": (r"\}", "frac")}
+_BARS = {"|": "|", r"\lvert": r"\rvert", r"\vert": r"\vert", r"\|": r"\|", r"\lVert": r"\rVert"}
+_TIMES = {"*": "*", r"\cdot": "*", r"\times": "*", "/": "/", r"\div": "/", r"\bmod": "mod"}
+_STARTS = {"frac", "sqrt", "binom", "log", "sum", "prod", "int", "lim", *FUNCTIONS, *_SEVERAL}
+_VECTOR = re.compile(r"[A-Z]|\\(?:vec|hat|bar|overrightarrow)")
+#: `3\frac{1}{2}` and `3 1/2`.
+_MIXED = re.compile(r"(?<![\d.^_])(\d+) ?(\\frac\{\d+\}\{\d+\})|(?<![\d.^_])(\d+) (\d+ ?/ ?\d+)(?![\d.])")
+MAX_NUMERAL = 2_000
+
+
+def number(value: int | Fraction) -> Expr:
+    return Expr("num", (Fraction(value),))
+
+
+def nodes(formula: Expr) -> Iterator[Expr]:
+    yield formula
+    for part in formula.args:
+        if isinstance(part, Expr):
+            yield from nodes(part)
+
+
+def names_in(formula: Expr) -> frozenset[str]:
+    """Free variables."""
+    if formula.op == "name":
+        return frozenset(formula.args)
+    bound = {formula.args[0]} if formula.op in ("sum", "prod", "int", "lim") else set()
+    return frozenset(n for a in formula.args if isinstance(a, Expr) for n in names_in(a)) - bound
+
+
+@lru_cache(maxsize=8192)
+def parse(text: str) -> Expr:
+    r"""The formula that a normalised text is. Errors: Unreadable.
+
+    >>> parse("2x") == parse(r"2\cdot x"), parse("f(x)").op, parse("x(x+1)").op
+    (True, 'call', '*')
+    """
+    parser = _Parser(_MIXED.sub(lambda m: f"({m[1] or m[3]}+{m[2] or m[4]})", text))
+    found = parser.sum()
+    if parser.at < len(parser.tokens):
+        raise Unreadable(parser.peek())
+    return found
+
+
+class _Parser:
+    """kinds: of each token, `name`, `word` (of a function, in `\\text`) or `sign`."""
+
+    def __init__(self, text: str) -> None:
+        found = list(_TOKEN.finditer(text.rstrip()))
+        self.tokens = [token[token.lastgroup or 0] for token in found]
+        self.kinds = [token.lastgroup for token in found]
+        self.at = self.bars = self.integrals = 0
+        self.bound: set[str] = set()
+
+    def peek(self, ahead: int = 0) -> str:
+        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
+
+    def take(self, *expected: str) -> str:
+        token = self.peek()
+        if not token or (expected and token not in expected):
+            raise Unreadable(token)
+        self.at += 1
+        return token
+
+    def sum(self) -> Expr:
+        terms = [self.product()]
+        while self.peek() in ("+", "-"):
+            negative = self.take() == "-"
+            term = self.product()
+            terms.append(Expr("neg", (term,)) if negative else term)
+        return terms[0] if len(terms) == 1 else Expr("+", tuple(terms))
+
+    def product(self) -> Expr:
+        left = self.signed()
+        while (sign := self.peek()) in _TIMES:
+            self.take()
+            right = self.signed()
+            ordered = sign == r"\times" and any(e.op == "name" and _VECTOR.match(e.args[0]) for e in (left, right))
+            left = Expr("call", ("cross", left, right)) if ordered else Expr(_TIMES[sign], (left, right))
+        return left
+
+    def signed(self) -> Expr:
+        if self.peek() in ("+", "-"):
+            return self.signed() if self.take() == "+" else Expr("neg", (self.signed(),))
+        return self.implicit()
+
+    def implicit(self, of_function: bool = False) -> Expr:
+        factors = [self.factor()]
+        while self.starts_factor(of_function, factors[-1]):
+            factors.append(self.factor())
+        return factors[0] if len(factors) == 1 else Expr("*", tuple(factors))
+
+    def starts_factor(self, of_function: bool, last: Expr) -> bool:
+        token = self.peek()
+        if not token or (self.integrals and token == "d" and re.fullmatch("[a-z]", self.peek(1))):
+            return False
+        if token[-1].isdecimal() and self.kinds[self.at] == "sign":
+            return last.op != "num"
+        if of_function and (token[1:] in {*FUNCTIONS, "log", *_SEVERAL} or token == "("):
+            return False
+        opens = token in ("(", "{", r"\begin{pmatrix}", r"\begin{bmatrix}", *_BRACKETS)
+        return (
+            opens
+            or self.kinds[self.at] == "name"
+            or (token in _BARS and not self.bars)
+            or token in _CONSTANTS
+            or (token[0] == "\\" and token[1:] in _STARTS)
+        )
+
+    def factor(self) -> Expr:
+        found = self.primary()
+        while token := self.peek():
+            if token == "!":
+                self.take()
+                double = self.peek() == "!" and bool(self.take())
+                found = Expr("!!" if double else "!", (found,))
+            elif token == r"\%":
+                self.take()
+                found = Expr("/", (found, number(100)))
+            elif token == "^" and self.peek(2) == r"\circ":
+                self.at += 4
+                found = Expr("deg", (found,))
+            elif token == "^":
+                self.take()
+                found = Expr("^", (found, self.argument()))
+            elif token in ("'", "_"):
+                raise Unreadable(token)
+            else:
+                break
+        return found
+
+    def argument(self) -> Expr:
+        """A group in braces or one token; a minus goes with what follows it."""
+        if self.peek() in ("-", "+"):
+            return Expr("neg", (self.argument(),)) if self.take() == "-" else self.argument()
+        return self.group("{", "}")[0] if self.peek() == "{" else self.primary()
+
+    def group(self, opening: str, closing: str) -> tuple[Expr, ...]:
+        """What stands between brackets, between commas."""
+        self.take(opening)
+        kept, self.bars = self.bars, 0
+        found = [self.sum()]
+        while self.peek() in (",", ";") and opening in ("(", "["):
+            self.take()
+            found.append(self.sum())
+        self.bars = kept
+        self.take(closing)
+        return tuple(found)
+
+    def primary(self) -> Expr:
+        kind, token = (self.kinds[self.at], self.take()) if self.peek() else (None, self.take())
+        bare = token[1:] if token[0] == "\\" else ""
+        if token in _CONSTANTS and token not in self.bound:
+            return Expr("const", (_CONSTANTS[token],))
+        if kind == "name":
+            return self.named(re.sub("[{} ]", "", token))
+        if kind == "word":
+            return Expr(token if token in _SEVERAL else "call", self.arguments(() if token in _SEVERAL else (token,)))
+        if token[-1].isdecimal():
+            if len(token) > MAX_NUMERAL:
+                raise Unreadable("a number of too many digits")
+            return number(Fraction(token))
+        if token in ("(", "{"):
+            self.at -= 1
+            found = self.group(token, {"(": ")", "{": "}"}[token])
+            if len(found) != 1:
+                raise Unreadable(",")
+            return found[0]
+        if token in _BRACKETS:
+            self.at -= 1
+            closing, op = _BRACKETS[token]
+            return Expr(op, self.group(token, closing))
+        if token in _BARS:
+            self.bars += 1
+            inner = self.sum()
+            self.bars -= 1
+            self.take(_BARS[token])
+            return Expr("call", ("norm", inner)) if token in (r"\|", r"\lVert") else Expr("abs", (inner,))
+        if bare in FUNCTIONS or bare == "log":
+            return self.function(bare)
+        if bare in _SEVERAL:
+            return Expr(bare, self.arguments(()))
+        match bare:
+            case "frac":
+                if "".join(self.tokens[self.at : self.at + 5]) in ("{d}{d", r"{\partial}{\partial"):
+                    raise Unreadable("a derivative")
+                return Expr("/", (self.argument(), self.argument()))
+            case "binom":
+                return Expr("binom", (self.argument(), self.argument()))
+            case "sqrt":
+                degree = self.group("[", "]")[0] if self.peek() == "[" else number(2)
+                return Expr("root", (self.argument(), degree))
+            case "sum" | "prod" | "lim" | "int":
+                return self.running(bare)
+        if token.startswith(r"\begin"):
+            return self.matrix(re.sub(r"\\begin ?|[{}]", "", token))
+        raise Unreadable(token)
+
+    def named(self, name: str) -> Expr:
+        """A variable, or an unknown function with its arguments."""
+        head, _, index = name.partition("_")
+        if index and self.bound & {*re.findall("[A-Za-z]", index)}:
+            return Expr("call", (f"{head}_", parse(index)))
+        called = bool(_CALLED.fullmatch(re.sub(r"_\w+", "", name)))
+        ahead = "".join(self.tokens[self.at : self.at + 6])
+        if found := _DERIVED.match(ahead):
+            self.at += 6
+            name, called = name + ("'" * int(found[1]) if found[1].isdigit() else f"^({found[1]})"), True
+        elif _INVERTIBLE.fullmatch(head) and ahead.startswith("^{-1}"):
+            self.at += 5
+            name, called = name + "^-1", True
+        elif called and (found := _ITERATED.match(ahead)):
+            self.at += 4 if found[0][1] == "{" else 2
+            name += f"^{found[1]}"
+        if self.peek() in ("(", "["):
+            start = self.at
+            if called:
+                return Expr("call", self.arguments((name,)))
+            if self.peek() == "(" and len(parts := self.group("(", ")")) > 1:
+                return Expr("call", (name, *parts))
+            self.at = start
+        return Expr("name", (name,))
+
+    def arguments(self, before: tuple[str, ...]) -> tuple[Any, ...]:
+        opening = self.peek()
+        return (*before, *self.group(opening, {"(": ")", "[": "]"}.get(opening, ")")))
+
+    def function(self, name: str) -> Expr:
+        base = power = None
+        if name == "log":
+            base = self.argument() if self.peek() == "_" and self.take() else number(10)
+        if self.peek() == "^" and self.take():
+            power = self.argument()
+            if power == Expr("neg", (number(1),)) and name in _INVERSES:
+                name, power = _INVERSES[name], None
+            elif power.op == "neg":
+                raise Unreadable("a negative power of a function")
+        inner = self.group("(", ")")[:1] if self.peek() == "(" else (self.implicit(of_function=True),)
+        found = Expr("/", (Expr("ln", inner), Expr("ln", (base,)))) if base else Expr(name, inner)
+        return Expr("^", (found, power)) if power else found
+
+    def running(self, op: str) -> Expr:
+        r"""`\sum_{k=1}^{n} …`, `\lim_{x\to 0} …`, `\int_0^1 … dx`: (variable, what it runs over, body)."""
+        low = high = None
+        variable, ends = "", []
+        while self.peek() in ("_", "^"):
+            if self.take() == "^":
+                high = self.argument()
+            elif op == "int":
+                low = self.argument()
+            else:
+                self.take("{")
+                variable = self.take()
+                self.take(r"\to" if op == "lim" else "=")
+                low = self.sum()
+                side = self.take() if op == "lim" and self.peek() == "^" else ""
+                ends = [f"from {self.take('+', '-')}"] if side else []
+                self.take("}")
+        if op == "int":
+            self.integrals += 1
+            body = number(1) if self.peek() == "d" else self.sum()
+            self.integrals -= 1
+            self.take("d")
+            variable = self.take()
+        else:
+            self.bound.add(variable)
+            body = self.product()
+        if ((low is None) != (high is None) and op != "lim") or (not variable):
+            raise Unreadable(op)
+        return Expr(op, (variable, body, *[end for end in (low, high) if end is not None], *ends))
+
+    def matrix(self, name: str) -> Expr:
+        if name not in ("pmatrix", "bmatrix", "vmatrix", "matrix", "smallmatrix"):
+            raise Unreadable(name)
+        rows: list[list[Expr]] = [[]]
+        token = "&"
+        while not token.startswith(r"\end"):
+            rows[-1].append(self.sum())
+            if (token := self.take()) == r"\\":
+                rows.append([])
+                token = self.take() if self.peek().startswith(r"\end") else token
+        rows = [row for row in rows if row]
+        if len({len(row) for row in rows}) > 1:
+            raise Unreadable(name)
+        found = Expr("matrix", tuple(Expr("row", tuple(row)) for row in rows))
+        return Expr("det", (found,)) if name == "vmatrix" else found

@@ -1,0 +1,391 @@
+r"""Values of formulas, and whether two formulas have the same ones.
+
+Two formulas are equal if their values agree at every point where both are real (everywhere, if they are nowhere real).
+Rational values are compared exactly, others to far more digits than the smallest number in them needs. What has no
+value (an unknown function, a limit, a vector) stands for a number that depends on its name and on the values of its
+arguments. All work is bounded: numbers that are too large are `Undecided`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import operator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+from mpmath import mp
+
+from tasks.domain.grading.formulas import FUNCTIONS, Expr, names_in, nodes, number
+from tasks.domain.grading.quantities import terminates
+
+
+class Undecided(Exception):
+    """The numbers are too large to compare: no verdict, with the reason."""
+
+
+class NoValue(Exception):
+    """A formula has no value at a point."""
+
+
+#: Digits with which a value is computed first, and the most.
+DIGITS, MAX_DIGITS = 90, 20_000
+_MAX_BITS = 70_000
+_MAX_COUNT = 20_000
+_CONSTANT_VALUES = {"pi": lambda: +mp.pi, "e": lambda: +mp.e, "i": lambda: mp.mpc(0, 1)}
+
+
+def real(value: Any) -> Any:
+    return mp.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
+
+
+def _floor(value: Any) -> Fraction:
+    """What lies within rounding of a whole number is that number."""
+    if isinstance(value, Fraction):
+        return Fraction(math.floor(value))
+    nearest = mp.nint(value)
+    return Fraction(int(nearest if abs(value - nearest) < mp.mpf(10) ** -40 else mp.floor(value)))
+
+
+def _whole(value: Any, most: int = _MAX_COUNT) -> int:
+    if (isinstance(value, Fraction) and value.denominator > 1) or real(abs(value - _floor(value))) > mp.mpf(10) ** -40:
+        raise NoValue
+    if abs(value) > most:
+        raise Undecided(f"a number above {most:,} is counted to")
+    return int(_floor(value))
+
+
+def _power(base: Any, power: Any) -> Any:
+    if isinstance(base, mp.matrix) or isinstance(power, mp.matrix):
+        raise NoValue
+    whole = isinstance(power, Fraction) and power.denominator == 1
+    if whole and isinstance(base, Fraction):
+        size = max(base.numerator.bit_length(), base.denominator.bit_length())
+        if abs(power.numerator) * size <= 4 * _MAX_BITS or abs(base) in (0, 1):
+            return base ** (int(power) if abs(base) != 1 else int(power) % 2)
+    base, power = real(base), real(power)
+    if base == 0:
+        return Fraction(0) if power > 0 else 1 / Fraction(0)
+    if abs(base) != 1 and abs(power) * (1 + abs(mp.mag(base))) > 8 * _MAX_BITS:
+        raise Undecided("a power of too many digits")
+    return mp.power(base, power)
+
+
+def _root(value: Any, degree: Any) -> Any:
+    odd = isinstance(degree, Fraction) and degree.denominator == 1 and degree % 2
+    value = real(value)
+    if odd and not isinstance(value, mp.mpc) and value < 0:
+        return -mp.root(-value, int(degree))
+    return mp.sqrt(value) if degree == 2 else mp.power(value, 1 / real(degree))
+
+
+def _of_one_place(name: str) -> Callable[[Any], Any]:
+    return lambda x: getattr(mp, name)(real(x))
+
+
+def _double_factorial(top: Any) -> Fraction:
+    return Fraction(math.prod(range(_whole(top), 0, -2)))
+
+
+def _binomial(above: Any, below: Any) -> Any:
+    k = _whole(below)
+    if isinstance(above, Fraction) and above.denominator == 1 and above >= 0:
+        k = min(k, int(above) - k)
+        return math.comb(int(above), _whole(k)) * Fraction(1) if k >= 0 else Fraction(0)
+    return math.prod((above - j for j in range(k)), start=Fraction(1)) / math.factorial(k)
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "+": lambda *terms: functools.reduce(operator.add, terms),
+    "*": lambda *factors: functools.reduce(operator.mul, factors),
+    "/": operator.truediv,
+    "^": _power,
+    "neg": operator.neg,
+    "mod": lambda a, b: a - b * _floor(a / b),
+    "root": _root,
+    "deg": lambda x: real(x) * mp.pi / 180,
+    "abs": abs,
+    "floor": _floor,
+    "ceil": lambda x: -_floor(-x),
+    "frac": lambda x: x - _floor(x),
+    "max": max,
+    "min": min,
+    "gcd": lambda *parts: Fraction(math.gcd(*(_whole(part, 10**30) for part in parts))),
+    "lcm": lambda *parts: Fraction(math.lcm(*(_whole(part, 10**30) for part in parts))),
+    "!": lambda n: Fraction(math.factorial(_whole(n))),
+    "!!": _double_factorial,
+    "binom": _binomial,
+    "row": lambda *cells: [real(cell) for cell in cells],
+    "matrix": lambda *rows: mp.matrix(rows),
+    "det": mp.det,
+    "ln": lambda x: mp.log(real(x)),
+    "lg": lambda x: mp.log(real(x), 10),
+    **{name: _of_one_place(name.replace("arc", "a")) for name in FUNCTIONS - {"ln", "lg"}},
+}
+
+
+class _Evaluation:
+    """Values at one point. real: no root, power or logarithm of what is negative was met. bits: size of the largest or
+    the smallest number on the way, as an exponent of two."""
+
+    def __init__(self, at: dict[str, Any]) -> None:
+        self.at, self.real, self.bits = at, True, 0
+
+    def of(self, formula: Expr) -> Any:
+        """Errors: Undecided, NoValue."""
+        op, args = formula.op, formula.args
+        match op:
+            case "num":
+                return self.seen(args[0])
+            case "name":
+                return self.at[args[0]]
+            case "const":
+                if args[0] == "inf":
+                    raise NoValue
+                return _CONSTANT_VALUES[args[0]]()
+            case "sum" | "prod" if not any(map(_has_infinity, args[2:])):
+                return self.running(op, *args)
+            case "sum" | "prod" | "int" | "lim":
+                return self.unknown(op, *args)
+            case "call":
+                return _hashed(args[0], *map(self.written, args[1:]))
+        try:
+            parts = [self.of(part) for part in args]
+            if op == "exp" and abs(parts[0]) > _MAX_BITS:
+                raise Undecided("an exponential of too many digits")
+            mixed = [part if isinstance(part, list) else real(part) for part in parts]
+            exact = all(isinstance(part, Fraction) for part in parts)
+            value = _OPERATIONS[op](*(parts if exact or op in ("^", "root", "binom") else mixed))
+        except (ZeroDivisionError, ValueError, OverflowError, TypeError):
+            raise NoValue from None
+        if op in ("sinh", "cosh", "tanh"):
+            self.bits = max(self.bits, int(3 * abs(parts[0])))
+        if isinstance(value, mp.mpc) and not any(isinstance(part, mp.mpc) for part in parts):
+            self.real = False
+        return self.seen(value)
+
+    def seen(self, value: Any) -> Any:
+        """The value; its size is remembered."""
+        if isinstance(value, Fraction):
+            above, below = value.numerator.bit_length(), value.denominator.bit_length()
+            self.bits = max(self.bits, abs(above - below) if value else 0)
+            if max(above, below) > 4 * _MAX_BITS:
+                raise Undecided("numbers of too many digits")
+        elif isinstance(value, mp.mpf | mp.mpc):
+            if not mp.isfinite(value):
+                raise NoValue
+            self.bits = max(self.bits, abs(int(mp.mag(value)))) if value else self.bits
+            if self.bits > _MAX_BITS:
+                raise Undecided(f"numbers of more than {MAX_DIGITS:,} digits")
+        return value
+
+    def running(self, op: str, variable: str, body: Expr, low: Expr, high: Expr) -> Any:
+        """A sum or a product, term by term."""
+        first, last = (_whole(self.of(end), 10**9) for end in (low, high))
+        if last - first > 2_000:
+            raise Undecided("a sum of too many terms")
+        kept, found = self.at, number(op == "prod").args[0]
+        for value in range(first, last + 1):
+            self.at = {**kept, variable: Fraction(value)}
+            pair = [found, self.of(body)]
+            pair = pair if all(isinstance(part, Fraction) for part in pair) else [real(part) for part in pair]
+            found = self.seen(_OPERATIONS["+" if op == "sum" else "*"](*pair))
+        self.at = kept
+        return found
+
+    def unknown(self, what: str, variable: str, *parts: Any) -> Fraction:
+        """A number that depends on the parts as functions of the variable."""
+        kept, found = self.at, [what]
+        for place in range(3):
+            self.at = {**kept, variable: _coordinate("a bound variable", place, 1)}
+            found += [part if isinstance(part, str) else self.written(part) for part in parts]
+        self.at = kept
+        return _hashed(*found)
+
+    def written(self, formula: Expr) -> str:
+        """A value as a text that is the same however it was computed."""
+        if _has_infinity(formula):
+            return repr(formula)
+        value = self.of(formula)
+        return str(mp.nstr(real(value), 25)) if value else "0"
+
+
+def _has_infinity(formula: Expr) -> bool:
+    return any(node == Expr("const", ("inf",)) for node in nodes(formula))
+
+
+def _hashed(*parts: str) -> Fraction:
+    return 1 + Fraction(int.from_bytes(_digest("\0".join(parts))[:8]), 1 << 63)
+
+
+#: Sign (0: either) and magnitude of the variables at each point: below 1 and above, alike and mixed.
+_POINTS = ((1, 0), (1, 1), (-1, 0), (-1, 1), (0, 0), (0, 1), (0, 0), (0, 1))
+#: Where formulas have steps or corners: whole numbers from 1, then numbers about so large, of both signs.
+_WHOLE_POINTS = 24
+_LARGE = (30, 1_000, 10**6)
+_STEPPED = {"abs", "floor", "ceil", "frac", "max", "min", "mod"}
+_COUNTED = {"!", "!!", "binom", "sum", "prod", "gcd", "lcm"}
+
+
+def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, Fraction]]:
+    """Values of the variables, point by point; one empty point if there are none. They depend on the names alone.
+
+    Steps and corners show at whole and at large points; what is counted has a value at whole numbers only.
+    """
+    if not names:
+        yield {}
+        return
+    ops = {node.op for formula in formulas for node in nodes(formula)}
+    if not ops & _COUNTED:
+        for place in range(len(_POINTS)):
+            yield {name: _coordinate(name, place) for name in names}
+    if not (ops & (_STEPPED | _COUNTED) or any(_may_turn(n) for formula in formulas for n in nodes(formula))):
+        return
+    for place in range(1, _WHOLE_POINTS + 1):
+        yield {
+            name: Fraction(place if name == names[0] else _digest(f"{name}:{place}")[0] % _WHOLE_POINTS + 1)
+            for name in names
+        }
+    if not ops & _COUNTED:
+        sizes = [abs(int(n.args[0])) for f in formulas for n in nodes(f) if n.op == "num"]
+        for size in (*_LARGE, 10 * min(max(sizes, default=1), 10**12)):
+            for place, sign in enumerate((1, -1, 0, 0)):
+                yield {name: size * _coordinate(f"{name}:{size}", place, sign) for name in names}
+
+
+def _may_turn(node: Expr) -> bool:
+    """A root that is real, or turns its sign, far from zero only; a power of a negative number by a variable."""
+    if node.op == "root":
+        return any(n.op == "+" for n in nodes(node.args[0])) and bool(names_in(node.args[0]))
+    return node.op == "^" and bool(names_in(node.args[1])) and any(n.op == "neg" for n in nodes(node.args[0]))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _coordinate(name: str, place: int, sign: int | None = None) -> Fraction:
+    """A rational that depends on the name and the point alone; without a sign, that of the point."""
+    of_point, large = _POINTS[place]
+    sign = of_point if sign is None else sign
+    digest = _digest(f"{name}:{place}")
+    size = Fraction(int.from_bytes(digest[:2]) % 997 + 2, 1009)
+    return (sign or (1 if digest[2] % 2 else -1)) * (1 + 3 * size if large else size)
+
+
+#: (values of the formulas at a point, how far equal ones may lie apart), see `values`.
+Values = tuple[list[Any], Any]
+
+
+def values(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = None) -> Iterator[Values]:
+    """Values of some formulas, point by point, where all have one: real ones, or all of them if none is real."""
+    names = sorted(frozenset().union(*map(names_in, formulas)) - set(fixed or ()))
+    complex_ones: list[Values] = []
+    any_real = False
+    for at in points(names, formulas):
+        try:
+            found, bits, real = _at_point(formulas, {**at, **(fixed or {})})
+        except NoValue:
+            continue
+        exact = all(isinstance(value, Fraction) for value in found)
+        slack = Fraction(0) if exact else mp.mpf(10) ** (20 - _digits(bits) + int(bits * math.log10(2)))
+        if real and not any(isinstance(value, mp.mpc) and abs(value.imag) > slack for value in found):
+            any_real = True
+            yield found, slack
+        else:
+            complex_ones.append((found, slack))
+    if not any_real:
+        yield from complex_ones
+
+
+def _digits(bits: int) -> int:
+    """Digits that are enough where numbers are as large, or as small, as so many bits."""
+    spread = int(bits * math.log10(2)) + 1
+    return max(DIGITS, min(50 + 8 * spread, MAX_DIGITS) if spread < 1_000 else 60 + 2 * spread)
+
+
+def _at_point(formulas: tuple[Expr, ...], at: dict[str, Fraction]) -> tuple[list[Any], int, bool]:
+    point, found = _with_digits(formulas, at, DIGITS)
+    digits, bits = _digits(point.bits), point.bits
+    if digits > DIGITS and not isinstance(found[0], Fraction):
+        point, found = _with_digits(formulas, at, digits)
+    return found, bits, point.real
+
+
+def _with_digits(formulas: tuple[Expr, ...], at: dict[str, Fraction], digits: int) -> tuple[_Evaluation, list[Any]]:
+    point = _Evaluation(at)
+    with mp.workdps(digits):
+        found = [point.of(formula) for formula in formulas]
+        exact = all(isinstance(value, Fraction) for value in found)
+        return point, found if exact else [real(value) for value in found]
+
+
+def _alike(a: Any, b: Any, slack: Any) -> bool:
+    matrices = [isinstance(value, mp.matrix) for value in (a, b)]
+    if any(matrices):
+        shaped = all(matrices) and (a.rows, a.cols) == (b.rows, b.cols)
+        return shaped and all(abs(x - y) <= slack for x, y in zip(a, b, strict=True))
+    with mp.workdps(MAX_DIGITS if slack else DIGITS):
+        return bool(abs(a - b) <= slack)
+
+
+def same_value(one: Expr, other: Expr) -> bool:
+    """Are two formulas equal wherever both have a value? Errors: Undecided."""
+    met = False
+    for (a, b), slack in values((one, other)):
+        met = True
+        if not _alike(a, b, slack):
+            return False
+    return met or (one == other and any(map(_has_infinity, (one, other))))
+
+
+def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
+    """Do two constants differ by at most `tolerance`, relative to the second? Never, if both are finite decimals."""
+    if names_in(one) | names_in(other):
+        return False
+    for (a, b), _ in values((one, other)):
+        if isinstance(a, Fraction) and isinstance(b, Fraction) and terminates(a) and terminates(b):
+            return False
+        with mp.workdps(DIGITS):
+            return _alike(a, b, abs(b) * (tolerance if isinstance(b, Fraction) else real(tolerance)))
+    return False
+
+
+def factor_between(one: Expr, other: Expr) -> Any:
+    """The constant that the first formula is times the second; None if there is none."""
+    factor = None
+    for (a, b), slack in values((one, other)):
+        if abs(a) <= slack or abs(b) <= slack:
+            return None
+        with mp.workdps(DIGITS):
+            ratio = a / b
+            if factor is not None and not _alike(real(ratio), real(factor), mp.mpf(10) ** -40):
+                return None
+        factor = ratio if factor is None else factor
+    return factor
+
+
+def same_solutions(one: Expr, other: Expr) -> bool:
+    """Have `one = 0` and `other = 0` the same solution for a variable that is of degree one in both?"""
+    names = names_in(one)
+    return names == names_in(other) and any(_same_root(one, other, name) for name in names)
+
+
+def _same_root(one: Expr, other: Expr, name: str) -> bool:
+    at = [list(values((one, other), {name: Fraction(x)})) for x in (0, Fraction(5, 7), Fraction(-11, 7))]
+    if not at[0] or len({len(some) for some in at}) > 1:
+        return False
+    tiny = mp.mpf(10) ** -40
+    with mp.workdps(DIGITS):
+        for rows in zip(*at, strict=True):
+            roots = []
+            for which in (0, 1):
+                zero, unit, third = (real(found[which]) for found, _ in rows)
+                if not _alike(5 * (third - zero), 11 * (zero - unit), tiny) or _alike(unit, zero, tiny):
+                    return False
+                roots.append(zero / (unit - zero))
+            if not _alike(roots[0], roots[1], tiny):
+                return False
+    return True
