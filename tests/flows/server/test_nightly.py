@@ -119,11 +119,6 @@ def test_a_night_on_which_nothing_changed_checks_every_finished_run(
     assert not [said for said in hook.received if run["name"] in said["subject"]], "a green night wakes nobody"
 
 
-def test_studies_say_what_is_looked_at(server: Server, studied: Training) -> None:
-    rows = table(server, night(server, studies=[OTHER]))
-    assert [(row["adapter"].split()[0], row["state"]) for row in rows] == [("thinking", "holds")]
-
-
 def test_a_new_engine_draws_anew_once(server: Server, studied: Training, tmp_path: Path) -> None:
     """Another release of the engine on the worker: what `importlib.metadata` says there."""
     newer = f"{metadata.version('transformers')}.post1"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,28 +41,3 @@ def test_a_form_refuses_what_cannot_be(deployment: str, parameters: dict[str, An
     from prefect.utilities.schema_tools.validation import is_valid
 
     assert is_valid(parameters, FORMS[deployment]) == fits
-
-
-@pytest.mark.slow
-def test_a_collection_lists_what_it_would_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not how much alone: who ticks `remove` after it wants to know what."""
-    from prefect.client.orchestration import get_client
-    from prefect.testing.utilities import prefect_test_harness
-
-    from flows.server.deployed import gc
-
-    left = tmp_path / ".scratch" / "left"
-    left.mkdir(parents=True)
-    (left / "rows").write_bytes(b"12345")
-    for path in (left / "rows", left):
-        os.utime(path, (0, 0))
-    monkeypatch.setenv("VARBAND_ROOT", str(tmp_path))
-    with prefect_test_harness(server_startup_timeout=180):
-        assert gc() == 1
-        with get_client(sync_client=True) as client:
-            (page,) = client.request("POST", "/artifacts/filter", json={}).json()  # type: ignore[arg-type]
-    assert page["description"] == "1 folders, 0.0 MB: would go"
-    assert json.loads(page["data"]) == [
-        {"path": ".scratch/left", "bytes": 5, "why": "scratch of a writer that is gone"}
-    ]
-    assert left.exists()
