@@ -60,7 +60,7 @@ def environment_now(study: Study, policy: Policy) -> dict[str, str]:
             "torch": metadata.version("torch"),
             "CUDA": torch.version.cuda or "none",
             "driver": ", ".join(sorted({gpu.driver for gpu in seen})) or "none",
-            "card": ", ".join(gpu.name for gpu in seen) or "cpu",
+            "card": _card([gpu.name for gpu in seen]),
         }
     rest = {"model": policy.model.sha256, "scaffold": policy.scaffold.digest, "grader": study.grader.version}
     return samples | rest
@@ -75,8 +75,13 @@ def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampli
     if not engine.startswith("openai"):
         provenance = manifest.provenance
         found |= {"torch": torch} if (torch := provenance.packages.get("torch")) else {}
-        found |= {"card": provenance.hardware.rpartition(", ")[0] or "cpu"}
+        found |= {"card": _card(provenance.hardware.split(", ")[:-1])}
     return found
+
+
+def _card(names: list[str]) -> str:
+    """However many there are: a machine may show a process some of its GPUs."""
+    return ", ".join(sorted(set(names))) or "cpu"
 
 
 def changes(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
