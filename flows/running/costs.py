@@ -127,18 +127,20 @@ class Estimator:
         promised[wanted.name] = max(before, group_size)
         had = before * problems or min(problems * group_size, self._entered(account, group_size, wanted.ids))
         missing = max(0, problems * group_size - had)
-        length = self._length(policy, sampling)
-        tokens = missing * (length.prompt + length.completion)
-        usd = self.prices.of_tokens(policy.arm, missing * length.prompt, missing * length.completion)
+        sampled = self._of(policy.arm, missing, self._length(policy, sampling))
+        return replace(sampled, rollouts_reused=problems * group_size - missing)
+
+    def _of(self, arm: str, rollouts: int, length: Length) -> Cost:
+        """Cost without time of so many rollouts."""
+        prompt, completion = rollouts * length.prompt, rollouts * length.completion
         return Cost(
-            rollouts=missing,
-            rollouts_reused=problems * group_size - missing,
-            tokens=tokens,
-            usd=usd,
-            bytes=tokens * BYTES,
-            basis=length.basis if missing else "",
-            least=missing * (length.prompt + length.low),
-            most=missing * (length.prompt + length.high),
+            rollouts=rollouts,
+            tokens=prompt + completion,
+            usd=self.prices.of_tokens(arm, prompt, completion),
+            bytes=(prompt + completion) * BYTES,
+            basis=length.basis if rollouts else "",
+            least=prompt + rollouts * length.low,
+            most=prompt + rollouts * length.high,
         )
 
     def _searched(self, given: Mapping[str, Any]) -> Cost:
@@ -155,17 +157,9 @@ class Estimator:
         share = min(1.0, (given["tokens"] + longer + length.completion + scored) / each)
         own = self._sampled(policy, sampling, wanted, max(1, round(share * draws))) if draws else Cost()
         rollouts = round(share * later) * wanted.number
-        tokens = rollouts * (longer + length.completion)
-        usd = self.prices.of_tokens(policy.arm, rollouts * longer, rollouts * length.completion)
-        later_cost = Cost(
-            rollouts=rollouts,
-            tokens=tokens,
-            usd=usd,
-            bytes=tokens * BYTES,
-            basis=length.basis,
-            least=tokens,  # its budget bounds a search from both sides
-            most=tokens,
-        )
+        # its budget bounds a search from both sides
+        question = replace(length, prompt=longer, low=length.completion, high=length.completion)
+        later_cost = self._of(policy.arm, rollouts, question)
         read = whole * (own.rollouts + own.rollouts_reused + rollouts) if reward else 0.0
         return self._timed("searches", total([own, later_cost]), read=read)
 
@@ -173,25 +167,19 @@ class Estimator:
         """Every step's groups and the held-out rollouts of its evaluated steps."""
         learner: LearnerConfig = given["learner"]
         base: Policy = given["start"]
-        plan: Sampling = given["rollouts"]
-        steps, group_size = learner.steps, learner.group_size
-        length = self._length(base, plan)
+        length = self._length(base, given["rollouts"])
         turns = 3 if "refinements" in ADVANTAGES[learner.advantage].needs else 1
-        a_step = learner.groups_per_step * group_size * turns
-        trained = steps * a_step
+        a_step = learner.groups_per_step * learner.group_size * turns
+        trained = learner.steps * a_step
         if learner.token_budget:  # the step that crosses it is whole
             trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
-        tokens = trained * (length.prompt + length.completion)
-        usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
-        folder = self.study.places.get(base.model.sha256)
-        kept = tokens * BYTES + (kept_bytes(folder, learner) if folder else 0)
-        least, most = trained * (length.prompt + length.low), trained * (length.prompt + length.high)
-        parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=kept, basis=length.basis, least=least, most=most)]
+        steps, folder = self._of(base.arm, trained, length), self.study.places.get(base.model.sha256)
+        parts = [steps, Cost(bytes=kept_bytes(folder, learner) if folder else 0.0)]
         heldout, evaluated_group = self.problem_set(given, "heldout"), given["evaluation_group_size"]
-        for step in evaluated_steps(steps, learner.eval_every)[1:] if evaluated_group else ():
+        for step in evaluated_steps(learner.steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
             parts.append(self._sampled(policy, given["evaluation"], heldout, evaluated_group))
-        return self._timed("training", total(parts), learned=tokens)
+        return self._timed("training", total(parts), learned=steps.tokens)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """learned, read: tokens that take hours and no budget of tokens; reading is as fast as sampling. Several
