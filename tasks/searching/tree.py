@@ -103,21 +103,14 @@ class Tree:
         """Hand over every round that is complete, until one is not or the search has ended."""
         while not self.ended and all(self.key(ask) in self.hand for ask in self._asked.asks):
             came = self._take()
+            if came:
+                self._tell_apart()
+                self._asked = self._next([self._called(c) for c in self.seen])
+            if not came or self.spent >= self.terms.tokens:
+                self._rounds.close()
+                self.ended = True
+            self._choose(self._asked.answer)
             self.round += 1
-            if not came:
-                self._end(self._asked.answer)
-                continue
-            texts = sorted({c.answer or "" for c in answered(self.seen)})
-            if any(text not in self.told for text in texts):
-                self._tell_apart(texts)
-            given = [self._called(c) for c in self.seen]
-            asked = self._next(given)
-            for node in self.nodes:
-                if node["round"] == self.round - 1:
-                    self._choose(node, asked.answer)
-            if not self.ended and self.spent >= self.terms.tokens:
-                self._end(asked.answer)
-            self._asked = asked
 
     def _next(self, given: Sequence[Candidate] | None) -> Round:
         try:
@@ -126,18 +119,17 @@ class Tree:
             self.ended = True
             return Round((), stopped.value)
 
-    def _end(self, answer: Candidate | None) -> None:
-        self._rounds.close()
-        self.ended = True
-        for node in self.nodes:
-            if node["round"] == self.round - 1:
-                self._choose(node, answer)
-
-    def _choose(self, node: dict[str, Any], answer: Candidate | None) -> None:
+    def _choose(self, answer: Candidate | None) -> None:
+        """Note with the round's nodes which answer would be given after it."""
         came = None if answer is None else self.hand[self.key(answer.ask)]
-        node["chosen"] = None if answer is None else answer.name
-        node["chosen_answer"] = None if answer is None else answer.answer
-        node["chosen_correct"] = isinstance(came, Came) and came.node["correct"]
+        chosen = {
+            "chosen": None if answer is None else answer.name,
+            "chosen_answer": None if answer is None else answer.answer,
+            "chosen_correct": isinstance(came, Came) and came.node["correct"],
+        }
+        for node in self.nodes:
+            if node["round"] == self.round:
+                node |= chosen
 
     def _take(self) -> bool:
         """Put the round's candidates to those that were seen. False if all of it was cut."""
@@ -145,24 +137,16 @@ class Tree:
         for ask in self._asked.asks:
             context, index = self.key(ask)
             came, name = self.hand[context, index], f"{context}/{index}"
+            some |= isinstance(came, Came)
             if any(node["node"] == name for node in self.nodes):  # asked for again: it is there, and paid for
                 some = True
                 continue
-            node = {
-                "round": self.round,
-                "node": name,
-                "operator": ask.operator,
-                "parents": " ".join(ask.parents),
-                "question": ask.question,
-                "cut": came if isinstance(came, str) else None,
-            }
-            if isinstance(came, str):
-                self.nodes.append(node | NOTHING)
-                continue
-            some = True
-            self.spent += tokens_of(came.node)
-            self.nodes.append(node | dict(came.node))
-            self.seen.append(Candidate(name=name, ask=ask, **came.seen))
+            node = {"round": self.round, "node": name, "operator": ask.operator, "parents": " ".join(ask.parents)}
+            node |= {"question": ask.question, "cut": came if isinstance(came, str) else None}
+            self.nodes.append(node | (NOTHING if isinstance(came, str) else dict(came.node)))
+            if not isinstance(came, str):
+                self.spent += tokens_of(came.node)
+                self.seen.append(Candidate(name=name, ask=ask, **came.seen))
         return some
 
     def _called(self, candidate: Candidate) -> Candidate:
@@ -171,14 +155,16 @@ class Tree:
             return candidate
         return replace(candidate, answer=self.told[candidate.answer or ""])
 
-    def _tell_apart(self, texts: Sequence[str]) -> None:
+    def _tell_apart(self) -> None:
         """Classes of the answers that this search has seen, never of those that another has: named by the one that was
         given first."""
-        kind = self.terms.policy.scaffold.answer_kind
+        given = [c.answer or "" for c in answered(self.seen)]
+        texts, kind = sorted({*given}), self.terms.policy.scaffold.answer_kind
+        if self.told.keys() >= {*texts}:
+            return
         told = same_answers({"": texts}, by_grader(toolbox().graders(), kind), by_value=kind == MATH)
-        merged = {text: first for _, text, first in told}
+        merged = {text: text for text in texts} | {text: first for _, text, first in told}
         first: dict[str, str] = {}
-        for c in answered(self.seen):
-            answer = c.answer or ""
-            first.setdefault(merged.get(answer, answer), answer)
-        self.told = {text: first[merged.get(text, text)] for text in texts}
+        for answer in given:
+            first.setdefault(merged[answer], answer)
+        self.told = {text: first[merged[text]] for text in texts}

@@ -184,23 +184,18 @@ def weighed_tokens(
         return list(groups)
     logprobs_T = np.concatenate([t.behaviour_T[kept] for t, kept in known])
     advantages_T = np.concatenate([np.full(kept.sum(), t.advantage) for t, kept in known])
-    found = weigh(logprobs_T.astype(np.float64), advantages_T, config, key)
-    places, start = {}, 0
-    for t, kept in known:
-        weights = _plain_weights(len(kept))
-        weights[:, kept] = np.stack([found.term_T, found.kl_T])[:, start : start + kept.sum()]
-        places[t.index], start = weights, start + int(kept.sum())
-    return [
-        PromptGroup(
-            g.prompt_ids,
-            [replace(t, weights=places.get(t.index, _plain_weights(len(t.token_ids)))) for t in g.trajectories],
-        )
-        for g in groups
-    ]
+    found_2T = np.stack(weigh(logprobs_T.astype(np.float64), advantages_T, config, key))
+    ends = np.cumsum([kept.sum() for _, kept in known])[:-1]
+    parts = {t.index: (kept, part) for (t, kept), part in zip(known, np.split(found_2T, ends, axis=1), strict=True)}
 
+    def weighed(t: Trajectory) -> Trajectory:
+        weights = np.stack([np.ones(len(t.token_ids), np.float32), np.zeros(len(t.token_ids), np.float32)])
+        if t.index in parts:
+            kept, part = parts[t.index]
+            weights[:, kept] = part
+        return replace(t, weights=weights)
 
-def _plain_weights(length: int) -> np.ndarray:
-    return np.stack([np.ones(length, np.float32), np.zeros(length, np.float32)])
+    return [PromptGroup(g.prompt_ids, list(map(weighed, g.trajectories))) for g in groups]
 
 
 def is_masked(rollout: TrainRollout, config: LearnerConfig) -> bool:

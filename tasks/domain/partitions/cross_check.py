@@ -32,6 +32,16 @@ _FUNCTIONS: dict[str, Callable[[complex], complex]] = {
     r"\sec": lambda z: 1 / cmath.cos(z),
     r"\csc": lambda z: 1 / cmath.sin(z),
 }
+_FRACTIONS = (r"\frac", r"\dfrac", r"\tfrac")
+#: What closes each, and what is taken of the value between.
+_BRACKETS: dict[str, tuple[str, Callable[[complex], complex]]] = {
+    "(": (")", complex),
+    "[": ("]", complex),
+    "{": ("}", complex),
+    "|": ("|", abs),
+    r"\lfloor": (r"\rfloor", lambda z: math.floor(z.real)),
+    r"\lceil": (r"\rceil", lambda z: math.ceil(z.real)),
+}
 
 
 class Unclear(Exception):
@@ -95,13 +105,9 @@ class Reader:
         return result
 
     def _is_mixed(self, token: str) -> bool:
-        before = self._tokens[self._at - 1]
         rest = "".join(self._tokens[self._at : self._at + 7])
-        return (
-            token in (r"\frac", r"\dfrac", r"\tfrac")
-            and before.isdigit()
-            and bool(re.match(r"\\[dt]?frac(?:\{\d+\}\{\d+\}|\d\d)", rest))
-        )
+        whole = token in _FRACTIONS and self._tokens[self._at - 1].isdigit()
+        return whole and bool(re.match(r"\\[dt]?frac(?:\{\d+\}\{\d+\}|\d\d)", rest))
 
     def _signed(self) -> complex:
         if self._take("-"):
@@ -156,38 +162,28 @@ class Reader:
         self._at += 1
         if token[0].isdigit() or token[0] == ".":
             return complex(float(token.replace(",", "")))
-        if token in (r"\frac", r"\dfrac", r"\tfrac"):
+        if token in _FRACTIONS:
             top = self._group()
             return top / self._group()
         if token == r"\binom":
-            top, bottom = self._group(), self._group()
-            return complex(
-                math.exp(
-                    math.lgamma(top.real + 1) - math.lgamma(bottom.real + 1) - math.lgamma(top.real - bottom.real + 1)
-                )
-            )
+            n, k = self._group().real, self._group().real
+            return complex(math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)))
         if token == r"\sqrt":
             index = self._between("]") if self._take("[") else 2
             return self._group() ** (1 / index)
-        if token in ("(", "[", "{"):
-            return self._between({"(": ")", "[": "]", "{": "}"}[token])
-        if token == "|":
-            return complex(abs(self._between("|")))
-        if token in (r"\lfloor", r"\lceil"):
-            value = self._between(r"\rfloor" if token == r"\lfloor" else r"\rceil")
-            return complex(math.floor(value.real) if token == r"\lfloor" else math.ceil(value.real))
+        if token in _BRACKETS:
+            closing, function = _BRACKETS[token]
+            return complex(function(self._between(closing)))
         if token == r"\log":
             base = self._group() if self._take("_") else 10
             return cmath.log(self._power()) / cmath.log(base)
         if token in _FUNCTIONS:
             if self._peek() == "^":
                 raise Unclear
-            degrees = "".join(self._tokens[self._at :]).count(r"\circ") > 0
+            degrees = r"\circ" in "".join(self._tokens[self._at :])
             return _FUNCTIONS[token](self._power() * (math.pi / 180 if degrees else 1))
         constants = {r"\pi": math.pi, "e": math.e, "i": 1j}
-        if token in constants:
-            return complex(constants[token])
-        return self._variable(token)
+        return complex(constants[token]) if token in constants else self._variable(token)
 
     def _variable(self, token: str) -> complex:
         """A value that depends on the name alone: real, above 1, so that roots and logarithms are defined."""
@@ -215,18 +211,10 @@ _NOT_FORMULA = re.compile(
 _IGNORED = re.compile(
     r"\\(?:left|right|bigl?|bigr?|Bigl?|Bigr?|displaystyle|,|;|:|!|quad|qquad)(?![A-Za-z])\s*|\$|\\ |~|\s|\\[()\[\]]"
 )
-_PLAIN = {
-    "−": "-",
-    "×": "*",
-    "·": "*",
-    "⋅": "*",
-    "÷": "/",
-    "π": r"\pi ",
-    "√": r"\sqrt ",
-    "°": r"^\circ",
-    "²": "^2",
-    "³": "^3",
-}
+_PLAIN = str.maketrans(
+    {"−": "-", "×": "*", "·": "*", "⋅": "*", "÷": "/", "²": "^2", "³": "^3"}
+    | {"π": r"\pi ", "√": r"\sqrt ", "°": r"^\circ"}
+)
 
 
 def cross_check(answer: str, gold: str) -> Agreement:
@@ -279,9 +267,8 @@ def _close(one: Sequence[complex], other: Sequence[complex], near: float) -> boo
 
 def _values(text: str) -> tuple[list[tuple[complex, ...]], str]:
     """(each value at every point, the form: `()` for one parenthesised tuple, else empty)."""
-    for char, plain in _PLAIN.items():
-        text = text.replace(char, plain)
-    text = _IGNORED.sub(lambda m: " " if m[0].isspace() else "", text.strip()).strip().rstrip(".")
+    text = text.translate(_PLAIN).strip()
+    text = _IGNORED.sub(lambda m: " " if m[0].isspace() else "", text).strip().rstrip(".")
     form = ""
     if text.startswith(r"\{") and text.endswith(r"\}"):
         text = text[2:-2]

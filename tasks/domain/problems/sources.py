@@ -6,6 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from storage.errors import NotHere, UserError, did_you_mean
 
@@ -37,65 +38,45 @@ class Source:
     problems: int = 0
 
 
-_GSM8K = (("problem", "question"), ("gold", "answer"))
-_MATH = (("problem", "problem"), ("gold", "solution"), ("level", "level"), ("subject", "type"))
-SOURCES = {
-    s.name: s
-    for s in (
-        Source(name="hmmt_feb_2024", file="hmmt_feb_2024.jsonl", hub="MathArena/hmmt_feb_2024", problems=30),
-        Source(name="hmmt_feb_2025", file="hmmt_feb_2025.jsonl", hub="MathArena/hmmt_feb_2025", problems=30),
-        Source(name="aime24", file="aime24.jsonl", hub="HuggingFaceH4/aime_2024", problems=30),
-        Source(name="aime25", file="aime25.jsonl", hub="yentinglin/aime_2025", problems=30),
-        Source(
-            name="olympiadbench",
-            file="olympiad_pool.jsonl",
-            only="olympiadbench",
-            hub="Hothan/OlympiadBench",
-            problems=674,
-            config="OE_TO_maths_en_COMP",
-            rule="first",
-            columns=(("problem", "question"), ("gold", "final_answer"), ("subject", "subfield")),
-        ),
-        Source(name="amc", file="amc.jsonl", hub="AI-MO/aimo-validation-amc", problems=83),
-        Source(
-            name="gsm8k_train",
-            problems=7_473,
-            file="gsm8k_train.jsonl",
-            hub="openai/gsm8k",
-            config="main",
-            columns=_GSM8K,
-            rule="hashes",
-        ),
-        Source(
-            name="gsm8k_test",
-            problems=1_319,
-            file="gsm8k_test.jsonl",
-            hub="openai/gsm8k",
-            config="main",
-            split="test",
-            columns=_GSM8K,
-            rule="hashes",
-        ),
-        Source(
-            name="math_train",
-            problems=7_496,
-            file="math_train.jsonl",
-            hub="EleutherAI/hendrycks_math",
-            columns=_MATH,
-            rule="boxed",
-            keeps_out=("math500",),
-        ),
-        Source(
-            name="math500",
-            problems=500,
-            file="math500.jsonl",
-            hub="HuggingFaceH4/MATH-500",
-            split="test",
-            eval_only=True,
-            columns=(("problem", "problem"), ("gold", "answer"), ("level", "level"), ("subject", "subject")),
-        ),
-    )
+_GSM8K = {
+    "hub": "openai/gsm8k",
+    "config": "main",
+    "rule": "hashes",
+    "columns": (("problem", "question"), ("gold", "answer")),
 }
+_ENTRIES: dict[str, dict[str, Any]] = {
+    "hmmt_feb_2024": {"hub": "MathArena/hmmt_feb_2024", "problems": 30},
+    "hmmt_feb_2025": {"hub": "MathArena/hmmt_feb_2025", "problems": 30},
+    "aime24": {"hub": "HuggingFaceH4/aime_2024", "problems": 30},
+    "aime25": {"hub": "yentinglin/aime_2025", "problems": 30},
+    "olympiadbench": {
+        "only": "olympiadbench",
+        "hub": "Hothan/OlympiadBench",
+        "problems": 674,
+        "config": "OE_TO_maths_en_COMP",
+        "rule": "first",
+        "columns": (("problem", "question"), ("gold", "final_answer"), ("subject", "subfield")),
+    },
+    "amc": {"hub": "AI-MO/aimo-validation-amc", "problems": 83},
+    "gsm8k_train": _GSM8K | {"problems": 7_473},
+    "gsm8k_test": _GSM8K | {"problems": 1_319, "split": "test"},
+    "math_train": {
+        "hub": "EleutherAI/hendrycks_math",
+        "problems": 7_496,
+        "columns": (("problem", "problem"), ("gold", "solution"), ("level", "level"), ("subject", "type")),
+        "rule": "boxed",
+        "keeps_out": ("math500",),
+    },
+    "math500": {
+        "hub": "HuggingFaceH4/MATH-500",
+        "problems": 500,
+        "split": "test",
+        "eval_only": True,
+        "columns": (("problem", "problem"), ("gold", "answer"), ("level", "level"), ("subject", "subject")),
+    },
+}
+_FILES = {"olympiadbench": "olympiad_pool.jsonl"}
+SOURCES = {name: Source(name=name, file=_FILES.get(name, f"{name}.jsonl"), **entry) for name, entry in _ENTRIES.items()}
 #: Subjects of MATH, each a configuration of the hub's dataset.
 MATH_SUBJECTS = (
     "algebra",
