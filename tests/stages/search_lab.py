@@ -131,7 +131,7 @@ def a_lab(
 ) -> Iterator[Lab]:
     store, engine = Store(folder / "store"), engine or FromPromptAndSeed()
     store.prepare()
-    toolbox = Toolbox(Hardware(batch_size=batch_size), places={POLICY.model.sha256: folder})
+    toolbox = Toolbox(Hardware(batch_size=batch_size), places={POLICY.model.sha256: folder, REWARD.sha256: folder})
     toolbox._open |= {("generator", name, str(folder)): engine for name in ("vllm", "transformers")}
     toolbox._open[("graders",)] = graders
     toolbox._open |= {("reward_model", REWARD.sha256): reward_model(), ("reader", POLICY.model.sha256): reader()}
