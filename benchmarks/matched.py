@@ -1,15 +1,14 @@
-"""The matched study on a real model: draw its pools, run it on a GPU machine that is handed back, write its page.
+"""The matched study on a real model: draw its pools, run it on a GPU machine that is handed back, make its tables.
 
 `python -m benchmarks.matched pool math_train.jsonl DIR` draws 1,600 problems of MATH's training half of levels 3 to 5 for
 the study and 800 others of the same levels for its second lesson. They are drawn by hash, so that every subject has its
 share: the file's first problems are all algebra. `python -m benchmarks.matched lease …` runs the study for so many seconds and puts
-what is new into numbered archives as it goes, so that nothing has to be done at the end. `python -m benchmarks.matched page` writes
-docs/results/matched-1.5b.md from the files beside it.
+what is new into numbered archives as it goes, so that nothing has to be done at the end. `screening` and `gate` make the rows and the
+table of docs/results/matched-1.5b.md.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -18,7 +17,6 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -34,11 +32,7 @@ SEED = 20261126
 LEVELS = ("3", "4", "5")
 #: The rows of each pool, in the order drawn: the study's problems, then the second lesson's.
 POOLS = {"math_l345.jsonl": slice(1600), "math_l345_lesson.jsonl": slice(1600, 2400)}
-FILES = Path("docs/results/matched-1.5b")
-#: Limits of the gate, as study.toml has them.
-LIMITS = {"invalid_tags": 0.05, "no_answer": 0.05, "truncated": 0.05}
-#: Columns of attempt-3.tsv that are shares.
-SHARES = ("accuracy", "invalid_tags", "truncated")
+COLUMNS_SHOWN = ("arm", "rollouts", "accuracy", "variance band", "no valid tags", "no answer", "cut off", "mean tokens")
 FORM = """
 with problems as (
     select arm, count(*) as rollouts, sum(correct::int) as correct, sum((not tag_valid)::int) as invalid_tags,
@@ -47,7 +41,7 @@ with problems as (
     from screening group by arm, problem_id
 )
 select arm, sum(rollouts)::int as rollouts, sum(correct) / sum(rollouts) as accuracy,
-    count_if(correct between 1 and rollouts - 1) as variance, sum(invalid_tags) / sum(rollouts) as invalid_tags,
+    count_if(correct between 1 and rollouts - 1)::int as variance, sum(invalid_tags) / sum(rollouts) as invalid_tags,
     sum(no_answer) / sum(rollouts) as no_answer, sum(truncated) / sum(rollouts) as truncated,
     sum(tokens) / sum(rollouts) as tokens
 from problems group by arm order by arm
@@ -144,90 +138,23 @@ def screening(root: Path, dest: Path) -> None:
 
 
 @main.command()
-def page() -> None:
-    """Write the page of what is there so far: three gates and the means of an attempt whose rows were lost."""
-    with (FILES / "attempt-3.tsv").open() as file:
-        means = list(csv.DictReader(file, delimiter="\t"))
-    third = [
-        (m["policy"], f"{int(m['rollouts']):,}", *(f"{float(m[n]):.1%}" for n in SHARES), f"{float(m['tokens']):.0f}")
-        for m in means
-    ]
-    text = TEXT.format(
-        second=_gate("screening-1.parquet"),
-        fourth=_gate("screening-4.parquet"),
-        third=_rows(("policy", "rollouts", "accuracy", "no valid tags", "cut off", "mean tokens"), third),
-    )
-    Path(f"{FILES}.md").write_text(text)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def gate(file: Path) -> None:
+    """Print the page's table of a screening that the command `screening` wrote."""
+    found = query(FORM, screening=pq.read_table(file)).to_pylist()
+    for row in (COLUMNS_SHOWN, ["---"] * len(COLUMNS_SHOWN), *([_cell(v) for v in row.values()] for row in found)):
+        print(f"| {' | '.join(row)} |")
 
 
-def _gate(file: str) -> str:
-    """Return the table of a screening."""
-    columns = ("arm", "rollouts", "accuracy", "variance band", "no valid tags", "no answer", "cut off", "mean tokens")
-    rows = [
-        (
-            r["arm"],
-            f"{r['rollouts']:,}",
-            f"{r['accuracy']:.1%}",
-            f"{r['variance']:,}",
-            *(f"{r[n]:.1%}" for n in LIMITS),
-            f"{r['tokens']:.0f}",
-        )
-        for r in query(FORM, screening=pq.read_table(FILES / file)).to_pylist()
-    ]
-    return _rows(columns, rows)
-
-
-def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows))
+def _cell(value: str | int | float) -> str:
+    if isinstance(value, float):
+        return f"{value:.1%}" if value <= 1 else f"{value:.0f}"
+    return f"{value:,}" if isinstance(value, int) else value
 
 
 def _rank(uid: str) -> str:
     return hashlib.sha256(f"{SEED}:{uid}".encode()).hexdigest()
 
-
-TEXT = """# The matched study: not decided yet
-
-Four attempts ran. Three ended at the gate before any training. The third passed it and trained two seeds of each arm, and its rows were
-lost when the machine was handed back. So no gain is compared here.
-
-Design, frozen before each attempt: [design](matched-1.5b/design.md). Made by `python -m benchmarks.matched page`. In each attempt 8 rollouts of
-every problem are sampled after the lessons. The gate asks for at most 5 % without valid tags, without an answer and cut off, and for an accuracy between
-20 % and 60 %, in both arms.
-
-## Second attempt: the gate did not hold
-
-1,600 problems of MATH, levels 3 to 5, after lessons on GSM8K and on MATH's levels 1 and 2. `panel` broke its form in 9 % of the rollouts.
-
-{second}
-
-## Third attempt: the gate held, the rows are lost
-
-1,000 problems. The lessons had 40 steps each and were of the study's own level and length, and a broken form cost 1: the screening had 0.7 % (panel) and
-0.6 % (think_tags) without valid tags, and 486 and 437 problems in the variance band. Two H200 made four lessons, both screenings, both starts and two seeds
-of each arm in 21 minutes. What remains are means. A start's row has the screening, the held-out problems at step 0 and three training
-steps in it; a seed's row is 500 held-out problems × 8 at step 20.
-
-{third}
-
-## Fourth attempt: the gate did not hold
-
-The same 1,000 problems and lessons of 20 steps instead of 40, to save time for more seeds. Both arms kept their form, but `think_tags` solved less than the
-20 % that the gate asks for. The lease ended in the third lesson.
-
-{fourth}
-
-## What can and cannot be concluded
-
-- A lesson at the study's own level with a full penalty teaches the form to both arms, in 20 steps as in 40.
-- 20 steps are not enough for accuracy: after them `think_tags` solves 19.6 %, after 40 it solved about 23 %.
-- Nothing about the difference of gains: a start's mean is not of the held-out problems alone, and without rows there is no interval.
-- The lessons left the two arms at different lengths, and not always in the same order (562 and 342 tokens a rollout in the third attempt, 563 and 711 in
-  the fourth). The next page must show accuracy and length at the start beside every gain.
-
-## Next attempt
-
-Amendment 5 of the design: the lessons of the third attempt.
-"""
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,7 @@
 """The screening stage against a bare `LLM.generate` on the same prompts: tokens a second, and their ratio.
 
     python -m benchmarks.sampling [--model models/demo] [--problems 100] [--group-size 8] [--max-tokens 128]
-                                  [--pool FILE] [--repeats 3] [--profile]
+                                  [--pool FILE] [--repeats 3]
 
 Both use one vLLM, loaded once, with the same sampling parameters and seeds, so they write the same number of tokens. The
 stage renders and encodes prompts, samples in durable portions, grades, writes ledger and artifact; the bare call gets token
@@ -13,10 +13,8 @@ CPU time of this process is compared, which other work on the machine moves less
 from __future__ import annotations
 
 import argparse
-import cProfile
 import os
 import platform
-import pstats
 import statistics
 import tempfile
 import time
@@ -58,7 +56,6 @@ def main() -> None:
     parser.add_argument("--engine-process", default="inside", choices=("inside", "core", "worker", "both"))
     parser.add_argument("--ways", nargs="+", default=["bare", "batches", "streaming"])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--profile", action="store_true", help="print where the stage's own time goes")
     args = parser.parse_args()
     hardware = Hardware(
         engine="vllm",
@@ -98,7 +95,6 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
     bare_tokens(tools, store, pool, policy, warm, args)  # both warm
     rates: dict[str, list[float]] = {way: [] for way in args.ways}
     per_cpu: dict[str, list[float]] = {how: [] for how in rates}
-    profiler = cProfile.Profile() if args.profile else None
     for repeat in range(args.repeats):
         for place, how in enumerate(rates):
             draw = replace(base, seed=1000 * (repeat + 1) + (0 if how == "bare" else place))
@@ -107,8 +103,6 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
                 wrote = bare_tokens(tools, store, pool, policy, draw, args)
             else:
                 tools.hardware = replace(tools.hardware, batch_size=args.batch_size if how == "batches" else None)
-                if profiler and how == "streaming":
-                    profiler.enable()
                 made = sample_rollouts(
                     pool=pool,
                     splits=splits,
@@ -117,8 +111,6 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
                     group_size=args.group_size,
                     lora_rank=args.lora_rank,
                 )
-                if profiler:
-                    profiler.disable()
                 wrote = sum(store.read(made, ["num_tokens"])["num_tokens"].to_pylist())
             seconds = time.perf_counter() - began
             own, others = time.process_time() - cpu, _children() - graders
@@ -141,8 +133,6 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
             f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f};"
             f" a CPU second: {cpu:,.0f} and {bare_cpu:,.0f}, ratio {cpu / bare_cpu:.3f}"
         )
-    if profiler:
-        pstats.Stats(profiler).sort_stats("cumulative").print_stats(28)
 
 
 def _children() -> float:

@@ -1,16 +1,12 @@
 """A model folder of random weights in the names and shapes of Qwen3-30B-A3B, sharded as the hub's: for questions of speed and memory.
 
-    python -m tests.random_mixture --out DIR [--layers 48] [--shards 16] [--tokenizer FOLDER]
-
 61 GB with 48 layers. Shards are written side by side, as many as there are cores.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,20 +40,6 @@ CONFIG = {
     "torch_dtype": "bfloat16",
     "vocab_size": 151_936,
 }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--layers", type=int, default=48)
-    parser.add_argument("--shards", type=int, default=16)
-    parser.add_argument("--tokenizer", type=Path, help="a folder whose tokenizer files are copied")
-    args = parser.parse_args()
-    write_mixture(args.out, CONFIG | {"num_hidden_layers": args.layers}, args.shards)
-    if args.tokenizer:
-        for file in args.tokenizer.glob("*.j*"):
-            if file.name != "config.json":
-                shutil.copy(file, args.out)
 
 
 def write_mixture(folder: Path, config: dict, shards: int) -> None:
@@ -112,7 +94,3 @@ def _tensors(part: list[tuple[str, tuple[int, int]]], seed: int) -> dict[str, to
         values = torch.randn(rows, columns, generator=draw, device=device, dtype=torch.bfloat16)
         made[name] = values.mul_(0.02).cpu()
     return made
-
-
-if __name__ == "__main__":
-    main()

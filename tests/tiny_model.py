@@ -30,19 +30,9 @@ def write_tiny_model(folder: Path, labels: int = 0) -> Path:
     )
     tokenizer.chat_template = TEMPLATE
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=1024,
-        eos_token_id=0,
-        bos_token_id=None,
-        pad_token_id=0,
-    )
+    shape: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 32}
+    shape |= {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 1024}
+    config = LlamaConfig(vocab_size=len(vocabulary), eos_token_id=0, bos_token_id=None, pad_token_id=0, **shape)
     if labels:
         config.num_labels = labels
         LlamaForSequenceClassification(config).save_pretrained(folder)
@@ -57,22 +47,10 @@ def write_tiny_mixture(folder: Path, **shape: Any) -> Path:
     import torch
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-    small: dict[str, Any] = {
-        "vocab_size": 640,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
-        "tie_word_embeddings": True,
-        "max_position_embeddings": 256,
-        "num_experts": 4,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 32,
-        "decoder_sparse_step": 1,
-        "norm_topk_prob": True,
-    }
+    small: dict[str, Any] = {"vocab_size": 640, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    small |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "tie_word_embeddings": True}
+    small |= {"max_position_embeddings": 256, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+    small |= {"decoder_sparse_step": 1, "norm_topk_prob": True}
     torch.manual_seed(0)
     Qwen3MoeForCausalLM(Qwen3MoeConfig(**small | shape)).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
@@ -81,17 +59,11 @@ def write_tiny_mixture(folder: Path, **shape: Any) -> Path:
 
 
 #: A decoder of two layers, in the fields that most types of transformers have.
-SMALL: dict[str, Any] = {
-    **{"vocab_size": 640, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8},
-    **{
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 256,
-        "tie_word_embeddings": False,
-    },
-    **{"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2},
-    **{"moe_intermediate_size": 32, "pad_token_id": 0, "eos_token_id": 0, "bos_token_id": 0},
-}
+SMALL: dict[str, Any] = {"vocab_size": 640, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+SMALL |= {"head_dim": 8, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
+SMALL |= {"tie_word_embeddings": False, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4}
+SMALL |= {"num_experts_per_tok": 2, "moe_intermediate_size": 32, "pad_token_id": 0, "eos_token_id": 0}
+SMALL |= {"bos_token_id": 0}
 
 
 def write_tiny_of(kind: str, folder: Path, each: Callable[[Any], Any] = lambda weight: weight) -> Path:

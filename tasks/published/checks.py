@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.rules import pass_at_k
 from storage.sql import query
 from tasks.domain.statistics.shares import bootstrap_mean
 from tasks.published.designs import AIME, LEVEL5, LOG, MATH500, parsed
@@ -242,52 +241,44 @@ def note_rows(root: Path) -> list[Row]:
 
 def trend_rows(root: Path) -> list[Row]:
     """Return the change of a series from its first point, with its last point and without."""
-    points = [(row["batch"], row["ac_len_cv_within_group"]) for row in parsed(root / PROXY)]
-    (first, start), (before, value_before), (last, end) = points[0], points[-2], points[-1]
-    slope, slope_without_last = (float(np.polyfit(*np.array(p, float).T, deg=1)[0]) for p in (points, points[:-1]))
-    return [
-        {
-            "series": "length CV within groups",
-            "first_step": first,
-            "last_step": last,
-            "before_step": before,
-            "change": end - start,
-            "change_without_last": value_before - start,
-            "slope": slope,
-            "slope_without_last": slope_without_last,
-            "place": PROXY,
-        }
-    ]
+    return query(
+        """
+        with points as (
+            select batch as x, ac_len_cv_within_group as y, row_number() over (order by batch desc) > 1 as before
+            from rows)
+        select 'length CV within groups' as series, min(x) as first_step, max(x) as last_step,
+            max(x) filter (before) as before_step, arg_max(y, x) - arg_min(y, x) as change,
+            arg_max(y, x) filter (before) - arg_min(y, x) as change_without_last, regr_slope(y, x) as slope,
+            regr_slope(y, x) filter (before) as slope_without_last, $place as place
+        from points
+        """,
+        {"place": PROXY},
+        rows=pa.Table.from_pylist(parsed(root / PROXY)),
+    ).to_pylist()
 
 
 def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[str, pa.Table]) -> list[Row]:
     """Return panel's pass@k on AIME at all of its rollouts, beside thinking's at as many tokens, in whole rollouts."""
     folders = ("eval_aime_vibecheck/aime_panel_postmath_n16", "eval_aime_vibecheck/aime_thinking_n16")
-    lengths, groups = diversities["diversity_analysis_aime"].to_pylist(), [evaluations[folder] for folder in folders]
-    tokens, other_tokens = (
-        float(np.mean([r["num_tokens"] for r in lengths if r["arm"] == arm])) for arm in ("panel", "thinking")
-    )
-    k = min(groups[0]["group_size"].to_pylist())
-    other_k = max(1, int(k * tokens / other_tokens))
-    estimate, other_estimate = (
-        float(pass_at_k(g["group_size"].to_numpy(), g["num_correct"].to_numpy(), [n]).mean())
-        for g, n in zip(groups, (k, other_k), strict=True)
-    )
     places = [*(f"reports/{f}/summary.json" for f in folders), "reports/diversity_analysis_aime/per_problem.jsonl"]
-    return [
-        {
-            "arm": "panel",
-            "other": "thinking",
-            "problems": AIME,
-            "k": k,
-            "other_k": other_k,
-            "estimate": estimate,
-            "other_estimate": other_estimate,
-            "tokens": k * tokens,
-            "other_tokens": other_k * other_tokens,
-            "place": ", ".join(places),
-        }
-    ]
+    return query(
+        """
+        with each as (
+            select avg(num_tokens) filter (arm = 'panel') as panel,
+                avg(num_tokens) filter (arm = 'thinking') as thinking, (select min(group_size) from one) as k
+            from lengths),
+        sizes as (select *, greatest(1, floor(k * panel / thinking))::int as other_k from each)
+        select 'panel' as arm, 'thinking' as other, $problems as problems, k, other_k,
+            (select avg(pass_at_k(group_size, num_correct, k)) from one, sizes) as estimate,
+            (select avg(pass_at_k(group_size, num_correct, other_k)) from two, sizes) as other_estimate,
+            k * panel as tokens, other_k * thinking as other_tokens, $place as place
+        from sizes
+        """,
+        {"problems": AIME, "place": ", ".join(places)},
+        lengths=diversities["diversity_analysis_aime"],
+        one=evaluations[folders[0]],
+        two=evaluations[folders[1]],
+    ).to_pylist()
 
 
 def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int], draws: int) -> list[Row]:

@@ -7,7 +7,7 @@ What depends on the clock stands in `<time>`, so that the rest is the same text 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import orjson
@@ -36,9 +36,6 @@ from tasks.report.findings import answer, caveats
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir
 
-# What a report says of its study beside the artifacts that it is made from (storage.artifacts.kinds), and what
-# its figures may read.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup(Group):
@@ -65,8 +62,6 @@ def check_figures(measures: Iterable[str]) -> None:
     check_sources(FIGURES.values(), {*ALWAYS, *SOMETIMES, *measures})
 
 
-# The report's style sheet: its own rules, and the colours of page, arms and bands as the figures declare them.
-
 TEMPLATES = Path(__file__).parent / "templates"
 #: Variable of the style sheet → style of arms and bands.
 STYLES = {f"s{n}": style for n, style in enumerate(ARM_STYLES)} | {
@@ -92,28 +87,20 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
     with views(inputs_of(store(), refs), helper_tables(refs, setup.arms)) as asked:
         summary = asked.ask("report_summary").cast(Report.schema)
         sections = [
-            {
-                "id": s.id,
-                "title": s.title,
-                "lead": s.lead,
-                "figures": [_figure(f, asked, refs, setup) for f in s.figures],
-            }
+            {"id": s.id, "title": s.title, "lead": s.lead}
+            | {"figures": [_figure(f, asked, refs, setup) for f in s.figures]}
             for s in SECTIONS
             if s.only_with is None or s.only_with in refs
         ]
-        said, warned = answer(asked.ask), caveats(asked.ask)
-    page = {
-        "title": setup.title or setup.profile,
-        "profile": setup.title or setup.profile,
-        "question": setup.question,
-        "purpose": ". ".join(filter(None, (setup.about.rstrip("."), setup.purpose))),
-        "model": setup.model,
+        sentences, warned = answer(asked.ask), caveats(asked.ask)
+    name = setup.title or setup.profile
+    page = {each.name: getattr(setup, each.name) for each in fields(setup)} | {
+        "title": name,
+        "profile": name,
         "base": setup.profile,
-        "changes": setup.changes,
-        "settings": setup.settings,
-        "prompts": setup.prompts,
+        "purpose": ". ".join(filter(None, (setup.about.rstrip("."), setup.purpose))),
         "command": setup.command or f"varband run {setup.profile}",
-        "answer": said,
+        "answer": sentences,
         "caveats": warned,
         "sections": sections,
         "pool": str(problems.pool),
@@ -122,74 +109,60 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
     }
     folder = workdir() / "pages"
     folder.mkdir(exist_ok=True)
-    for name in ("report.html", "report.md"):
-        (folder / name).write_text(_rendered(f"{name}.j2", page), encoding="utf-8")
+    for file in ("report.html", "report.md"):
+        (folder / file).write_text(_rendered(f"{file}.j2", page), encoding="utf-8")
     return Payload(summary, files=folder)
 
 
 def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Setup) -> dict[str, object]:
-    """One figure as the templates need it; a query that an older artifact cannot answer says so in its place."""
+    """Return one figure as the templates need it; one that cannot be shown says why in its place."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
-    made: dict[str, object] = {
-        "name": figure.name,
-        "title": figure.title,
-        "caption": figure.caption,
-        "query": figure.query,
+    table, drawings, why = None, "", ""
+    if not refs.get(figure.sources[0]):
+        why = figure.without_artifact(chosen_measures(setup.settings))
+    else:
+        try:
+            rows = asked.ask(figure.query)
+        except UserError as error:  # an older artifact lacks a column
+            why = f"Not shown: {error}"
+        else:
+            drawings = "".join(map(as_svg, drawn(figure.chart, rows, setup.arms)))
+            table = shown(rows.to_pylist(), rows.column_names) if rows.num_rows else None
+            if not rows.num_rows:
+                why = figure.without_rows
+            elif figure.chart and not drawings:
+                why = "Nothing to draw: every value is missing."
+    return {
+        **{name: getattr(figure, name) for name in ("name", "title", "caption", "query")},
         "sql": named(figure.query),
         "refs": sources[:REFS_SHOWN],
         "more": max(0, len(sources) - REFS_SHOWN),
-        "svg": None,
-        "table": None,
-        "why": "",
+        "svg": drawings,
+        "table": table,
+        "why": why,
     }
-    if not refs.get(figure.sources[0]):
-        return made | {"why": figure.without_artifact(chosen_measures(setup.settings))}
-    try:
-        table = asked.ask(figure.query)
-    except UserError as error:
-        return made | {"why": f"Not shown: {error}"}
-    rows = table.to_pylist()
-    if not rows:
-        return made | {"why": figure.without_rows}
-    drawings = "".join(map(as_svg, drawn(figure.chart, table, setup.arms)))
-    why = "" if drawings or not figure.chart else "Nothing to draw: every value is missing."
-    return made | {"svg": drawings, "table": shown(rows, table.column_names), "why": why}
 
 
 def _provenance(store: Store, inputs: Sequence[Ref]) -> dict[str, object]:
-    """Everything that the report descends from, each artifact once; versions and commands."""
-    seen: dict[Ref, str] = {}
-    for top in inputs:
-        for _, ref, _ in lineage(store, top):
-            seen.setdefault(ref, "")
-    artifacts, commands, versions = [], {}, {}
-    for ref in sorted(seen):
+    """Return everything that the report descends from, each artifact once; versions and commands."""
+    artifacts, commands, versions = [], set(), dict[str, str]()
+    for ref in sorted({ref for top in inputs for _, ref, _ in lineage(store, top)}):
         manifest = store.manifest(ref)
-        p = manifest.provenance
-        notes = ", ".join(f"{key} {value}" for key, value in sorted(p.notes.items()))
-        recipe = orjson.dumps(
-            {"arguments": manifest.recipe.arguments, "inputs": manifest.recipe.inputs}, option=orjson.OPT_INDENT_2
-        )
+        recipe, p = manifest.recipe, manifest.provenance
+        spelt = orjson.dumps({"arguments": recipe.arguments, "inputs": recipe.inputs}, option=orjson.OPT_INDENT_2)
         artifacts.append(
-            {
-                "ref": str(ref),
-                "stage": manifest.recipe.stage,
-                "version": manifest.recipe.version,
-                "rows": manifest.rows,
-                "code": p.code,
-                "created": p.created,
-                "seconds": p.seconds,
-                "notes": notes,
-                "recipe": recipe.decode(),
-            }
+            {"ref": str(ref), "stage": recipe.stage, "version": recipe.version, "rows": manifest.rows, "code": p.code}
+            | {"created": p.created, "seconds": p.seconds, "recipe": spelt.decode()}
+            | {"notes": ", ".join(f"{key} {value}" for key, value in sorted(p.notes.items()))}
         )
-        commands[p.command] = None
+        commands.add(p.command)
         versions |= {"hardware": p.hardware, "Python": p.python, **p.packages}
-    spelt = ", ".join(f"{name} {value}" for name, value in sorted(versions.items()) if name != "hardware")
+    hardware = versions.pop("hardware", "unknown hardware")
+    packages = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return {
         "artifacts": artifacts,
         "commands": "; ".join(sorted(commands)),
-        "versions": f"Made on {versions.get('hardware', 'unknown hardware')} with {spelt}.",
+        "versions": f"Made on {hardware} with {packages}.",
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts, Training
+from storage.artifacts.kinds import Calibrations, Embeddings, Pool, Rollouts, Training
 from storage.records.runs import Amounts, Run, now
 
 SOURCES = ("sums", "clocks")
@@ -22,19 +22,10 @@ HOSTILE = (
 
 def pool_rows_of(problems: int) -> list[dict[str, Any]]:
     return [
-        {
-            "problem_id": f"p{i:04d}",
-            "source": SOURCES[i % 2],
-            "source_id": f"{SOURCES[i % 2]}-{i}",
-            "gold": str(i),
-            "problem": f"What is {i} + 0? <b>Give</b> \\(x\\).",
-            "gold_raw": str(i),
-            "answer_type": "integer",
-            "cluster": f"c{i}",
-            "year": None,
-            "level": None,
-            "subject": None,
-        }
+        dict.fromkeys(Pool.schema.names)
+        | {"problem_id": f"p{i:04d}", "source": SOURCES[i % 2], "source_id": f"{SOURCES[i % 2]}-{i}", "gold": str(i)}
+        | {"problem": f"What is {i} + 0? <b>Give</b> \\(x\\).", "gold_raw": str(i), "answer_type": "integer"}
+        | {"cluster": f"c{i}"}
         for i in range(problems)
     ]
 
@@ -53,6 +44,8 @@ def rollouts(
     """Harder problems come later; the panel writes short traces, the monologue long ones."""
     draw = random.Random(f"{arm} {step} {seed} {group_size}")
     tag = {"panel": "mutipersonaDebate"}.get(arm, "think")
+    of = {"arm": arm, "adapter": adapter, "step": step, "seed": seed, "reason": "compared", "grader_version": "1"}
+    of |= {"finish": "stop", "num_prompt_tokens": 40, "logprob_sum": -12.5}
     rows = []
     for i, problem in enumerate(problems):
         chance = max(0.0, min(1.0, skill + 0.75 - 1.5 * i / len(problems)))
@@ -60,116 +53,51 @@ def rollouts(
             correct = draw.random() < chance
             answer = str(problem["gold"]) if correct else str(draw.randrange(50, 99))
             words = " ".join(draw.choice(("so", "add", "carry", "check", "thus")) for _ in range(12))
-            trace = (
-                HOSTILE[(i + g) % len(HOSTILE)]
-                if hostile and i < 4
-                else f"Ann: {words}. Bob: {words}, \\(x = {answer}\\)."
-            )
-            rows.append(
-                {
-                    "problem_id": problem["problem_id"],
-                    "source": problem["source"],
-                    "arm": arm,
-                    "adapter": adapter,
-                    "step": step,
-                    "seed": seed,
-                    "rollout": g,
-                    "trace": trace,
-                    "tag_valid": draw.random() < 0.9,
-                    "completion": f"<{tag}>{trace}</{tag}> <answer>{answer}</answer>",
-                    "answer": answer,
-                    "canonical": answer,
-                    "verdict": "correct" if correct else "wrong",
-                    "reason": "compared",
-                    "correct": correct,
-                    "grader_version": "1",
-                    "finish": "stop",
-                    "num_prompt_tokens": 40,
-                    "num_tokens": draw.randrange(20, 60) * (1 if arm == "panel" else 5),
-                    "logprob_sum": -12.5,
-                }
-            )
+            trace = f"Ann: {words}. Bob: {words}, \\(x = {answer}\\)."
+            if hostile and i < 4:
+                trace = HOSTILE[(i + g) % len(HOSTILE)]
+            row = {"problem_id": problem["problem_id"], "source": problem["source"], "rollout": g, "trace": trace}
+            row |= {"tag_valid": draw.random() < 0.9, "answer": answer, "canonical": answer, "correct": correct}
+            row |= {"completion": f"<{tag}>{trace}</{tag}> <answer>{answer}</answer>"}
+            row |= {"verdict": "correct" if correct else "wrong"}
+            row |= {"num_tokens": draw.randrange(20, 60) * (1 if arm == "panel" else 5)}
+            rows.append(of | row)
     return pa.Table.from_pylist(rows, schema=Rollouts.schema)
 
 
 def steps_of(arm: str, seed: int, steps: int) -> pa.Table:
     draw = random.Random(f"steps {arm} {seed}")
+    same: dict[str, Any] = dict.fromkeys(Training.schema.names, 0) | {"arm": arm, "seed": seed, "kl_start": None}
+    same |= {"tag_valid_mean": 0.9, "all_zero": 1, "variance": 6, "all_one": 1, "length_mean": 40.0, "truncated": 0.01}
+    same |= {"ratio_mean": 1.0, "ratio_max": 1.2, "kl_behaviour": 0.001, "loss": 0.1, "grad_norm": 0.5}
+    same |= {"learning_rate": 2e-3, "num_tokens": 2000, "trained_tokens": 1500, "updates": 1}
     rows = []
     for step in range(1, steps + 1):
         share = step / steps
-        rows.append(
-            {
-                "arm": arm,
-                "seed": seed,
-                "step": step,
-                "reward_mean": 0.2 + 0.3 * share,
-                "tag_valid_mean": 0.9,
-                "correct_mean": 0.2 + 0.3 * share + draw.uniform(-0.05, 0.05),
-                "live_groups": 0.8 - 0.2 * share,
-                "all_zero": 1,
-                "variance": 6,
-                "all_one": 1,
-                "entropy": 1.2 - 0.6 * share + draw.uniform(0, 0.05),
-                "length_mean": 40.0,
-                "length_cv_within": 0.3 + 0.2 * share,
-                "truncated": 0.01,
-                "ratio_mean": 1.0,
-                "ratio_max": 1.2,
-                "kl_behaviour": 0.001,
-                "kl_start": None,
-                "masked_tokens": 0,
-                "bounded_tokens": 0,
-                "loss": 0.1,
-                "grad_norm": 0.5,
-                "learning_rate": 2e-3,
-                "num_tokens": 2000,
-                "trained_tokens": 1500,
-                "updates": 1,
-                "skipped_updates": 0,
-            }
-        )
+        row = {"step": step, "reward_mean": 0.2 + 0.3 * share, "length_cv_within": 0.3 + 0.2 * share}
+        row |= {"correct_mean": 0.2 + 0.3 * share + draw.uniform(-0.05, 0.05), "live_groups": 0.8 - 0.2 * share}
+        rows.append(same | row | {"entropy": 1.2 - 0.6 * share + draw.uniform(0, 0.05)})
     return pa.Table.from_pylist(rows, schema=Training.schema)
 
 
 def exposure_rows(arm: str, seed: int, steps: int, problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {
-            "arm": arm,
-            "seed": seed,
-            "step": s,
-            "problem_id": p["problem_id"],
-            "source": p["source"],
-            "num_correct": 3,
-            "group_size": 8,
-            "live": True,
-        }
-        for s in range(1, steps + 1)
+        {"arm": arm, "seed": seed, "step": step, "problem_id": p["problem_id"], "source": p["source"]}
+        | {"num_correct": 3, "group_size": 8, "live": True}
+        for step in range(1, steps + 1)
         for p in problems
     ]
 
 
 def embedded(table: pa.Table) -> pa.Table:
     """Vectors as an encoder would leave them: the panel's lie further apart."""
-    kept = table.select(["problem_id", "source", "arm", "step", "seed", "rollout", "correct", "num_tokens"])
     spread = 0.35 if table["arm"][0].as_py() == "panel" else 0.25
-    rng = np.random.default_rng(len(table) + int(table["step"][0].as_py()))
-    vectors = np.ones((len(table), 8)) + spread * rng.normal(size=(len(table), 8))
+    n, rng = len(table), np.random.default_rng(len(table) + int(table["step"][0].as_py()))
+    vectors = np.ones((n, 8)) + spread * rng.normal(size=(n, 8))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    columns = {name: kept[name] for name in kept.column_names}
-    n = len(table)
-    return (
-        pa.table(
-            columns
-            | {
-                "window": ["whole"] * n,
-                "coverage": [0.9] * n,
-                "num_chars": pa.array([120] * n, pa.int32()),
-                "embedding": pa.array(vectors.tolist(), pa.list_(pa.float32())),
-            }
-        )
-        .select(Embeddings.schema.names)
-        .cast(Embeddings.schema)
-    )
+    columns = {name: table[name] for name in Embeddings.schema.names if name in table.column_names}
+    columns |= {"window": ["whole"] * n, "coverage": [0.9] * n, "num_chars": [120] * n, "embedding": vectors.tolist()}
+    return pa.table(columns).select(Embeddings.schema.names).cast(Embeddings.schema)
 
 
 def calibration_rows() -> pa.Table:
@@ -185,32 +113,15 @@ def calibration_rows() -> pa.Table:
 
 
 def audit_rows() -> pa.Table:
-    return pa.table(
-        {
-            "code": ["few_problems"],
-            "fact": ["<b>10</b> held-out problems"],
-            "place": ["made up"],
-            "inference": ["intervals are wide"],
-            "value": [10.0],
-            "query": ["lint_made_up"],
-        }
-    )
+    row = {"code": "few_problems", "fact": "<b>10</b> held-out problems", "place": "made up"}
+    return pa.Table.from_pylist([row | {"inference": "intervals are wide", "value": 10.0, "query": "lint_made_up"}])
 
 
 def run_under_way() -> Run:
     """The record of a run on another host that beats now."""
+    at = {"state": "running", "at": "train panel", "stages": 10, "stages_done": 3, "host": "elsewhere", "pid": 1}
     beat = now()
-    return Run(
-        id="demo-01234567",
-        profile="demo",
-        request={},
-        state="running",
-        at="train panel",
-        stages=10,
-        stages_done=3,
-        spent=Amounts(),
-        started=beat,
-        heartbeat=beat,
-        host="elsewhere",
-        pid=1,
+    return Run.model_validate(
+        {"id": "demo-01234567", "profile": "demo", "request": {}, "spent": Amounts(), **at}
+        | {"started": beat, "heartbeat": beat}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,9 +16,9 @@ from storage.artifacts.kinds import (
     Benchmark,
     Calibrations,
     Embeddings,
-    Partitions,
     Pool,
     Rollouts,
+    Searches,
     Splits,
     Training,
 )
@@ -27,7 +28,6 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
-from tests.dashboards.made_up_objectives import trained_otherwise
 from tests.dashboards.made_up_rows import (
     audit_rows,
     calibration_rows,
@@ -37,10 +37,9 @@ from tests.dashboards.made_up_rows import (
     rollouts,
     steps_of,
 )
-from tests.dashboards.made_up_searches import BUDGETS, searched
 
 K = TypeVar("K", bound=Ref)
-KS = (1, 2, 4, 8)
+KS, BUDGETS = (1, 2, 4, 8), (400, 800, 1600, 3200)
 
 
 def put(
@@ -74,6 +73,9 @@ def made_up_study(
     from tasks.domain.grading.grading import GRADER_VERSION
     from tasks.evidence import Available
     from tasks.measures.bands import classify_bands, cross_bands
+    from tasks.measures.curves import compare_gains, training_curves
+    from tasks.measures.diversity import compare_diversity, measure_answers, measure_diversity
+    from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
     from tasks.measures.standard import standard_measures
     from tasks.partitions import partition_rollouts
     from tasks.report.render import Setup, render_report
@@ -81,12 +83,9 @@ def made_up_study(
     store = Store(root)
     store.prepare()
     pool_rows = pool_rows_of(problems)
-    held = [p for i, p in enumerate(pool_rows) if i % 4 == 0]
+    held = pool_rows[::4]
     pool = put(store, Pool, pa.Table.from_pylist(pool_rows, schema=Pool.schema))
-    split_rows = [
-        {"problem_id": p["problem_id"], "source": p["source"], "split": "heldout" if p in held else "train"}
-        for p in pool_rows
-    ]
+    split_rows = [p | {"split": "heldout" if p in held else "train"} for p in pool_rows]
     splits = put(store, Splits, pa.Table.from_pylist(split_rows, schema=Splits.schema), inputs={"pool": [str(pool)]})
     screenings, bands, trainings, evaluations, final = [], [], [], [], []
     policies: list[dict[str, Any]] = []
@@ -97,9 +96,8 @@ def made_up_study(
     with session(Session(store, Toolbox())):
         for place, arm in enumerate(arms):
             skill = 0.1 + 0.2 * place
-            screening = sampled(rollouts(pool_rows, arm, 8, skill, hostile=hostile), arm=arm, of="screening")
-            screenings.append(screening)
-            bands.append(classify_bands(rollouts=screening))
+            screenings.append(sampled(rollouts(pool_rows, arm, 8, skill, hostile=hostile), arm=arm, of="screening"))
+            bands.append(classify_bands(rollouts=screenings[-1]))
             final.append(sampled(rollouts(held, arm, 8, skill, hostile=hostile), arm=arm, of="before"))
             policies.append({"arm": arm, "skill": skill})
             for seed in seeds if steps else ():
@@ -107,56 +105,53 @@ def made_up_study(
                 folder.mkdir(parents=True, exist_ok=True)
                 exposure = exposure_rows(arm, seed, steps, [p for p in pool_rows[1:9] if p not in held])
                 pq.write_table(pa.Table.from_pylist(exposure, schema=EXPOSURE), folder / "exposure.parquet")
-                training = put(
-                    store,
-                    Training,
-                    steps_of(arm, seed, steps),
-                    about=[arm, seed],
-                    inputs={"bands": [str(bands[-1])]},
-                    files=folder,
-                )
+                inputs, rows = {"bands": [str(bands[-1])]}, steps_of(arm, seed, steps)
+                training = put(store, Training, rows, about=[arm, seed], inputs=inputs, files=folder)
                 trainings.append(training)
+                policy = {"adapter": str(training), "seed": seed}
                 for step in sorted({0, steps // 2, steps} if seed == seeds[0] else {steps // 2, steps}):
-                    policy = {"step": step, "adapter": str(training), "seed": seed} if step else {}
-                    rows = rollouts(held, arm, 4, skill + 0.2 * step / steps, **policy)
-                    evaluations.append(sampled(rows, arm=arm, seed=seed, step=step, of="curve"))
-                rows = rollouts(held, arm, 8, skill + 0.2, step=steps, adapter=str(training), seed=seed)
-                final.append(sampled(rows, arm=arm, seed=seed, of="after"))
-                policies.append(
-                    {"arm": arm, "skill": skill + 0.2, "step": steps, "adapter": str(training), "seed": seed}
-                )
+                    better = {"skill": skill + 0.2 * step / steps, "step": step} | (policy if step else {})
+                    evaluations.append(
+                        sampled(rollouts(held, arm, 4, **better), arm=arm, seed=seed, step=step, of="curve")
+                    )
+                better = {"skill": skill + 0.2, "step": steps} | policy
+                final.append(sampled(rollouts(held, arm, 8, **better), arm=arm, seed=seed, of="after"))
+                policies.append({"arm": arm} | better)
         lists = _benchmarks(store, pool_rows, pool, policies) if benchmarks else {}
+        finals = tuple(final)
         embeddings = tuple(
             put(store, Embeddings, embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}) for ref in final
         )
         calibration = put(store, Calibrations, calibration_rows())
+        graded = {"calibration": calibration, "grader_version": GRADER_VERSION}
         partitions = tuple(
-            partition_rollouts(rollouts=ref, embeddings=vectors, calibration=calibration, grader_version=GRADER_VERSION)
+            partition_rollouts(rollouts=ref, embeddings=vectors, **graded)
             for ref, vectors in zip(final, embeddings, strict=True)
         )
-        tables, rows = _analysis(store, pool, splits, trainings, evaluations, final, embeddings, partitions)
+        diversities = tuple(measure_diversity(embeddings=ref) for ref in embeddings)
         evidence = Evidence(
             screenings=tuple(screenings),
             bands=tuple(bands),
             trainings=tuple(trainings),
             evaluations=tuple(evaluations),
-            final=tuple(final),
+            final=finals,
             sliced=lists.get("sliced", ()),
             calibrations=(calibration,),
-            searches=searched(put, store, final, pool),
-            **rows,
+            searches=searched(store, final, pool),
+            diversities=diversities,
+            answers=tuple(measure_answers(rollouts=r, partitions=c) for r, c in zip(final, partitions, strict=True)),
         )
         available = Available(
             pool=pool,
             splits=splits,
             partitions=partitions,
-            deep=tuple(final),
+            deep=finals,
             embeddings=embeddings,
             arms=arms,
             ks=KS,
             train_group_size=8,
             budgets=BUDGETS,
-            **trained_otherwise(store, held, sampled, put, trainings, final),
+            **by_another_objective(store, held, sampled, trainings, final),
             **evidence.arguments(),
         )
         return render_report(
@@ -174,7 +169,18 @@ def made_up_study(
                 slices=lists.get("slices", ()),
                 slice_contrasts=lists.get("slice_contrasts", ()),
                 standard=standard_measures(available),
-                **tables,
+                curves=training_curves(
+                    trainings=tuple(trainings),
+                    evaluations=tuple(evaluations) or finals,
+                    final=finals,
+                    pool=pool,
+                    splits=splits,
+                ),
+                diversity=compare_diversity(diversities=diversities),
+                passk=estimate_pass_at_k(rollouts=finals, ks=KS, draws=200, seed=0),
+                gain_differences=compare_gains(evaluations=finals),
+                contrasts=contrast_pass_at_k(rollouts=finals, ks=KS, draws=200, seed=0),
+                audit=put(store, Audit, audit_rows()),
             ),
         )
 
@@ -185,28 +191,14 @@ def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Pool, polic
 
     found: dict[str, list[Any]] = {name: [] for name in ("benchmarks", "sliced", "slices", "slice_contrasts")}
     for name, problems in (("hard_ones", pool_rows[:6]), ("all_of_them", pool_rows[:12])):
-        rows = [
-            {
-                "benchmark": name,
-                "level": "5",
-                **{c: row[c] for c in ("problem_id", "source", "source_id")},
-                "split": "benchmark" if i else "near_training",
-                "near": None if i else "math-7",
-                "similarity": None if i else 1.0,
-            }
-            for i, row in enumerate(problems)
-        ]
+        asked = {"benchmark": name, "level": "5", "split": "benchmark"}
+        near = {"split": "near_training", "near": "math-7", "similarity": 1.0}
+        rows = [problem | asked | ({} if i else near) for i, problem in enumerate(problems)]
         choice = put(store, Benchmark, pa.Table.from_pylist(rows, schema=Benchmark.schema), about=name)
         inputs = {"pool": [str(pool)], "splits": [str(choice)]}
         drawn = tuple(
-            put(
-                store,
-                Rollouts,
-                rollouts(problems[1:], p["arm"], 4, **{k: v for k, v in p.items() if k != "arm"}),
-                about=[name, i],
-                inputs=inputs,
-            )
-            for i, p in enumerate(policies)
+            put(store, Rollouts, rollouts(problems[1:], group_size=4, **policy), about=[name, i], inputs=inputs)
+            for i, policy in enumerate(policies)
         )
         found["benchmarks"].append(choice)
         found["sliced"] += drawn
@@ -215,35 +207,49 @@ def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Pool, polic
     return {name: tuple(refs) for name, refs in found.items()}
 
 
-def _analysis(
-    store: Store,
-    pool: Pool,
-    splits: Splits,
-    trainings: list[Training],
-    evaluations: list[Rollouts],
-    final: list[Rollouts],
-    embeddings: tuple[Embeddings, ...],
-    partitions: tuple[Partitions, ...],
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(tables, rows) of the report."""
+def by_another_objective(
+    store: Store, held: list[dict[str, Any]], sampled: Any, trainings: list[Training], final: list[Rollouts]
+) -> dict[str, Any]:
+    """The first arm under its first seed, trained by another objective too."""
+    from tasks.domain.grading.grading import GRADER_VERSION
+    from tasks.partitions import partition_answers
 
-    from tasks.measures.curves import compare_gains, training_curves
-    from tasks.measures.diversity import compare_diversity, measure_answers, measure_diversity
-    from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
-
-    finals, ks = tuple(final), KS
-    diversities = tuple(measure_diversity(embeddings=ref) for ref in embeddings)
-    curve = tuple(evaluations) or finals
-    answers = tuple(measure_answers(rollouts=r, partitions=c) for r, c in zip(final, partitions, strict=True))
-    rows = {"diversities": diversities, "answers": answers}
-    tables = {
-        "curves": training_curves(
-            trainings=tuple(trainings), evaluations=curve, final=finals, pool=pool, splits=splits
-        ),
-        "diversity": compare_diversity(diversities=diversities),
-        "passk": estimate_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
-        "gain_differences": compare_gains(evaluations=finals),
-        "contrasts": contrast_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
-        "audit": put(store, Audit, audit_rows()),
+    if not trainings:
+        return {}
+    arm, steps = "panel", store.read(trainings[0]).num_rows
+    other = put(store, Training, steps_of(arm, 0, steps), about="another objective")
+    rows = rollouts(held, arm, 8, 0.4, step=steps, adapter=str(other), seed=0)
+    start, ends = final[0], (final[1], sampled(rows, arm=arm, of="another objective"))
+    return {
+        "objectives": ("as the study has it", "MaxRL"),
+        "objective_trainings": (trainings[0], other),
+        "objective_starts": (start,),
+        "objective_ends": ends,
+        "objective_start_answers": (partition_answers(rollouts=start, grader_version=GRADER_VERSION),),
+        "objective_end_answers": tuple(partition_answers(rollouts=r, grader_version=GRADER_VERSION) for r in ends),
     }
-    return tables, rows
+
+
+def searched(store: Store, sampled: Sequence[Rollouts], pool: Pool) -> tuple[Searches, ...]:
+    """Of each artifact of rollouts one search that answers with the first and one that answers with the newest."""
+    found = []
+    for ref in sampled:
+        for method in ("first", "majority"):
+            rows, inputs = searched_rows(store.read(ref), method), {"pool": [str(pool)], "rollouts": [str(ref)]}
+            found.append(put(store, Searches, rows, about=[method, str(ref)], inputs=inputs))
+    return tuple(found)
+
+
+def searched_rows(sampled: pa.Table, method: str) -> pa.Table:
+    """A round each, and a node that was cut."""
+    rows: list[dict[str, Any]] = []
+    first: dict[str, dict[str, Any]] = {}
+    for row in sampled.to_pylist():
+        problem, number = row["problem_id"], row["rollout"]
+        chosen = first.setdefault(problem, row) if method == "first" else row
+        cut = "a prompt of 900 tokens and max_tokens=128 do not fit the context of 512" if number == 7 else None
+        node = {"method": method, "round": number, "node": f"{problem}/{number}", "operator": "draw", "cut": cut}
+        node |= {"parents": f"{problem}/0" if number else "", "num_scored_tokens": 0}
+        node |= {"chosen": f"{problem}/{chosen['rollout']}", "chosen_answer": chosen["answer"]}
+        rows.append(row | node | {"chosen_correct": chosen["correct"]})
+    return pa.Table.from_pylist(rows, schema=Searches.schema)

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli.export import gallery
-from dashboards.gallery import MOST, Item, Page, from_report, from_transcripts, write
-from dashboards.text import ELEMENTS, mathml, pieces
+from dashboards.gallery import Item, Page, from_report, from_transcripts, write
+from dashboards.text import ELEMENTS, MOST, mathml, pieces
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
@@ -82,30 +82,19 @@ def test_rollouts_are_text(study: Study, tmp_path: Path) -> None:
     assert f"The first {MOST:,} of 100," in html
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("{", "not a transcripts file"),
-        ('{"items": [{"id": "a"}]}', r"items\[0\].problem is missing"),
-        ("[]", "not a tra"),
-    ],
-)
-def test_a_file_that_is_none_is_told(tmp_path: Path, content: str, words: str) -> None:
+def test_what_is_no_case_study_and_no_problem_is_told(study: Study, published: Path, tmp_path: Path) -> None:
     source = tmp_path / "transcripts.json"
-    source.write_text(content)
-    with pytest.raises(UserError, match=words):
-        from_transcripts(source, [])
+    for content, words in (("{", "not a tra"), ("[]", "not a tra"), ('{"items": [{}]}', r"items\[0\].problem is mis")):
+        source.write_text(content)
+        with pytest.raises(UserError, match=words):
+            from_transcripts(source, [])
     with pytest.raises(UserError, match="cannot be read"):
         from_transcripts(tmp_path / "nothing.json", [])
-
-
-def test_a_problem_that_is_not_there_is_told(study: Study, published: Path) -> None:
-    with pytest.raises(UserError, match="problem 'zzz' fits 0 problems"):
-        from_report(study.root, str(study.report), ["zzz"], "final", 1)
-    with pytest.raises(UserError, match="problem 'p00' fits 4 problems"):
-        from_report(study.root, str(study.report), ["p00"], "final", 1)
     with pytest.raises(UserError, match="no item zz"):
         from_transcripts(published / "reports" / "case_study" / "transcripts.json", ["a", "zz"])
+    for problem, fits in (("zzz", 0), ("p00", 4)):
+        with pytest.raises(UserError, match=f"problem '{problem}' fits {fits} problems"):
+            from_report(study.root, str(study.report), [problem], "final", 1)
 
 
 def test_a_gallery_on_a_phone_and_in_the_dark(study: Study, browser, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.dashboards.conftest import REPO
+from tests.servers import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -26,21 +26,14 @@ OWN_404 = "_stcore"
 
 
 def served(root: Path) -> tuple[subprocess.Popen[bytes], str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-c",
-        "from cli.main import main; main()",
-        "serve",
-        "--root",
-        str(root),
-        "--port",
-        str(port),
-    ]
+    port = free_port()
+    words = ["-c", "from cli.main import main; main()", "serve", "--root", str(root), "--port", str(port)]
     server = subprocess.Popen(
-        command, cwd=REPO, env=os.environ | {"PYTHONPATH": str(REPO)}, stdout=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, *words],
+        cwd=REPO,
+        env=os.environ | {"PYTHONPATH": str(REPO)},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
     url = f"http://127.0.0.1:{port}"
     for _ in range(240):

@@ -45,7 +45,6 @@ SERVED += [f"{name}:end={END}:by={by}" for name in STEPS for by in ("self", "lik
 #: Each way of asking once; `make test-all` runs every method.
 BRIEFLY = ("majority", "self_certainty", "rewarded", "debate", f"mcts:simulations=5:end={END}:by=process")
 EVERY = [name if name in BRIEFLY else pytest.param(name, marks=pytest.mark.slow) for name in SERVED]
-PLENTY = {"tokens": 10**6, "context": 10**6}
 
 
 @cache
@@ -112,23 +111,33 @@ class Lab:
         return self.store.read(self.ref(method, pool, **more)).to_pylist()
 
     def ref(self, method: Method | str, pool: Pool | None = None, **more: Any) -> Searches:
+        """In a session of its own, as a run has."""
         name = method if isinstance(method, str) else type(method).__name__
         chosen = method_named(method) if isinstance(method, str) else method
-        reward = REWARD if chosen.reward not in ("", CERTAINTY) else None
-        arguments: dict[str, Any] = {"policy": POLICY, "sampling": DRAW, "reward": reward} | PLENTY | more
-        return search_problems(
-            pool=pool or self.pool,
-            splits=self.splits,
-            name=name,
-            method=chosen,
-            grader_version=self.toolbox.grader.version,
-            **arguments,
-        )
+        given: dict[str, Any] = {"pool": pool or self.pool, "splits": self.splits, "name": name, "method": chosen}
+        given |= {"policy": POLICY, "sampling": DRAW, "tokens": 10**6, "context": 10**6}
+        given |= {"reward": REWARD if chosen.reward not in ("", CERTAINTY) else None}
+        with session(Session(self.store, self.toolbox)):
+            asked: dict[str, Any] = given | {"grader_version": self.toolbox.grader.version} | more
+            return search_problems(**asked)
+
+    def stopped_after(self, calls: int, method: str) -> tuple[list[dict[str, Any]], int]:
+        """Search, stopped after every so many calls of the engine until it is done. Returns its rows and the stops."""
+        stops = 0
+        while True:
+            left = iter(range(calls))
+            self.engine.after = lambda left=left: None if next(left, None) is not None else _stop()
+            try:
+                return self.search(method), stops
+            except InterruptedError:
+                stops += 1
 
 
-def a_lab(
-    folder: Path, graders: Graders, batch_size: int | None = 16, engine: FromPromptAndSeed | None = None
-) -> Iterator[Lab]:
+def _stop() -> None:
+    raise InterruptedError
+
+
+def a_lab(folder: Path, graders: Graders, batch_size: int | None = 16, engine: FromPromptAndSeed | None = None) -> Lab:
     store, engine = Store(folder / "store"), engine or FromPromptAndSeed()
     store.prepare()
     toolbox = Toolbox(Hardware(batch_size=batch_size), places={POLICY.model.sha256: folder, REWARD.sha256: folder})
@@ -137,16 +146,27 @@ def a_lab(
     toolbox._open |= {("reward_model", REWARD.sha256): reward_model(), ("reader", POLICY.model.sha256): reader()}
     with session(Session(store, toolbox)):
         pool = make_synthetic_pool(per_source=2, seed=0)
-        yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))
+        return Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))
+
+
+@pytest.fixture(scope="module")
+def graders() -> Iterator[Graders]:
+    with Graders() as made:
+        yield made
+
+
+@pytest.fixture
+def lab(tmp_path: Path, graders: Graders) -> Lab:
+    return a_lab(tmp_path, graders)
 
 
 def main(folder: str, method: str) -> None:
     """A search that is killed in the middle of its second batch, as often as it is started, until none is left."""
     left = iter([True])
     with Graders() as graders:
-        for lab in a_lab(Path(folder), graders):
-            lab.engine.after = lambda: None if next(left, False) else os.kill(os.getpid(), signal.SIGKILL)
-            lab.search(method)
+        lab = a_lab(Path(folder), graders)
+        lab.engine.after = lambda: None if next(left, False) else os.kill(os.getpid(), signal.SIGKILL)
+        lab.search(method)
 
 
 if __name__ == "__main__":

@@ -29,16 +29,8 @@ def tables(levels: str, leaked: str = "") -> tuple[pa.Table, pa.Table]:
     ]
     pool = pa.Table.from_pylist(pool_rows(rows)[0], schema=Pool.schema)
     leaks = [
-        {
-            "problem_id": pool["problem_id"][int(i)].as_py(),
-            "source_id": i,
-            "split": "b",
-            "other_id": f"t{n}",
-            "other_source_id": f"t{n}",
-            "other_split": "train",
-            "kind": "near",
-            "similarity": n / 10,
-        }
+        {"problem_id": pool["problem_id"][int(i)].as_py(), "source_id": i, "split": "b", "similarity": n / 10}
+        | {"other_id": f"t{n}", "other_source_id": f"t{n}", "other_split": "train", "kind": "near"}
         for i in leaked
         for n in (6, 8, 7)
     ]

@@ -16,8 +16,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.reading.catalog import shards_of
-from tasks.domain.grpo.learner_config import check_sampling
-from tasks.domain.policies import KVCache, Sampling
+from tasks.domain.policies import KVCache
 from tasks.engines.hardware import Hardware, check_kv_cache
 from tasks.engines.sampling.vllm import on_gpu
 from tasks.engines.toolbox import Toolbox
@@ -25,7 +24,7 @@ from tasks.sampling import sample_rollouts
 from tasks.stage import Session, session
 from tests.engines.test_toolbox import begun
 from tests.hollow import hollow_weights
-from tests.stages.test_sampling import DRAW, POLICY, Lab
+from tests.stages.test_sampling import DRAW, Lab
 from tests.stages.test_sampling import lab as lab
 
 ROUNDED = replace(DRAW, kv_cache="fp8")
@@ -38,10 +37,7 @@ def test_a_full_cache_is_no_new_name() -> None:
 
 def test_rollouts_of_one_cache_are_not_those_of_another(lab: Lab) -> None:
     lab.toolbox._open |= {(*key, "fp8"): engine for key, engine in lab.toolbox._open.items() if key[0] == "generator"}
-    full, rounded = (
-        sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=one, group_size=2)
-        for one in (DRAW, ROUNDED)
-    )
+    full, rounded = (lab.sample(sample_rollouts, 2, sampling=one) for one in (DRAW, ROUNDED))
     rows = lab.store.manifest(full).rows
     assert full != rounded and lab.engine.sampled == 2 * rows
     own, other = ([*shards_of(lab.store, [ref])] for ref in (full, rounded))
@@ -55,23 +51,22 @@ def test_each_cache_has_an_engine_and_one_is_open_at_a_time(monkeypatch: pytest.
     tools.begin_generator("m", 16, "fp8")
     assert tools.generator("m", 16, "fp8") is made[0] and tools.samples("m", "fp8") and not tools.samples("m")
     assert tools.generator("m", 16) is made[1] and made[0].closed and not tools.samples("m", "fp8")
+    tools.begin_generator("m", 13, "fp8")  # 13: it fails, which is missed by whom it was for alone
+    assert tools.generator("m", 16) is made[1]
     tools.close()
 
 
 @pytest.mark.parametrize(
     ("engine", "device"), [("auto", "auto"), ("vllm", "cpu"), ("transformers", "cuda"), ("openai", "cuda")]
 )
-def test_only_vllm_on_a_gpu_stores_fp8(engine: str, device: str) -> None:
+def test_only_vllm_on_a_gpu_stores_fp8(engine: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_kv_cache("full", engine, device)
     check_kv_cache("fp8", "vllm", "cuda")
     check_kv_cache("fp8", "auto", "cuda")
     with pytest.raises(UserError, match=r"kv_cache=fp8 is how vLLM stores keys and values on a GPU: set"):
         check_kv_cache("fp8", engine, device)
-
-
-def test_where_vllm_is_not_installed_it_is_refused_and_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.engines.toolbox.engine_name", lambda wanted: "transformers")
-    with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):
+    with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):  # where vLLM is not installed
         Toolbox(Hardware(device="cuda"), {"m": Path("model")}).generator("m", 0, "fp8")
 
 
@@ -85,12 +80,7 @@ def test_a_study_may_ask_for_it_where_nothing_is_trained_on_it() -> None:
 
     assert asked("full", "evaluation") == asked("fp8", "screening", "final") == []
     assert any("evaluation.sampling.kv_cache is fp8" in said for said in asked("fp8", "evaluation"))
-    with pytest.raises(UserError, match=r"rollouts\.kv_cache is fp8: what a training samples needs full"):
-        check_sampling(Sampling(max_tokens=8, kv_cache="fp8"))
-
-
-def test_what_an_arm_that_borrows_its_adapter_asks_for_is_looked_at_too() -> None:
-    """no_panel is evaluated with the adapter of panel, whose lessons and evaluations are sampled here."""
+    # no_panel is evaluated with the adapter of panel, whose lessons and evaluations are sampled here
     evaluated = replace(DEMO, arms=("no_panel",), evaluation=replace(DEMO.evaluation, sampling=ROUNDED))
     assert any("evaluation.sampling.kv_cache is fp8" in fault.sentence for fault in faults_of(evaluated))
     lesson = replace(PAPER.lessons[0], arms=("panel",), rollouts=ROUNDED)
@@ -100,12 +90,11 @@ def test_what_an_arm_that_borrows_its_adapter_asks_for_is_looked_at_too() -> Non
     assert f"; set lessons.{lesson.name}.rollouts.kv_cache=full" in said
 
 
-@pytest.mark.parametrize("engine", ["auto", "openai", "transformers"])
-def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path: Path, engine: str) -> None:
+def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path: Path) -> None:
     """On a CPU, which the demo's settings allow. What is there already needs no engine: it is no fault of the study."""
     settings, store = ("screening.sampling.kv_cache=fp8", "arms=panel"), Store(tmp_path)
     store.prepare()
-    study = Request(profile="demo", settings=(*settings, f"hardware.engine={engine}")).study(store, planning=True)
+    study = Request(profile="demo", settings=settings).study(store, planning=True)
     asked, refused = [*to_sample(plan(study, store))], "kv_cache=fp8 is how vLLM"
     [said] = memory_lines(study, Machine.here(), asked)
     assert said.startswith(f"this machine would refuse it: {refused}")
@@ -120,7 +109,7 @@ def test_what_this_machine_cannot_store_is_refused_before_anything_is_paid(
     """Looked at is what is to be sampled here alone: a machine that only embeds needs no such GPU."""
     planning, on_gpu = Session(lab.store, lab.toolbox, planning=True), Hardware(device="cuda")
     with session(planning):
-        sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=ROUNDED, group_size=2)
+        lab.sample(sample_rollouts, 2, sampling=ROUNDED)
     planned = [Planned(step, reused=False) for step in planning.steps]
     monkeypatch.setattr("flows.study.memory.engine_name", lambda wanted: "vllm")
     check_caches(on_gpu, to_sample(planned))
@@ -129,14 +118,6 @@ def test_what_this_machine_cannot_store_is_refused_before_anything_is_paid(
     check_caches(on_gpu, to_sample([replace(p, reused=True) for p in planned]))
     with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):
         check_caches(on_gpu, to_sample(planned))
-
-
-def test_an_engine_that_did_not_start_is_missed_by_whom_it_was_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    tools, go, made = begun(monkeypatch)
-    go.set()
-    tools.begin_generator("m", 13, "fp8")  # 13: it fails
-    assert tools.generator("m", 16) is made[0]
-    tools.close()
 
 
 def test_vllm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The real pool: its 877 problems, what the checks find, and the splits with their published defects."""
+"""The real pool: its 877 problems, what the checks find, and splits: published, drawn, and kept clear of what is held out."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Pool
+from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.leaks import find_leaks
-from tasks.domain.problems.problems import PoolPolicy
+from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import OLYMPIAD, source_spec
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import build_pool, list_pool_issues
-from tasks.splits import draw_split, split_pool
+from tasks.splits import draw_split, keep_clear, split_pool
 from tasks.stage import Session, session
 from tasks.training import trainable
+from tests.dashboards.synthetic import put
 
 PUBLISHED = {"heldout_eval": 100, "panel_train": 354, "thinking_train": 180, "heldout_aux": 310}
 
@@ -194,3 +195,42 @@ def test_a_split_is_the_same_on_every_machine() -> None:
         int(n, 16) for n, s in zip(names, draw_split(pool, 2, 7)["split"].to_pylist(), strict=True) if s == "heldout"
     ]
     assert held == [1, 3, 6, 8]
+
+
+# A lesson's split is kept clear of what the study holds out.
+
+
+BOX = "A rectangular box has edges of length three, four and five and is cut by one plane through two of its corners."
+RING = "Two circles lie in a ring so that each touches the other and both of its rims; find the sum of their radii."
+
+
+def pool_of(*texts: str, prefix: str) -> pa.Table:
+    rows, _ = pool_rows(
+        [{"problem": t, "gold": "1", "source": "s", "source_id": f"{prefix}_{i}"} for i, t in enumerate(texts)]
+    )
+    return pa.Table.from_pylist(rows, schema=Pool.schema)
+
+
+def splits_of(pool: pa.Table, *split: str) -> pa.Table:
+    return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": list(split)})
+
+
+def test_what_is_held_out_is_not_taught(tmp_path: Path) -> None:
+    """Word for word, nearly, not at all; and what the study trains on may be taught."""
+    study = pool_of(BOX, RING, prefix="OB")
+    lesson = pool_of(BOX, f"{BOX} Find the area of the cut.", RING, "What is one more than two?", prefix="M")
+    store = Store(tmp_path)
+    store.prepare()
+    with session(Session(store, Toolbox())):
+        taught = put(store, Splits, splits_of(lesson, *["train"] * 4))
+        clear = keep_clear(
+            pool=put(store, Pool, lesson),
+            splits=taught,
+            studied=put(store, Pool, study, about="study"),
+            heldout=put(store, Splits, splits_of(study, "heldout", "train"), about="study"),
+        )
+    made = store.read(clear)
+    assert made["split"].to_pylist() == ["near_heldout", "near_heldout", "train", "train"]
+    assert store.manifest(clear).provenance.notes["near_heldout"] == "2"
+    assert trainable(lesson, made, None)["source_id"].to_pylist() == ["M_2", "M_3"]
+    assert trainable(lesson, store.read(taught), None).num_rows == 4

@@ -1,26 +1,44 @@
-"""Regrading: new verdicts beside the old ones, what moved, and disputes for a person to decide."""
+"""Regrading: new verdicts beside the old ones without sampling, whoever reads them; disputes for a person to decide."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
+from cli.grade import regrade
 from storage.artifacts.kinds import Rollouts
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.grading.grading import Overrides, read_overrides
+from storage.records.decisions import put_overrides
+from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader, read_overrides
+from tasks.domain.problems.problems import PoolPolicy
+from tasks.domain.problems.sources import source_spec
 from tasks.engines.grading.graders import Graders, with_verdicts
+from tasks.engines.toolbox import Toolbox
+from tasks.grading import active_grader, actively_graded
+from tasks.measures.bands import classify_bands
+from tasks.pool import as_first_checked, build_pool
 from tasks.regrading import changes, disputes, golds_of, moved
+from tasks.regrading import regrade as regraded
+from tasks.rollouts import ensure_rollouts, entered, requests_for
+from tasks.sampling import sample_rollouts
+from tasks.splits import split_pool
+from tasks.stage import Session, session, toolbox
+from tests.stages.test_sampling import DRAW, GROUP, POLICY, Lab, lab
+
+__all__ = ["lab"]
 
 
-def _row(problem: str, rollout: int, answer: str, verdict: str, arm: str = "panel") -> dict[str, object]:
-    return {
-        "problem_id": problem,
-        "source": "s",
-        "arm": arm,
-        "adapter": None,
-        "step": 0,
-        "seed": 0,
-        "rollout": rollout,
+def _row(problem: str, rollout: int, answer: str, verdict: str) -> dict[str, object]:
+    """Columns that it does not name are null."""
+    return {"problem_id": problem, "source": "s", "arm": "panel", "step": 0, "seed": 0, "rollout": rollout} | {
         "completion": f"<mutipersonaDebate>x</mutipersonaDebate> <answer>{answer}</answer>",
         "trace": "x",
         "tag_valid": True,
@@ -33,7 +51,6 @@ def _row(problem: str, rollout: int, answer: str, verdict: str, arm: str = "pane
         "finish": "stop",
         "num_prompt_tokens": 1,
         "num_tokens": 1,
-        "logprob_sum": None,
     }
 
 
@@ -69,15 +86,6 @@ def test_regrading_changes_verdicts_and_nothing_else() -> None:
     ]
 
 
-def test_overrides_apply_when_regrading() -> None:
-    decided = Overrides({("8", "7"): ("correct", "the gold is a misprint")})
-    with Graders() as graders:
-        after = with_verdicts(ROWS, golds_of(ROWS, PROBLEMS), graders, decided)
-        assert set(after["grader_version"].to_pylist()) == {decided.version(graders.version)}
-    assert after["verdict"].to_pylist()[1] == "correct"
-    assert after["reason"].to_pylist()[1] == "override: the gold is a misprint"
-
-
 def test_a_problem_outside_the_pool_is_refused() -> None:
     with pytest.raises(UserError, match="1 problems of the rollouts are not in their pool, first q"):
         golds_of(ROWS, PROBLEMS.slice(0, 1))
@@ -105,3 +113,140 @@ def test_bad_overrides(line: str, words: str) -> None:
     with pytest.raises(UserError, match=r"overrides\.jsonl, line 1") as error:
         read_overrides(line, "overrides.jsonl")
     assert words in str(error.value)
+
+
+# An override applies to everything stored, without sampling: artifacts, bands, and rows only the ledger has.
+
+
+@pytest.fixture
+def decided(lab: Lab) -> tuple[Lab, dict[str, str]]:
+    """A screened pool, and an override that calls the engine's wrong answer right for the first problem."""
+    first = lab.store.read(lab.pool).to_pylist()[0]
+    line = {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
+    return lab, line
+
+
+def _correct(store: Store, rollouts: object, problem: str) -> set[bool]:
+    return {r["correct"] for r in store.read(rollouts).to_pylist() if r["problem_id"] == problem}  # type: ignore[arg-type]
+
+
+def test_an_override_reaches_the_next_run_and_samples_nothing(decided: tuple[Lab, dict[str, str]]) -> None:
+    lab, line = decided
+    problem = lab.store.read(lab.pool)["problem_id"][0].as_py()
+    screening = lab.sample(sample_rollouts)
+    paid = lab.engine.sampled
+    assert regraded(rollouts=screening, pool=lab.pool, grader=toolbox().grader) == screening
+    assert _correct(lab.store, screening, problem) == {False}
+
+    put_overrides(lab.store.root, json.dumps(line))
+    grader = active_grader(lab.store.root)
+    assert toolbox().grader == ActiveGrader(), "a session keeps the grader that it began with"
+    lab.toolbox.grader = grader
+    with session(Session(lab.store, lab.toolbox)) as again:
+        same = lab.sample(sample_rollouts)
+        now = regraded(rollouts=same, pool=lab.pool, grader=grader)
+        bands = classify_bands(rollouts=now)
+        assert same == screening
+        assert now != screening
+        assert again.made == [now, bands]
+    assert _correct(lab.store, now, problem) == {True}
+    assert _correct(lab.store, screening, problem) == {False}, "what a report was made from stays as it was"
+    band = {r["problem_id"]: r["band"] for r in lab.store.read(bands).to_pylist()}
+    assert band[problem] == "all_one"
+    assert set(lab.store.read(now)["grader_version"].to_pylist()) == {grader.version} != {GRADER_VERSION}
+
+    more = requests_for(lab.store.read(lab.pool), POLICY, DRAW, range(GROUP))
+    assert ensure_rollouts(more, None, POLICY.model, 0).rollouts == 0
+    judged = entered(more)  # what training and growing groups read
+    assert actively_graded(judged) is judged, "rows of the active grader are left alone"
+    assert {r["correct"] for r in judged.to_pylist() if r["problem_id"] == problem} == {True}
+    assert [(w.problem_id, w.rollout) for w in more] == [(r["problem_id"], r["rollout"]) for r in judged.to_pylist()]
+    assert lab.engine.sampled == paid
+
+    put_overrides(lab.store.root, "")
+    assert active_grader(lab.store.root) == ActiveGrader(), "an empty file ends what was active"
+
+
+def decide(lab: Lab, *options: str) -> dict[str, Any]:
+    """What `grade store` prints."""
+    words = ["--root", str(lab.store.root), "--json", *options]
+    return json.loads(CliRunner().invoke(regrade, words, catch_exceptions=False).stdout)
+
+
+def test_the_command_keeps_overrides_and_counts_what_only_the_ledger_has(
+    decided: tuple[Lab, dict[str, str]], tmp_path: Path
+) -> None:
+    """Of an arm that no code knows the scaffold is found by digest in the manifests; of an account whose scaffold no
+    manifest spells any more nothing is judged, and that is counted."""
+    lab, line = decided
+    problems = lab.store.manifest(lab.pool).rows
+    scaffold = replace(POLICY.scaffold, name="ours", stop=("<end>", *POLICY.scaffold.stop))
+    ours = replace(POLICY, arm="ours", scaffold=scaffold)
+    small = lab.sample(sample_rollouts, policy=ours)
+    lab.store.delete(lab.sample(sample_rollouts, GROUP + 4, policy=ours))
+    (file := tmp_path / "overrides.jsonl").write_text(json.dumps(line))
+    first = decide(lab, "--overrides", str(file))
+    assert first["grader_version"].startswith(f"{GRADER_VERSION}+")
+    assert [entry["changed"] for entry in first["artifacts"]] == [GROUP]
+    assert first["ledger"] == {"rows": 4 * problems, "changed": 4, "unread": 0}
+    assert [row["bands_changed"] for row in first["figures"]] == [1]
+    assert decide(lab)["grader_version"] == first["grader_version"], "it stays active without being named again"
+    assert lab.engine.sampled == problems * (GROUP + 4)
+    for ref in (Ref.parse(first["artifacts"][0]["regraded"]), small):
+        lab.store.delete(ref)
+    file.write_text(json.dumps(line | {"reason": "decided again"}))
+    again = decide(lab, "--overrides", str(file))
+    assert again["ledger"] == {"rows": 0, "changed": 0, "unread": (GROUP + 4) * problems}
+
+
+def test_a_new_grader_makes_no_other_pool_of_a_study(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"problem": "One and one?", "gold": "2"}\n{"problem": "Two and two?", "gold": "4"}\n')
+    spec, path = source_spec(file, None)
+    store, tools = Store(tmp_path / "store"), Toolbox(places={spec.sha256: path})
+    store.prepare()
+    with session(Session(store, tools)):
+        old, now = PoolPolicy(grader="1-old"), PoolPolicy()
+        assert as_first_checked(store, (spec,), now) == now
+        pool = build_pool(sources=(spec,), policy=old)
+        assert as_first_checked(store, (spec,), now) == old
+        assert build_pool(sources=(spec,), policy=as_first_checked(store, (spec,), now)) == pool
+        assert as_first_checked(store, (spec,), PoolPolicy(limit=1)) == PoolPolicy(limit=1)
+    tools.close()
+
+
+def _screened(lab: Lab, folder: Path, golds: dict[str, str]) -> list[dict[str, Any]]:
+    """Rows of a pool of these problems, each with what was sampled of it."""
+    folder.mkdir()
+    (file := folder / "mine.jsonl").write_text(
+        "".join(json.dumps({"problem": p, "gold": g}) + "\n" for p, g in golds.items())
+    )
+    spec, path = source_spec(file, None)
+    lab.toolbox.places[spec.sha256] = path  # type: ignore[index]
+    pool = build_pool(sources=(spec,), policy=PoolPolicy())
+    splits = split_pool(pool=pool, heldout_per_source=0, seed=0)
+    rows = lab.store.read(lab.sample(sample_rollouts, pool=pool, splits=splits))
+    texts = {row["problem_id"]: row["problem"] for row in lab.store.read(pool).to_pylist()}
+    return [row | {"gold": golds[texts[row["problem_id"]]]} for row in rows.to_pylist()]
+
+
+def test_a_corrected_gold_is_graded_against_without_sampling(lab: Lab, tmp_path: Path) -> None:
+    """Two misprinted golds, one of them the answer that is often given: verdicts are of the gold that was asked for."""
+    right = dict(list(lab.engine.golds.items())[:3])
+    one, two, three = right
+    before = _screened(lab, tmp_path / "misprinted", right | {one: "-12345", three: "999999"})
+    paid = lab.engine.sampled
+    after = _screened(lab, tmp_path / "mended", right)
+    assert lab.engine.sampled == paid == 3 * GROUP
+    for rows in (before, after):
+        assert [row["correct"] for row in rows] == [row["answer"] == row["gold"] for row in rows]
+    assert [sum(row["correct"] for row in before if row["gold"] == gold) for gold in ("-12345", "999999")] == [GROUP, 0]
+    assert [row for row in before if row["gold"] == right[two]] == [row for row in after if row["gold"] == right[two]]
+    assert any(row["correct"] for row in after if row["gold"] == right[three])
+
+
+def test_problems_that_differ_in_a_power_are_two(lab: Lab, tmp_path: Path) -> None:
+    lab.engine.golds = {"Find 2⁵.": "32", "Find 25.": "25"}
+    for name, problems in enumerate(lab.engine.golds.items()):
+        assert len(_screened(lab, tmp_path / str(name), dict([problems]))) == GROUP
+        assert lab.engine.sampled == (name + 1) * GROUP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,86 +9,45 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storage.artifacts.kinds import Pool, Splits, Training
-from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
-from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup
-from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.policies import Sampling, ServedAdapter
 from tasks.engines.adapter_files import served_name
-from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Limits, few, gap, refuse_other_weights
 from tasks.engines.sampling.transformers import TransformersGenerator
-from tasks.engines.toolbox import Toolbox
-from tasks.pool import make_synthetic_pool
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
-from tasks.splits import split_pool
-from tasks.stage import Session, session
-from tasks.training import train_adapter
+from tests.stages.training_lab import DRAW, START, Lab, lab, short
 
-DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
-START = Policy(arm="panel", model=BaseModel(name="demo", sha256="0" * 64))
-DRAW = Sampling(max_tokens=32, seed=2)
-LEARNER = LearnerConfig(
-    steps=2, groups_per_step=8, group_size=4, learning_rate=5e-2, lora_rank=4, lora_alpha=4, eval_every=2
-)
+__all__ = ["lab"]
 
 
-@pytest.fixture
-def given(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    store = Store(tmp_path / "store")
-    store.prepare()
-    hardware = Hardware(engine="transformers", device="cpu", threads=1)
-    toolbox = Toolbox(hardware, places={START.model.sha256: DEMO})
-    with session(Session(store, toolbox)):
-        pool = make_synthetic_pool(per_source=4, seed=0)
-        yield {"pool": pool, "splits": split_pool(pool=pool, heldout_per_source=1, seed=0), "store": store}
-        toolbox.close()
-
-
-def trained(pool: Pool, splits: Splits, **changed: Any) -> Training:
-    return train_adapter(
-        pool=pool,
-        splits=splits,
-        bands=None,
-        start=START,
-        learner=replace(LEARNER, **changed),
-        rollouts=DRAW,
-        evaluation=DRAW,
-        evaluation_group_size=1,
-    )
-
-
-def entered(store: Store, training: str, step: int, draw: Sampling) -> object:
-    policy = replace(START, adapter=training, adapter_step=step, step=step)
-    return Ledger(store.root).read(account_of(policy, draw))
-
-
-def test_other_weights_end_a_training_and_an_evaluation(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_weights_end_a_training_and_an_evaluation(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """With staleness too, whose rollouts are scored when the learner has moved on."""
-    store = given.pop("store")
-    for staleness in (0, 1):
-        trained(**given, staleness=staleness)
-    made = trained(**given)
-    notes = store.manifest(made).provenance.notes
-    assert 0 < float(notes["logprob_gap"]) < EXACT.doubtful
-    serve = TransformersGenerator._policy
-    monkeypatch.setattr(TransformersGenerator, "_policy", lambda self, adapter: serve(self, None))
-    for staleness in (0, 1):
-        with pytest.raises(UserError, match=r"panel at step .: transformers samples from other weights .* the base"):
-            trained(**given, staleness=staleness, seed=1)
+    learner = short(groups_per_step=8, learning_rate=5e-2)
+    lab.train(replace(learner, staleness=1), evaluation_group_size=1)
+    made = lab.train(learner, evaluation_group_size=1)
+    assert 0 < float(lab.notes(made)["logprob_gap"]) < EXACT.doubtful
     after = replace(START, adapter=str(made), adapter_step=2, step=2)
-    how = {"policy": after, "training": made, "group_size": 4, "split": "heldout", "lora_rank": 4}
-    deeper = replace(DRAW, seed=5)
-    with pytest.raises(UserError, match="panel at step 2: transformers samples from other weights"):
-        sample_rollouts(**given, **how, sampling=deeper)
-    assert entered(store, str(made), 2, deeper) is None
-    monkeypatch.undo()
-    deeper = replace(DRAW, seed=6)
-    sample_rollouts(**given, **how, sampling=deeper)
-    assert entered(store, str(made), 2, deeper) is not None
+
+    def evaluate(sampling: Sampling) -> None:
+        how: dict[str, Any] = {"policy": after, "training": made, "group_size": 4, "split": "heldout", "lora_rank": 4}
+        sample_rollouts(pool=lab.pool, splits=lab.splits, **how, sampling=sampling)
+
+    serve = TransformersGenerator._policy
+    with monkeypatch.context() as patched:
+        patched.setattr(TransformersGenerator, "_policy", lambda self, adapter: serve(self, None))
+        for staleness in (0, 1):
+            with pytest.raises(
+                UserError, match=r"panel at step .: transformers samples from other weights .* the base"
+            ):
+                lab.train(replace(learner, staleness=staleness, seed=1), evaluation_group_size=1)
+        with pytest.raises(UserError, match="panel at step 2: transformers samples from other weights"):
+            evaluate(replace(DRAW, seed=5))
+        assert Ledger(lab.store.root).read(account_of(after, replace(DRAW, seed=5))) is None
+    evaluate(replace(DRAW, seed=6))
+    assert Ledger(lab.store.root).read(account_of(after, replace(DRAW, seed=6))) is not None
 
 
 def test_one_name_for_other_files_is_another_adapter(tmp_path: Path) -> None:
@@ -124,10 +82,13 @@ def test_limits(limits: Limits, apart: float, of_base: float, refused: bool) -> 
     sampled = few(rows(32, apart))
     assert sampled is not None and len(sampled.behaviour_K) >= 512
 
+    check(sampled, np.full(len(sampled.behaviour_K), -1.0), of_base, limits, refused)
+
+
+def check(sampled: Any, learned_K: np.ndarray, of_base: float, limits: Limits, refused: bool) -> None:
     def score(groups: list[PromptGroup], temperature: float, *, base: bool = False) -> np.ndarray:
         return sampled.behaviour_K + np.float32(of_base) if base else learned_K
 
-    learned_K = np.full(len(sampled.behaviour_K), -1.0)
     if refused:
         with pytest.raises(UserError, match="samples from other weights"):
             refuse_other_weights(sampled, score, limits, "panel", "vllm")  # type: ignore[arg-type]
@@ -143,12 +104,7 @@ def test_other_weights_are_far_off_at_few_tokens() -> None:
     learned_K = sampled.behaviour_K.copy()
     learned_K[::20] -= 0.9
     assert np.abs(learned_K - sampled.behaviour_K).mean() < 0.05
-
-    def score(groups: object, temperature: float, *, base: bool = False) -> np.ndarray:
-        return learned_K
-
-    with pytest.raises(UserError, match="samples from other weights"):
-        refuse_other_weights(sampled, score, ROUNDED, "panel", "vllm")
+    check(sampled, learned_K, 0.9, ROUNDED, refused=True)
 
 
 def test_too_few_tokens_tell_nothing() -> None:

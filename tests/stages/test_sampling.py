@@ -1,20 +1,23 @@
-"""Adaptive screening: the bands of the whole groups from fewer rollouts, each entered in the ledger once."""
+"""Sampling: adaptive screening, shards that several workers enter, what the engine is never asked. Each rollout is entered
+in the ledger once."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Pool, Splits, Training
+from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.manifest import recipe_of
 from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
-from storage.errors import UserError
+from storage.errors import Parked, UserError
 from storage.ledger import Ledger
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Example
@@ -22,10 +25,11 @@ from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of
 from tasks.pool import make_synthetic_pool
+from tasks.rollouts import account_of
 from tasks.rollouts import served as adapter_of
-from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.sampling import enter_shard, open_shards, sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
-from tasks.stage import Progress, Ref, Session, session
+from tasks.stage import Ref, Session, Stage, Step, session
 
 POLICY, DRAW, GROUP = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64)), Sampling(max_tokens=8), 8
 
@@ -63,6 +67,10 @@ class Lab:
     pool: Pool
     splits: Splits
 
+    def sample(self, stage: Stage[..., Rollouts], group_size: int = GROUP, **more: Any) -> Rollouts:
+        given = {"pool": self.pool, "splits": self.splits, "policy": POLICY, "sampling": DRAW, "group_size": group_size}
+        return stage(**(given | more))
+
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
@@ -85,12 +93,12 @@ def labels(store: Store, rollouts: Ref) -> dict[str, str]:
 
 def test_bands_are_those_of_whole_groups_and_rollouts_are_saved(lab: Lab) -> None:
     store, problems = lab.store, lab.store.manifest(lab.pool).rows
-    some = screen_adaptively(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
+    some = lab.sample(screen_adaptively)
     paid = lab.engine.sampled
     assert paid == store.manifest(some).rows < problems * GROUP
     assert store.manifest(some).provenance.notes["saved_rollouts"] == str(problems * GROUP - paid)
 
-    whole = sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
+    whole = lab.sample(sample_rollouts)
     assert lab.engine.sampled == problems * GROUP  # what the screening had paid for is not sampled again
     found = labels(store, some)
     assert found == labels(store, whole)
@@ -101,15 +109,13 @@ def test_bands_are_those_of_whole_groups_and_rollouts_are_saved(lab: Lab) -> Non
     kept = store.read(some)
     store.delete(some)
     with session(Session(store, lab.toolbox)):  # now from a ledger that holds the whole groups
-        again = screen_adaptively(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
+        again = lab.sample(screen_adaptively)
     assert lab.engine.sampled == problems * GROUP
     assert store.read(again).equals(kept)
 
 
 def test_a_problem_is_left_at_its_first_disagreement(lab: Lab) -> None:
-    rows = lab.store.read(
-        screen_adaptively(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
-    ).to_pylist()
+    rows = lab.store.read(lab.sample(screen_adaptively)).to_pylist()
     groups: dict[str, list[bool]] = {}
     for row in rows:
         assert row["rollout"] == len(groups.setdefault(row["problem_id"], []))
@@ -125,38 +131,15 @@ def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> No
     lab.store.write(training, Payload(Training.schema.empty_table()), recipe, provenance(0.0))
     (lab.store.files(training) / "step-0001").mkdir(parents=True)
     served = replace(POLICY, adapter=str(training), adapter_step=1, step=1)
-    asked: dict[str, Any] = {
-        "pool": lab.pool,
-        "splits": lab.splits,
-        "sampling": DRAW,
-        "group_size": 1,
-        "training": training,
-    }
-    with pytest.raises(UserError, match=r"the policy of panel stands on none .* was trained on other") as raised:
-        sample_rollouts(**asked, policy=served)
-    assert "\n" not in str(raised.value) and not lab.engine.sampled
+    with pytest.raises(UserError, match=r"the policy of panel stands on none .* was trained on other"):
+        lab.sample(sample_rollouts, 1, policy=served, training=training)
+    assert not lab.engine.sampled
     assert adapter_of(replace(served, model=BaseModel(name="renamed", sha256="1" * 64)), training)
-
-
-def test_how_the_engine_serves_is_said_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab.toolbox._open.clear()
-    monkeypatch.setattr(Toolbox, "_sampler", lambda *_: lab.engine)
-    said: list[str] = []
-
-    def listen(event: Progress) -> None:
-        if event.event == "noted" and event.detail.startswith("sampled by"):
-            said.append(event.detail)
-
-    with session(Session(lab.store, lab.toolbox, listener=listen)):
-        for size in (1, 2):
-            sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=size)
-    assert lab.engine.sampled and said == ["sampled by from-the-seed 1: none"]
 
 
 def test_a_problem_that_its_own_prompt_solves_is_never_asked(lab: Lab) -> None:
     """Few-shot examples are often taken from the set that is then asked; what only resembles one is asked."""
     problem = lab.store.read(lab.pool).to_pylist()[4]["problem"]
-    asked: dict[str, Any] = {"pool": lab.pool, "splits": lab.splits, "sampling": DRAW, "group_size": 1}
 
     def shows(where: str, said: str) -> Policy:
         example = {"problem": "1 + 1?", "trace": "so", "answer": "7", where: said}
@@ -172,7 +155,77 @@ def test_a_problem_that_its_own_prompt_solves_is_never_asked(lab: Lab) -> None:
         ("template", f"So: {spaced} 7."),
     ):
         with pytest.raises(UserError, match=r"scaffold shown: its prompt shows .* so that the prompt would hold"):
-            sample_rollouts(**asked, policy=shows(where, said))
+            lab.sample(sample_rollouts, 1, policy=shows(where, said))
     assert not lab.engine.sampled
-    sample_rollouts(**asked, policy=shows("problem", f"{problem.rstrip('?.')}0?"))
+    lab.sample(sample_rollouts, 1, policy=shows("problem", f"{problem.rstrip('?.')}0?"))
     assert lab.engine.sampled
+
+
+# Shards: whoever samples them, in whatever order, the gathered artifact has the rows of one worker.
+
+BATCH, OF_A_SHARD = 12, 48
+
+
+def planned(lab: Lab, stage: Stage[..., Rollouts], root: Path) -> tuple[Step, Session]:
+    """The step of a stage in a store of its own, which has the problems of the lab's."""
+    for kind in ("pool", "splits"):
+        if not (root / kind).exists():
+            root.mkdir(exist_ok=True)
+            (root / kind).symlink_to(lab.store.root / kind)
+    lab.toolbox.hardware = lab.toolbox.hardware.__class__(batch_size=BATCH)
+    with session(Session(Store(root), lab.toolbox, planning=True)) as planning:
+        lab.sample(stage)
+    Store(root).prepare()
+    return planning.steps[0], Session(Store(root), lab.toolbox)
+
+
+def whole(lab: Lab, stage: Stage[..., Rollouts], root: Path) -> pa.Table:
+    step, alone = planned(lab, stage, root)
+    with session(alone):
+        alone.ensure(step)
+    return alone.store.read(step.ref)
+
+
+@pytest.mark.parametrize("stage", [sample_rollouts, screen_adaptively])
+def test_gathered_rows_are_those_of_one_worker(lab: Lab, tmp_path: Path, stage: Stage[..., Rollouts]) -> None:
+    expected = whole(lab, stage, tmp_path / "alone")
+    step, worker = planned(lab, stage, tmp_path / "shared")
+    with session(worker):
+        shards = list(open_shards(step, OF_A_SHARD, set()))
+        assert len(shards) > 1
+        for shard in random.Random(0).sample(shards, len(shards)):
+            with worker.at_work_on(step):
+                enter_shard(step, OF_A_SHARD, shard)
+        paid = lab.engine.sampled
+        assert list(open_shards(step, OF_A_SHARD, set())) == []
+        worker.ensure(step)
+    assert lab.engine.sampled == paid, "gathering sampled"
+    assert worker.store.read(step.ref).equals(expected)
+    assert Ledger(worker.store.root).duplicates(account_of(POLICY, DRAW)) == 0
+
+
+@pytest.mark.parametrize("stage", [sample_rollouts, screen_adaptively])
+def test_a_worker_that_ends_half_way_leaves_its_shard_open(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage[..., Rollouts]
+) -> None:
+    """Whoever starts the run again asks for that shard and those that nobody began, whatever was decided in others."""
+    step, worker = planned(lab, stage, tmp_path / "shared")
+    generate, began = lab.engine.generate, lab.engine.sampled
+
+    def ends(*given: object) -> object:
+        if lab.engine.sampled - began >= BATCH:
+            raise Parked("the machine is wanted elsewhere")
+        return generate(*given)  # type: ignore[arg-type]
+
+    with session(worker), worker.at_work_on(step):
+        first, *others = open_shards(step, OF_A_SHARD, set())
+        monkeypatch.setattr(lab.engine, "generate", ends)
+        with pytest.raises(Parked):
+            enter_shard(step, OF_A_SHARD, first)
+        monkeypatch.setattr(lab.engine, "generate", generate)
+        assert list(open_shards(step, OF_A_SHARD, set())) == [first, *others]
+        enter_shard(step, OF_A_SHARD, first)
+        assert list(open_shards(step, OF_A_SHARD, set())) == others
+        entries = Ledger(worker.store.root).entries(account_of(POLICY, DRAW))
+    assert lab.engine.sampled - began == entries.keys.num_rows, "something was paid for and is not there"
+    assert Ledger(worker.store.root).duplicates(account_of(POLICY, DRAW)) == 0, "a batch was paid for twice"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,32 +16,27 @@ from storage.artifacts.kinds import Pool
 from storage.artifacts.store import Payload
 from storage.errors import UserError
 from storage.ledger import Ledger
-from tasks.domain.search.method import PREFIX
-from tasks.domain.search.registry import METHODS
+from tasks.domain.policies import ServedAdapter
+from tasks.domain.search.method import PREFIX, Ask
+from tasks.domain.search.registry import method_named
 from tasks.engines.grading.graders import Graders
-from tasks.rollouts import account_of
+from tasks.engines.protocols import Completion, Request
+from tasks.rollouts import account_of, entered
 from tasks.sampling import sample_rollouts
-from tasks.searches import search_problems
+from tasks.searching.driver import uncut
+from tasks.searching.reading import hand_over
+from tasks.searching.tree import Terms, Tree
 from tasks.stage import Session, session
 from tests import warm
 from tests.stages import search_lab
-from tests.stages.search_lab import DRAW, END, EVERY, POLICY, SERVED, Lab, a_lab
+from tests.stages.search_lab import DRAW, END, EVERY, POLICY, SERVED, FromPromptAndSeed, Lab, a_lab, graders, lab
+
+__all__ = ["graders", "lab"]
 
 #: They ask as `majority` does.
 LIKE_MAJORITY = ("first", "likeliest", "shortest", "weighted_by_likelihood", "weighted_by_length")
 EVOLVED = "evolution:population=2:generations=1"
 STEPPED = f"beam:beams=2:expand=1:end={END}:by=process"
-
-
-@pytest.fixture(scope="module")
-def graders() -> Iterator[Graders]:
-    with Graders() as made:
-        yield made
-
-
-@pytest.fixture
-def lab(tmp_path: Path, graders: Graders) -> Iterator[Lab]:
-    yield from a_lab(tmp_path, graders)
 
 
 def spent(rows: list[dict[str, Any]]) -> int:
@@ -77,14 +73,13 @@ def test_a_search_is_the_same_whatever_was_paid_before(tmp_path: Path, graders: 
     """Drawn in other batches, or after others had drawn what it needs, its trees are the same."""
     for other in ("majority:width=5", "self_score:width=3"):
         lab.search(other)
-    found = lab.search(name)
-    for alone in a_lab(tmp_path / "alone", graders, batch_size=24):
-        assert alone.search(name) == found
+    assert a_lab(tmp_path / "alone", graders, batch_size=24).search(name) == lab.search(name)
 
 
 def test_what_two_methods_need_alike_is_paid_once(lab: Lab) -> None:
     """By the tokens of the ledger: majority and best-of-n draw what pass@k had drawn, and nothing else."""
-    sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=8)
+    with session(Session(lab.store, lab.toolbox)):
+        sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=8)
     account, book = account_of(POLICY, DRAW), Ledger(lab.store.root)
 
     def tokens() -> int:
@@ -110,10 +105,10 @@ def test_problems_are_batched_together_and_none_waits_for_another(tmp_path: Path
     second round before the last ones are in their first."""
     batches: list[list[str]] = []
     for size, sizes in ((16, [8, 8]), (5, [5, 5, 5, 1])):
-        for lab in a_lab(tmp_path / str(size), graders, batch_size=size):
-            lab.search("early_stopped:width=2")
-            batches = lab.engine.batches
-            assert [len(batch) for batch in batches] == sizes
+        lab = a_lab(tmp_path / str(size), graders, batch_size=size)
+        lab.search("early_stopped:width=2")
+        batches = lab.engine.batches
+        assert [len(batch) for batch in batches] == sizes
     assert set(batches[0]) & set(batches[1])
 
 
@@ -179,25 +174,14 @@ def test_later_rounds_are_filed_by_what_they_are_made_of(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in SERVED if name not in LIKE_MAJORITY and ("by=" not in name or "process" in name)]
 )
-def test_a_killed_search_goes_on_and_the_same_trees_come_out(tmp_path: Path, graders: Graders, name: str) -> None:
+def test_a_stopped_search_goes_on_and_the_same_trees_come_out(tmp_path: Path, graders: Graders, name: str) -> None:
     """Stopped in the middle of every round, after every batch until it is done, it samples each batch once."""
-    whole, batches = [], []
-    for undisturbed in a_lab(tmp_path / "undisturbed", graders, batch_size=6):
-        whole, batches = undisturbed.search(name), list(undisturbed.engine.batches)
-    for other in a_lab(tmp_path / "killed", graders, batch_size=6):
-        stops, done = 0, False
-        while not done:
-            calls = iter(range(1))
-            other.engine.after = lambda calls=calls: None if next(calls, None) is not None else _stop()
-            with session(Session(other.store, other.toolbox)):
-                try:
-                    assert other.search(name) == whole
-                    done = True
-                except InterruptedError:
-                    stops += 1
-        assert stops > len(batches) / 3
-        paid = list(dict.fromkeys(map(tuple, other.engine.batches)))
-        assert paid == list(dict.fromkeys(map(tuple, batches)))
+    undisturbed, other = (a_lab(tmp_path / folder, graders, batch_size=6) for folder in ("undisturbed", "stopped"))
+    whole = undisturbed.search(name)
+    found, stops = other.stopped_after(1, name)
+    assert found == whole and stops > len(undisturbed.engine.batches) / 3
+    paid, expected = (list(dict.fromkeys(map(tuple, one.engine.batches))) for one in (other, undisturbed))
+    assert paid == expected
 
 
 @pytest.mark.slow
@@ -211,27 +195,52 @@ def test_a_search_that_is_killed_for_good_leaves_the_same_trees(
     while not ends or ends[-1] == -signal.SIGKILL:
         ends.append(warm.run(command, engine=True).returncode)
     assert ends[-1] == 0 and len(ends) > 2
-    found: list[dict[str, Any]] = []
-    for other in a_lab(tmp_path / "killed", graders):
-        found = other.search(name)
-        assert other.engine.batches == []
-    assert found == lab.search(name)
+    other = a_lab(tmp_path / "killed", graders)
+    found = other.search(name)
+    assert other.engine.batches == [] and found == lab.search(name)
 
 
-def _stop() -> None:
-    raise InterruptedError
+# What is amiss: no problem, no answer, no weights, another grader.
 
 
-def test_the_grader_that_is_asked_for_is_the_one_that_judges(lab: Lab) -> None:
+class Mute(FromPromptAndSeed):
+    """It ends every text without an answer, steps too."""
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        for done in super().generate(requests, adapter):
+            yield replace(done, text="I cannot say")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_problem_that_nobody_answers_has_no_answer(tmp_path: Path, graders: Graders, name: str) -> None:
+    rows = a_lab(tmp_path, graders, engine=Mute()).search(name)
+    last = {row["problem_id"]: row for row in rows}.values()
+    assert {row["chosen_answer"] for row in last} == {None} and not any(row["chosen_correct"] for row in rows)
+
+
+@pytest.mark.parametrize("size", [16, None])
+def test_no_problem_is_no_search(tmp_path: Path, graders: Graders, size: int | None) -> None:
+    lab = a_lab(tmp_path, graders, batch_size=size)
+    assert lab.search(f"beam:end={END}", split="heldout") == [] and lab.engine.sampled == 0
     with pytest.raises(UserError, match="grader 0-none is not the one that is active"):
-        search_problems(
-            pool=lab.pool,
-            splits=lab.splits,
-            policy=POLICY,
-            sampling=DRAW,
-            name="first",
-            method=METHODS["first"],
-            grader_version="0-none",
-            tokens=1,
-            context=1,
-        )
+        lab.search("first", grader_version="0-none")
+
+
+def test_what_reads_an_adapter_again_says_where_its_weights_are_not(lab: Lab, tmp_path: Path) -> None:
+    """The ledger has every rollout, but self-certainties are of distributions."""
+    problem = lab.store.read(lab.pool).to_pylist()[0]
+    terms = Terms(
+        policy=POLICY, sampling=DRAW, tokens=1, context=10**6, adapter=ServedAdapter("adapter-1", tmp_path / "gone")
+    )
+    lab.search("first:width=1")
+    for name, message in (
+        ("first", None),
+        ("self_certainty", r"adapter-1: its weights are not in this copy .* self-cert"),
+    ):
+        tree = Tree(problem, method_named(name), terms)
+        with session(Session(lab.store, lab.toolbox)):
+            asked = uncut([(tree, Ask())], terms, {})
+            rows = entered([request for _, _, request in asked]).to_pylist()
+            with pytest.raises(UserError, match=message) if message else nullcontext():
+                hand_over(asked, rows, terms)
+                assert len(tree.hand) == 1

@@ -19,8 +19,9 @@ from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Request
 from tasks.rollouts import account_of
 from tasks.searching.reading import stepping
-from tasks.stage import Session, session
-from tests.stages.search_lab import DRAW, END, POLICY, FromPromptAndSeed, a_lab
+from tests.stages.search_lab import DRAW, END, POLICY, FromPromptAndSeed, Lab, a_lab, graders, lab
+
+__all__ = ["graders", "lab"]
 
 BEAM = f"beam:beams=2:expand=2:end={END}:by=process"
 STREAMED = [
@@ -30,12 +31,6 @@ STREAMED = [
         for one in ("majority:width=4", "revision:revisions=2", "debate:turns=1")
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def graders() -> Iterator[Graders]:
-    with Graders() as made:
-        yield made
 
 
 def a_path(row: dict[str, Any], rows: dict[str, dict[str, Any]]) -> str:
@@ -61,56 +56,52 @@ class Overheard(SelfScore):
 HEARD: dict[str, str | None] = {}
 
 
-def test_a_score_keeps_its_spelling_whatever_an_answer_is_called(tmp_path: Path, graders: Graders) -> None:
+def test_a_score_keeps_its_spelling_whatever_an_answer_is_called(lab: Lab) -> None:
     """0.5 of 10 is no answer to the problem, and not the same as the answer 1/2."""
-    for lab in a_lab(tmp_path, graders):
-        rows = lab.search(Overheard())
-        assert {row["answer"] for row in rows if row["operator"] == "draw"} >= {"1/2", "0.5"}
-        assert {row["node"]: row["answer"] for row in rows if row["operator"] == "score"} == HEARD
+    rows = lab.search(Overheard())
+    assert {row["answer"] for row in rows if row["operator"] == "draw"} >= {"1/2", "0.5"}
+    assert {row["node"]: row["answer"] for row in rows if row["operator"] == "score"} == HEARD
 
 
-def test_a_step_goes_on_where_its_parent_stopped(tmp_path: Path, graders: Graders) -> None:
+def test_a_step_goes_on_where_its_parent_stopped(lab: Lab) -> None:
     """By the prompts that the engine was sent, and by the ledger's account of a policy that stops at steps too."""
-    for lab in a_lab(tmp_path, graders):
-        table = lab.store.read(lab.pool).to_pylist()
-        prompts = {POLICY.scaffold.prompt(row["problem"]): row for row in table}
-        rows = {row["node"]: row for row in lab.search(BEAM)}
-        sent = {prompt for batch in lab.engine.batches for prompt in batch}
-        begun = {a_path(row, rows) for row in rows.values()}
-        for text in sent:
-            start = next(prompt for prompt in prompts if text.startswith(prompt))
-            assert text == start or text.removeprefix(start) in begun
-        assert any(text not in prompts for text in sent)
-        kept = Ledger(lab.store.root).keys(account_of(stepping(POLICY, END), DRAW))
-        assert {f"{problem}/{index}" for problem, index in kept} == set(rows)
-        assert not Ledger(lab.store.root).keys(account_of(POLICY, DRAW))
+    table = lab.store.read(lab.pool).to_pylist()
+    prompts = {POLICY.scaffold.prompt(row["problem"]): row for row in table}
+    rows = {row["node"]: row for row in lab.search(BEAM)}
+    sent = {prompt for batch in lab.engine.batches for prompt in batch}
+    begun = {a_path(row, rows) for row in rows.values()}
+    for text in sent:
+        start = next(prompt for prompt in prompts if text.startswith(prompt))
+        assert text == start or text.removeprefix(start) in begun
+    assert any(text not in prompts for text in sent)
+    kept = Ledger(lab.store.root).keys(account_of(stepping(POLICY, END), DRAW))
+    assert {f"{problem}/{index}" for problem, index in kept} == set(rows)
+    assert not Ledger(lab.store.root).keys(account_of(POLICY, DRAW))
 
 
-def test_only_a_path_that_has_ended_answers_and_all_are_scored(tmp_path: Path, graders: Graders) -> None:
-    for lab in a_lab(tmp_path, graders):
-        found = lab.search(BEAM)
-        rows = {row["node"]: row for row in found}
-        golds = {row["problem_id"]: row["gold"] for row in lab.store.read(lab.pool).to_pylist()}
-        whole = [row for row in found if "</answer>" in row["completion"] and row["finish"] == "stop"]
-        assert whole and all(row["answer"] for row in whole)
-        assert all(row["answer"] is None and not row["correct"] for row in found if row not in whole)
-        items = [(POLICY.scaffold, a_path(r, rows), golds[r["problem_id"]], "stop") for r in whole]
-        assert [row["correct"] for row in whole] == [v.correct for v in graders.grade([GradeItem(*i) for i in items])]
-        assert all(0 < row["score"] < 1 and row["num_scored_tokens"] > 0 for row in found)
+def test_only_a_path_that_has_ended_answers_and_all_are_scored(lab: Lab, graders: Graders) -> None:
+    found = lab.search(BEAM)
+    rows = {row["node"]: row for row in found}
+    golds = {row["problem_id"]: row["gold"] for row in lab.store.read(lab.pool).to_pylist()}
+    whole = [row for row in found if "</answer>" in row["completion"] and row["finish"] == "stop"]
+    assert whole and all(row["answer"] for row in whole)
+    assert all(row["answer"] is None and not row["correct"] for row in found if row not in whole)
+    items = [(POLICY.scaffold, a_path(r, rows), golds[r["problem_id"]], "stop") for r in whole]
+    assert [row["correct"] for row in whole] == [v.correct for v in graders.grade([GradeItem(*i) for i in items])]
+    assert all(0 < row["score"] < 1 and row["num_scored_tokens"] > 0 for row in found)
 
 
-def test_a_path_has_the_tokens_of_one_completion(tmp_path: Path, graders: Graders) -> None:
+def test_a_path_has_the_tokens_of_one_completion(lab: Lab) -> None:
     """The last step is given what its path has left, and ends there."""
-    for lab in a_lab(tmp_path, graders):
-        rows = {row["node"]: row for row in lab.search(f"beam:beams=4:expand=4:end={END}:by=likelihood")}
+    rows = {row["node"]: row for row in lab.search(f"beam:beams=4:expand=4:end={END}:by=likelihood")}
 
-        def length(row: dict[str, Any], rows: dict[str, dict[str, Any]] = rows) -> int:
-            return row["num_tokens"] + (length(rows[row["parents"]]) if row["parents"] else 0)
+    def length(row: dict[str, Any], rows: dict[str, dict[str, Any]] = rows) -> int:
+        return row["num_tokens"] + (length(rows[row["parents"]]) if row["parents"] else 0)
 
-        longest = max(map(length, rows.values()))
-        assert longest == DRAW.max_tokens
-        full = {row["node"] for row in rows.values() if length(row) == longest}
-        assert not full & {row["parents"] for row in rows.values()}
+    longest = max(map(length, rows.values()))
+    assert longest == DRAW.max_tokens
+    full = {row["node"] for row in rows.values() if length(row) == longest}
+    assert not full & {row["parents"] for row in rows.values()}
 
 
 class Silent(FromPromptAndSeed):
@@ -123,9 +114,9 @@ class Silent(FromPromptAndSeed):
 
 
 def test_a_path_that_goes_on_with_nothing_has_ended(tmp_path: Path, graders: Graders) -> None:
-    for lab in a_lab(tmp_path, graders, engine=Silent()):
-        rows = lab.search(f"beam:beams=2:expand=2:end={END}:by=likelihood")
-        assert {row["round"] for row in rows} == {0, 1} and not any(row["chosen"] for row in rows)
+    lab = a_lab(tmp_path, graders, engine=Silent())
+    rows = lab.search(f"beam:beams=2:expand=2:end={END}:by=likelihood")
+    assert {row["round"] for row in rows} == {0, 1} and not any(row["chosen"] for row in rows)
 
 
 class Straggling(FromPromptAndSeed):
@@ -155,18 +146,16 @@ class Straggling(FromPromptAndSeed):
 def test_where_sampling_streams_no_problem_waits_for_another(tmp_path: Path, graders: Graders, name: str) -> None:
     """All other problems are through with all of their rounds before the straggler's first has ended, and the trees are
     those of batches."""
-    expected: list[dict[str, Any]] = []
-    for lab in a_lab(tmp_path / "batches", graders):
-        expected = lab.search(name)
+    expected = a_lab(tmp_path / "batches", graders).search(name)
     engine = Straggling()
-    for lab in a_lab(tmp_path / "stream", graders, batch_size=None, engine=engine):
-        assert lab.search(name) == expected
-        problems = {row["problem"]: row["problem_id"] for row in lab.store.read(lab.pool).to_pylist()}
-        served = [next(problems[text] for text in problems if text in batch[0]) for batch in engine.batches]
-        assert engine.late is not None
-        slow = served[engine.late]
-        assert set(served[engine.late :]) == {slow} != set(served[: engine.late])
-        assert engine.late >= len({row["node"] for row in expected if row["problem_id"] != slow})
+    lab = a_lab(tmp_path / "stream", graders, batch_size=None, engine=engine)
+    assert lab.search(name) == expected
+    problems = {row["problem"]: row["problem_id"] for row in lab.store.read(lab.pool).to_pylist()}
+    served = [next(problems[text] for text in problems if text in batch[0]) for batch in engine.batches]
+    assert engine.late is not None
+    slow = served[engine.late]
+    assert set(served[engine.late :]) == {slow} != set(served[: engine.late])
+    assert engine.late >= len({row["node"] for row in expected if row["problem_id"] != slow})
 
 
 @pytest.mark.parametrize("name", STREAMED)
@@ -174,23 +163,8 @@ def test_a_stream_that_is_stopped_goes_on_and_the_same_trees_come_out(
     tmp_path: Path, graders: Graders, name: str
 ) -> None:
     """Stopped after every fifth rollout until it is done; nothing that the ledger has is sampled again."""
-    expected: list[dict[str, Any]] = []
-    for lab in a_lab(tmp_path / "batches", graders):
-        expected = lab.search(name)
-    for lab in a_lab(tmp_path / "stream", graders, batch_size=None):
-        stops, found = 0, None
-        while found is None:
-            calls = iter(range(5))
-            lab.engine.after = lambda calls=calls: None if next(calls, None) is not None else _stop()
-            with session(Session(lab.store, lab.toolbox)):
-                try:
-                    found = lab.search(name)
-                except InterruptedError:
-                    stops += 1
-        assert found == expected and stops > 1
-        policies = {POLICY, stepping(POLICY, END)}
-        assert sum(Ledger(lab.store.root).duplicates(account_of(policy, DRAW)) for policy in policies) == 0
-
-
-def _stop() -> None:
-    raise InterruptedError
+    lab = a_lab(tmp_path / "stream", graders, batch_size=None)
+    found, stops = lab.stopped_after(5, name)
+    assert found == a_lab(tmp_path / "batches", graders).search(name) and stops > 1
+    policies = {POLICY, stepping(POLICY, END)}
+    assert sum(Ledger(lab.store.root).duplicates(account_of(policy, DRAW)) for policy in policies) == 0

@@ -1,187 +1,225 @@
-"""Objectives that need more of a step than one rollout each, through the stage with the demo's model."""
+"""Objectives that need more of a step than one rollout each, through the stage with the demo's model: drafts, critiques
+and refinements, two agents, several answers in one completion."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import replace
-from itertools import combinations
+from typing import Any
 
-import numpy as np
 import pytest
 
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Training
-from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import CRITIC, several
 from tasks.domain.grpo.steps import TrainRollout
+from tasks.domain.policies import AS_CRITIC
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.domain.search.method import PREFIX
-from tasks.engines.encoding import SentenceEncoder, labelled_problems, labelled_sha256
-from tasks.engines.hardware import Hardware
-from tasks.engines.toolbox import Toolbox
+from tasks.engines.adapter_files import read_served
+from tasks.engines.encoding import labelled_sha256
 from tasks.partitions import calibrate_partitions
-from tasks.rollouts import ensure_rollouts
 from tasks.stage import Progress, Session, session
-from tasks.training import train_adapter
-from tasks.turns.drawing import Turns, with_trace_classes
-from tasks.turns.refining import as_train_rollout
+from tasks.turns.drawing import Turns
+from tasks.turns.refining import Chain, Row, as_train_rollout
 from tests.stages.test_calibration import DIGEST, FOLDER, NAME
-from tests.stages.test_training import DEMO, DRAW, EVALUATION, START, STILL, Lab, lab
+from tests.stages.training_lab import DRAW, START, STILL, Lab, killed_and_resumed, lab, short
 
 __all__ = ["lab"]
-NONE = np.zeros(1, np.float32)
-TWO_STEPS = replace(STILL, groups_per_step=2, group_size=3, learning_rate=1e-3)
 SECOND = {"refined": CRITIC, "multi_agent": CRITIC, "vpo": several(PANEL, 3), "multi_rlvr_sum": several(PANEL, 3)}
+TWO_STEPS = short(groups_per_step=2, group_size=3)
+EACH = TWO_STEPS.groups_per_step * TWO_STEPS.group_size
+OF_CRITIC = ("critic_updates", "critic_kl_behaviour")
+AGENTS = pytest.mark.parametrize("advantage", ["refined", "multi_agent"])
 
 
-@pytest.fixture
-def train(lab: Lab) -> Callable[..., Training]:
-    """Prompts that hold a draft and a critique are longer than others."""
-    hardware = Hardware(engine="transformers", device="cpu", threads=1, max_model_len=1024)
-
-    def make(
-        advantage: str, *, context: int = 1024, listener: Callable[[Progress], None] = lambda _: None, **more: object
-    ) -> Training:
-        tools = Toolbox(hardware, places={START.model.sha256: DEMO})
-        try:
-            with session(Session(lab.store, tools, listener=listener)):
-                return train_adapter(
-                    pool=lab.pool,
-                    splits=lab.splits,
-                    bands=None,
-                    start=START,
-                    learner=replace(TWO_STEPS, advantage=advantage, **more),  # type: ignore[arg-type]
-                    rollouts=DRAW,
-                    evaluation=EVALUATION,
-                    evaluation_group_size=1,
-                    second=SECOND.get(advantage),
-                    context=context if SECOND.get(advantage) == CRITIC else None,
-                )
-        finally:
-            tools.close()
-
-    return make
+def train(lab: Lab, advantage: str, context: int | None = 1024, steps: int = 2, **more: Any) -> Training:
+    second = SECOND.get(advantage)
+    given = {"second": second, "context": context if second == CRITIC else None, "evaluation_group_size": 1}
+    return lab.train(replace(TWO_STEPS, advantage=advantage, steps=steps), **given | more)
 
 
-def weights(lab: Lab, made: Training) -> bytes:
-    return (lab.store.files(made) / "step-0002" / "adapter_model.safetensors").read_bytes()
-
-
-def asked(lab: Lab) -> dict[str, int]:
-    """Rows of the ledger by the scaffold that asked for them and by whether they are of a later turn."""
-    book, found = Ledger(lab.store.root), dict[str, int]()
+def by_turn(lab: Lab) -> Counter[tuple[str, str, int, bool]]:
+    """Rows of the ledger by scaffold, role, the step of the policy and whether they are of a later turn."""
+    book, found = Ledger(lab.store.root), Counter[tuple[str, str, int, bool]]()
     for account, about in book.accounts():
         rows = book.read(account)
         assert rows is not None
-        for problem in rows["problem_id"].to_pylist():
-            key = f"{about['scaffold']} {'later' if problem.startswith(PREFIX) else 'first'}"
-            found[key] = found.get(key, 0) + 1
+        of = str(about["scaffold"]), str(about.get("role", "")), int(str(about["step"]))
+        found.update((*of, problem.startswith(PREFIX)) for problem in rows["problem_id"].to_pylist())
     return found
 
 
-def test_a_step_of_drafts_critiques_and_refinements(lab: Lab, train) -> None:
+def later_prompts(lab: Lab, scaffold: str) -> list[int]:
+    """Lengths of the later turns' prompts, in order."""
+    book, found = Ledger(lab.store.root), list[int]()
+    for account, about in book.accounts():
+        rows = book.read(account)
+        assert rows is not None
+        if about["scaffold"] == scaffold:
+            lengths = zip(rows["problem_id"].to_pylist(), rows["num_prompt_tokens"].to_pylist(), strict=True)
+            found += [length for problem, length in lengths if problem.startswith(PREFIX)]
+    return sorted(found)
+
+
+@pytest.fixture
+def heldout(lab: Lab) -> int:
+    return lab.store.read(lab.splits)["split"].to_pylist().count("heldout")
+
+
+@pytest.fixture
+def judged_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second draft, and what follows on the others, so that both agents have updates: the demo's model was not
+    pretrained on critiques."""
+
+    def judged(row: Row, *how: object) -> TrainRollout:
+        return replace(as_train_rollout(row, *how), correct=row["rollout"] % 2 == 0)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tasks.turns.refining.as_train_rollout", judged)
+    monkeypatch.setattr(Chain, "right", property(lambda chain: chain.request.rollout % 2 == 1))
+
+
+def test_a_step_of_drafts_critiques_and_refinements(lab: Lab, heldout: int) -> None:
     """The critic asks by a scaffold of its own; every turn's tokens are counted; the trained rollouts are refinements."""
-    made = train("refined")
-    found, each = asked(lab), TWO_STEPS.steps * TWO_STEPS.groups_per_step * TWO_STEPS.group_size
-    heldout = lab.store.read(lab.splits)["split"].to_pylist().count("heldout")
+    made = train(lab, "refined")
+    found = Counter[tuple[str, bool]]()
+    for (scaffold, _, _, later), rows in by_turn(lab).items():
+        found[scaffold, later] += rows
     assert found == {
-        f"{PANEL.digest} first": each + 2 * heldout,
-        f"{CRITIC.digest} later": each,
-        f"{PANEL.digest} later": each,
+        (PANEL.digest, False): 2 * EACH + 2 * heldout,
+        (CRITIC.digest, True): 2 * EACH,
+        (PANEL.digest, True): 2 * EACH,
     }
     steps = lab.store.read(made).to_pylist()
-    notes = lab.store.manifest(made).provenance.notes
-    assert sum(row["num_tokens"] for row in steps) < int(notes["sampled_tokens"])
-    assert all(row["num_tokens"] > each // TWO_STEPS.steps * row["length_mean"] for row in steps)
+    assert sum(row["num_tokens"] for row in steps) < int(lab.notes(made)["sampled_tokens"])
+    assert all(row["num_tokens"] > EACH * row["length_mean"] for row in steps)
+    assert restored(Scaffold, lab.store.manifest(made).recipe.arguments["second"]) == CRITIC
 
 
-@pytest.mark.parametrize("turn", [4, *(pytest.param(turn, marks=pytest.mark.slow) for turn in (1, 2, 5))])
+@pytest.mark.parametrize(
+    ("advantage", "turn"),
+    [
+        ("refined", 4),
+        *(pytest.param("refined", turn, marks=pytest.mark.slow) for turn in (1, 2, 5)),
+        *(pytest.param("multi_agent", turn, marks=pytest.mark.slow) for turn in (1, 2, 4, 5)),
+        pytest.param("darling_encoded", 2, marks=pytest.mark.slow),
+    ],
+)
 def test_killed_between_two_turns_and_resumed_is_the_undisturbed_run(
-    lab: Lab, train, monkeypatch: pytest.MonkeyPatch, turn: int
+    lab: Lab, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, advantage: str, turn: int
 ) -> None:
-    """Nothing is asked for twice, and the weights are the same bytes. Right is what has an even number of tokens, so
-    that every step has an update."""
-    monkeypatch.setattr("tasks.turns.refining.as_train_rollout", lambda *of: even(as_train_rollout(*of)))
-    calls = iter(range(1, 99))
+    """Nothing is asked for twice, and the weights are the same bytes. A refinement is right that has an even number of
+    tokens, so that every step has an update."""
+    more: dict[str, Any] = {}
+    if advantage == "multi_agent":
+        request.getfixturevalue("judged_by_place")
+    elif advantage == "refined":
+        monkeypatch.setattr("tasks.turns.refining.as_train_rollout", lambda *of: even(as_train_rollout(*of)))
 
-    def dying(*given: object, **others: object) -> object:
-        done = ensure_rollouts(*given, **others)  # type: ignore[arg-type]
-        if next(calls) == turn:
-            raise KeyboardInterrupt
-        return done
+    def again() -> Training:
+        if advantage == "darling_encoded":
+            lab.toolbox.places[DIGEST] = FOLDER  # type: ignore[index]
+            with session(Session(lab.store, lab.toolbox)):
+                asked = {"encoder": NAME, "weights_sha256": DIGEST, "max_tokens": 256}
+                more["calibration"] = calibrate_partitions(**asked, labelled=labelled_sha256())
+        return train(lab, advantage, **more)
 
-    with monkeypatch.context() as patched:
-        patched.setattr("tasks.training.ensure_rollouts", dying)
-        with pytest.raises(KeyboardInterrupt):
-            train("refined")
-    before = sum(asked(lab).values())
-    made = train("refined")
-    resumed, found = weights(lab, made), asked(lab)
-    sampled = int(lab.store.manifest(made).provenance.notes["sampled_rollouts"])
-    assert before + sampled == sum(found.values()), "what was sampled before the kill was not sampled again"
-    lab.store = elsewhere(lab)
-    whole = train("refined")
-    assert weights(lab, whole) == resumed and asked(lab) == found
-    assert sum(row["updates"] for row in lab.store.read(whole).to_pylist()) > 0
+    parts = (".", "critic") if advantage == "multi_agent" else (".",)
+    made = killed_and_resumed(lab, again, turn)
+    resumed, found = [lab.weights(made, part=part) for part in parts], by_turn(lab)
+    lab.move()
+    whole = again()
+    assert [lab.weights(whole, part=part) for part in parts] == resumed and by_turn(lab) == found
+    assert advantage == "darling_encoded" or sum(row["updates"] for row in lab.store.read(whole).to_pylist()) > 0
 
 
 def even(rollout: TrainRollout) -> TrainRollout:
     return replace(rollout, correct=len(rollout.token_ids) % 2 == 0)
 
 
-def elsewhere(lab: Lab) -> Store:
-    """Another store, with the problems alone."""
-    store = Store(lab.store.root.parent / "elsewhere")
-    store.prepare()
-    for ref in (lab.pool, lab.splits):
-        shutil.copytree(lab.store.path(ref), store.path(ref))
-    return store
-
-
 @pytest.mark.parametrize("advantage", ["vpo", "multi_rlvr_sum"])
-def test_several_answers_in_one_completion(lab: Lab, train, advantage: str) -> None:
-    made = train(advantage)
-    assert f"{several(PANEL, 3).digest} first" in asked(lab)
+def test_several_answers_in_one_completion(lab: Lab, advantage: str) -> None:
+    made = train(lab, advantage)
+    assert (several(PANEL, 3).digest, "", 0, False) in by_turn(lab)
     assert lab.store.read(made).num_rows == 2
 
 
 @pytest.mark.parametrize("advantage", ["refined", "vpo", "darling_encoded"])
-def test_what_an_objective_needs_is_asked_for_before_anything_is_sampled(
-    lab: Lab, train, advantage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"{__name__}.SECOND", {})
-    with pytest.raises(UserError, match=f"advantage {advantage} needs") as raised:
-        train(advantage)
-    assert "\n" not in str(raised.value) and not asked(lab)
+def test_what_an_objective_needs_is_asked_for_before_anything_is_sampled(lab: Lab, advantage: str) -> None:
+    with pytest.raises(UserError, match=f"advantage {advantage} needs"):
+        train(lab, advantage, second=None, context=None)
+    assert not by_turn(lab)
+    if advantage == "refined":
+        with pytest.raises(UserError, match="how long its later turns may be"):
+            Turns(replace(STILL, advantage=advantage), START, CRITIC, None)
 
 
-def test_the_recipe_names_the_second_scaffold(lab: Lab, train) -> None:
-    told = lab.store.manifest(train("refined")).recipe.arguments["second"]
-    assert restored(Scaffold, told) == CRITIC
+@AGENTS
+def test_a_turn_that_outgrows_the_context_is_cut_and_that_is_said(lab: Lab, advantage: str) -> None:
+    """Room for the shorter half of the critiques' prompts; refinements' are shorter than any."""
+    train(lab, advantage, steps=1)
+    critics, refiners = later_prompts(lab, CRITIC.digest), later_prompts(lab, PANEL.digest)
+    assert len(critics) == len(refiners) == EACH and max(refiners) < min(critics) < max(critics)
+    longest = critics[EACH // 2 - 1]
+    fit = sum(length <= longest for length in critics)
+    lab.move()
+    heard: list[Progress] = []
+    context = longest + DRAW.max_tokens
+    made = train(lab, advantage, steps=1, context=context, listener=heard.append)
+    assert 0 < fit < EACH
+    assert [event.detail for event in heard if event.event == "noted" and "drafts have no" in event.detail] == [
+        f"{EACH - fit} of {EACH} drafts have no critique: a prompt of {critics[-1]} tokens and"
+        f" max_tokens={DRAW.max_tokens} do not fit the context of {context} (hardware.max_model_len)"
+    ]
+    assert len(later_prompts(lab, CRITIC.digest)) == len(later_prompts(lab, PANEL.digest)) == fit
+    if advantage == "refined":
+        assert lab.store.read(made).to_pylist()[0]["truncated"] >= (EACH - fit) / EACH
 
 
-def test_darling_by_the_encoder_joins_what_is_reworded_and_embeds_a_step_at_once(lab: Lab, monkeypatch) -> None:
-    """By the calibrated threshold of a real encoder: the labelled traces of two problems, and one that is not there."""
-    calls: list[int] = []
-    with session(Session(lab.store, Toolbox(places={DIGEST: FOLDER}))) as at:
-        known = calibrate_partitions(encoder=NAME, weights_sha256=DIGEST, max_tokens=256, labelled=labelled_sha256())
-        one, two = labelled_problems()[:2]
-        texts = [*((t, "a") for t in one.traces), (None, "a"), *((t, "b") for t in two.traces)]
-        rows = [{"trace": text} for text, _ in texts]
-        rollouts = [TrainRollout(p, "s", i, [1], [1], NONE, True, True, False) for i, (_, p) in enumerate(texts)]
-        encode = at.toolbox.embedder(NAME, DIGEST, 256).encode
-        monkeypatch.setattr(SentenceEncoder, "encode", lambda _, given: calls.append(len(given)) or encode(given))
-        turns = Turns(replace(TWO_STEPS, advantage="darling_encoded"), START, None, known)
-        classes = [r.trace_class for r in with_trace_classes(rollouts, rows, turns.by_encoder)]
-    first, null, second = classes[: len(one.traces)], classes[len(one.traces)], classes[len(one.traces) + 1 :]
-    assert calls == [len(texts) - 1] and null is None
-    for found, solutions in ((first, one.solutions), (second, two.solutions)):
-        assert len(set(found)) > 1 and None not in found
-        pairs = list(combinations(range(len(found)), 2))
-        joined = [(i, j) for i, j in pairs if found[i] == found[j]]
-        assert np.mean([solutions[i] == solutions[j] for i, j in joined]) > np.mean(
-            [solutions[i] == solutions[j] for i, j in pairs]
-        )
+@AGENTS
+def test_where_no_turn_fits_the_step_is_one_of_drafts(lab: Lab, advantage: str) -> None:
+    made = train(lab, advantage, context=DRAW.max_tokens)
+    assert not any(later for *_, later in by_turn(lab))
+    rows = lab.store.read(made).to_pylist()
+    assert len(rows) == 2
+    if advantage == "refined":
+        assert [(row["correct_mean"], row["truncated"], row["updates"]) for row in rows] == [(0.0, 1.0, 0)] * 2
+
+
+# Generator and critic as two adapters.
+
+
+@pytest.mark.usefixtures("judged_by_place")
+def test_each_turn_is_its_agents_and_each_agent_trains_on_its_own(lab: Lab, heldout: int) -> None:
+    """Both start as the same policy, so the first critiques are filed as its own; from then on the critic is another one.
+    What each trains on is what its own adapter sampled: the policy that learns and the one that sampled are one. What
+    the start says is shared with critique and refine."""
+    before = train(lab, "refined")
+    made = train(lab, "multi_agent")
+    sampled = [int(lab.notes(one)["sampled_rollouts"]) for one in (before, made)]
+    assert sampled == [2 * 3 * EACH + 2 * heldout, 3 * EACH + heldout]
+    steps = lab.store.read(made).to_pylist()
+    critic = {name: [r["value"] for r in lab.diagnostics(made) if r["metric"] == name] for name in OF_CRITIC}
+    assert [row["updates"] for row in steps] == [1, 1] == critic["critic_updates"]
+    kl = [*(row["kl_behaviour"] for row in steps), *critic["critic_kl_behaviour"]]
+    assert len(kl) == 4 and max(kl) < 1e-8
+    lab.move()
+    made = train(lab, "multi_agent")
+    assert by_turn(lab) == {
+        (PANEL.digest, "", 0, False): EACH + heldout,
+        (PANEL.digest, "", 0, True): EACH,
+        (CRITIC.digest, "", 0, True): EACH,
+        (PANEL.digest, "", 1, False): EACH,
+        (PANEL.digest, "", 1, True): EACH,
+        (CRITIC.digest, AS_CRITIC, 1, True): EACH,
+        (PANEL.digest, "", 2, False): heldout,
+    }
+    # the critic's adapter is kept where the generator's is, in PEFT's format; the recipe says that there are two
+    assert lab.weights(made) != lab.weights(made, part="critic")
+    folder = lab.store.files(made) / "step-0002"
+    assert [read_served(folder / part).alpha for part in (".", "critic")] == [TWO_STEPS.lora_alpha] * 2
+    learner = restored(LearnerConfig, lab.store.manifest(made).recipe.arguments["learner"])
+    assert learner.advantage == "multi_agent"

@@ -1,0 +1,438 @@
+"""The report's sentences: what the rows allow to be said, what is withheld, and what qualifies it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Curves, Rollouts
+from storage.artifacts.store import Store
+from storage.sql import named, query
+from tasks.designs import findings_of
+from tasks.domain.statistics.means import SILENT
+from tasks.engines.toolbox import Toolbox
+from tasks.measures.bands import bands_of, classify_bands, crosstab_of
+from tasks.measures.curves import gain_rows, gains_of
+from tasks.measures.groups import form_of
+from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats
+from tasks.stage import Progress, Session, session
+from tests.dashboards.synthetic import put
+from tests.measures.conftest import rows_of
+
+Row = dict[str, Any]
+PAIR = ("panel", "thinking")
+ARMS = pa.table({"arm": list(PAIR), "place": [0, 1]})
+#: Defaults of one row of each query that the sentences are made of.
+FORM = {"sampled": START, "seed": None, "accuracy": 0.3, "taught": False} | dict.fromkeys(
+    ("no_answer", "invalid_tags", "truncated"), 0.0
+)
+SUMMARY = {"arm": "panel", "seed": 0, "problems": None, "variance": 30, "updates": 4, "heldout_before": 0.5}
+SUMMARY |= {"heldout_after": 0.55, "gain": None, "gain_low": None, "gain_high": None}
+GAIN = {"arm": "panel", "source": "all", "gain": 0.05, "gain_low": 0.01, "gain_high": 0.09, "p_adjusted": 0.01}
+GAIN |= {"p_equivalent_corrected": 0.6}
+APART = {"arm": "panel", "other": "thinking", "source": "all", "more_gain": 0.1, "more_gain_low": 0.05, "n": 100}
+APART |= {"more_gain_high": 0.15, "p_adjusted": 0.001, "p_equivalent_corrected": 0.9, "detectable_gain": 0.03}
+APART |= {"reason": None, "holds_for": "the recipe, by 6 seeds"}
+WIDTH = {"metric": "diversity", "basis": "equal_n", "arm": "panel", "other": "thinking", "step": 0, "other_step": 0}
+WIDTH |= {"n": 50, "mean": 0.2, "other_mean": 0.1, "difference": 0.1, "difference_low": 0.05, "difference_high": 0.15}
+
+
+def rows_for(tables: dict[str, list[Row] | pa.Table]) -> Callable[[str], pa.Table]:
+    """tables: by query, without `report_`; the others are empty."""
+
+    def ask(name: str) -> pa.Table:
+        rows = tables.get(name.removeprefix("report_"), [])
+        return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows)
+
+    return ask
+
+
+def sentences(**tables: list[Row] | pa.Table) -> list[str]:
+    return answer(rows_for(tables))
+
+
+def text(**tables: list[Row] | pa.Table) -> str:
+    return " ".join(sentences(**tables))
+
+
+# Gains: that two arms gain the same is said where a test of equivalence shows it, and nowhere else.
+
+
+def both_gain(problems: int, gain: float) -> str:
+    """About two arms that both gain `gain`, each problem give or take up to four rollouts of 16."""
+    rows = [
+        {"arm": arm, "step": step, "adapter": f"{arm}{step}" if step else "", "seed": 0, "problem_id": f"{i:05d}"}
+        | {"source": "amc", "group_size": 16, "num_tokens": 160, "truncated": 0}
+        | {"num_correct": round(16 * (0.5 + step * gain)) + 2 * ((i * (place + 1) + 2 * step) % 5 - 2)}
+        for place, arm in enumerate(PAIR)
+        for step in (0, 1)
+        for i in range(problems)
+    ]
+    groups = pa.Table.from_pylist(rows)
+    curves = pa.Table.from_pylist(gain_rows(groups), schema=Curves.schema)
+    return text(
+        difference_of_gains=query(named("report_difference_of_gains"), gain_differences=gains_of(groups), arms=ARMS),
+        gains=query(named("report_gains"), curves=curves, arms=ARMS),
+        summary=[SUMMARY | {"arm": arm, "gain": gain, "heldout_after": 0.5 + gain} for arm in PAIR],
+    )
+
+
+@pytest.mark.parametrize(("problems", "shown", "word"), [(4000, "shown", "but"), (50, "not shown", "and")])
+def test_arms_alike_and_unchanged_are_told_so_where_the_study_can_tell(problems: int, shown: str, word: str) -> None:
+    gained, still = both_gain(problems, 0.125), both_gain(problems, 0.0)
+    assert "no evidence that one gains more (this study would find" in gained
+    assert f"{word} that both gain the same to within 2 pp is {shown} (equivalence, p = " in gained
+    assert "unchanged" not in gained  # both gained twelve points
+    for arm in PAIR:
+        assert f"no evidence of a change under {arm}, {word} that it is unchanged to within 2 pp is {shown}" in still
+
+
+@pytest.mark.parametrize(("corrected", "said"), [(0.098, True), (0.03, False)])
+def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bool) -> None:
+    """Its own interval excludes 0, and of three arms that are alike one pair in seven studies did so: the sentence goes
+    by the p that counts all of them."""
+    apart = APART | {"more_gain": 0.044, "more_gain_low": 0.004, "more_gain_high": 0.084, "p_adjusted": corrected}
+    apart |= {"detectable_gain": 0.06, "holds_for": "these adapters, not the recipe"}
+    tables: dict[str, Any] = {
+        "difference_of_gains": [apart],
+        "gains": [GAIN | {"p_adjusted": corrected}],
+        "summary": [SUMMARY | {"gain": 0.05}],
+    }
+    found = text(**tables)
+    assert ("no evidence that one gains more once every pair of arms is counted" in found) is said
+    assert ("no evidence of a change under panel once all gains are counted" in found) is said
+    concluded = caveats(rows_for(tables | {"audit": pa.table({"code": []})}))[0]
+    assert concluded == (
+        "Cannot be concluded: which of panel and thinking gains more (this study would miss a difference below 6.0 pp)."
+        if said
+        else "Can be concluded: panel gains more than thinking, for these adapters, not the recipe."
+    )
+
+
+@pytest.mark.parametrize(
+    ("updates", "low", "said"),
+    [
+        (4, 0.02, "Training moved held-out accuracy of panel from 62.5 % to 68 %"),
+        (4, -0.01, "Held-out accuracy went under panel from 62.5 % to 68 %"),
+        (0, 0.02, "Nothing was learnt under panel: training made no update."),
+    ],
+)
+def test_training_moved_only_what_it_updated_and_its_interval_shows(updates: int, low: float, said: str) -> None:
+    ends = {"gain": 0.055, "gain_low": low, "gain_high": 0.12}
+    row = SUMMARY | ends | {"heldout_before": 0.625, "heldout_after": 0.68, "updates": updates}
+    found = text(summary=[row], gains=[GAIN | ends])
+    assert said in found
+    assert ("Training moved" in found) is said.startswith("Training moved")
+
+
+@pytest.mark.parametrize(("seeds", "guess"), [(1, ""), (2, "by a spread that two seeds hardly tell "), (3, "")])
+def test_what_two_seeds_would_find_is_a_guess(seeds: int, guess: str) -> None:
+    """Simulated (seeds 5 points apart): 52 pp on average where 73 are found in 80 % of studies; of three 24 and 24."""
+    row = APART | {"more_gain_low": -0.2, "more_gain_high": 0.28, "p_adjusted": 0.6, "seeds": seeds}
+    for least, found in ((0.515, f"({guess}this study would find 51.5 pp)"), (None, "would find none, however large)")):
+        assert found in sentences(difference_of_gains=[row | {"detectable_gain": least}])[0]
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_difference_that_nothing_tells_has_its_sentence(trained: bool) -> None:
+    """Where anything was trained: the study's own question is never passed over."""
+    row = APART | dict.fromkeys(("more_gain", "more_gain_low", "more_gain_high", "p_adjusted"))
+    row |= {"reason": "thinking: evaluated at one step only"}
+    found = text(difference_of_gains=[row], form=[FORM | {"arm": "panel", "sampled": TRAINED if trained else START}])
+    assert ("panel gained more than thinking is not told: thinking: evaluated at one step only." in found) is trained
+
+
+def test_a_difference_without_an_interval_is_not_told() -> None:
+    """Two seeds that solve everything: before, one arm "gained +50.0 pp more …, interval not computed; this holds for the
+    recipe, by 2 seeds"."""
+    rows = [
+        {"arm": arm, "step": step, "adapter": f"{arm}{seed}" if step else "", "seed": 0, "problem_id": f"{i:05d}"}
+        | {"source": "amc", "group_size": 16, "num_tokens": 160, "truncated": 0}
+        | {"num_correct": 16 if step and arm == "panel" else 6 + i % 5}
+        for arm in PAIR
+        for step, seeds in ((0, 1), (1, 2))
+        for seed in range(seeds)
+        for i in range(50)
+    ]
+    gains = gains_of(pa.Table.from_pylist(rows))
+    apart = query(named("report_difference_of_gains"), gain_differences=gains, arms=ARMS)
+    assert sentences(difference_of_gains=apart)[0] == (
+        f"Whether panel gained more than thinking is not told (+50.0 pp, 50 problems): {SILENT}."
+    )
+
+
+def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> None:
+    """`no_panel` asks panel's adapter without its prompt: nothing was trained as it."""
+    rates = [("panel", None, 4), ("panel", "training-1", 12), ("no_panel", None, 4), ("no_panel", "training-1", 8)]
+    final = [
+        {"ref": f"{arm}-{adapter}", "arm": arm, "adapter": adapter, "problem_id": f"p{i:02d}", "correct": g < c}
+        | {"num_tokens": 10, "verdict": "correct", "tag_valid": True, "finish": "stop"}
+        for arm, adapter, c in rates
+        for i in range(20)
+        for g in range(16)
+    ]
+    gap = {"metric": "gap", "k": 1, "source": "all"}
+    contrasts = [
+        gap | {"arm": a, "other": a, "low": -g - 0.1, "high": -g + 0.1} for a, g in (("panel", 0.5), ("no_panel", 0.25))
+    ]
+    empty = {
+        "bands": {"arm": pa.string(), "band": pa.string()},
+        "diversities": {"ref": pa.string(), "diversity": pa.float64(), "window": pa.string()},
+        "measured": {"final": pa.string(), "diversity": pa.string()},
+    }
+    rows = query(
+        named("report_summary"),
+        final=pa.Table.from_pylist(final),
+        trainings=pa.table({"ref": ["training-1"], "seed": [3], "updates": [4]}),
+        contrasts=pa.Table.from_pylist(contrasts),
+        arms=pa.table({"arm": ["panel", "no_panel"], "place": [0, 1]}),
+        **{name: pa.schema(list(columns.items())).empty_table() for name, columns in empty.items()},
+    ).to_pylist()
+    found = {row["arm"]: (row["seed"], row["gain"], row["gain_low"], row["gain_high"]) for row in rows}
+    assert found["panel"] == pytest.approx((3, 0.5, 0.4, 0.6))
+    assert found["no_panel"] == pytest.approx((3, 0.25, 0.15, 0.35))
+
+
+def test_one_arm_is_not_told_what_two_could_not() -> None:
+    """Its own traces before and after instead, in the order of training whichever policy the row names first."""
+    row = WIDTH | {"other": "panel", "other_step": 9, "mean": 0.4, "other_mean": 0.3, "n": 40}
+    last = sentences(summary=[SUMMARY], diversity=[row])[-1]
+    assert last.startswith(
+        "With one arm there is no other to have gained more or searched more widely; its traces went"
+    )
+    assert "from 0.4 to 0.3 apart under training (−0.100, 95 % interval [−0.150, −0.050], 40 problems)" in last
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"), [(1, "One training seed"), (3, "of such studies would see none"), (30, None)]
+)
+def test_seeds_that_show_no_collapse_do_not_rule_one_out(seeds: int, said: str | None) -> None:
+    audit = pa.table({"code": pa.array([], pa.string())})
+    warned = caveats(rows_for({"summary": [{"seed": s} for s in range(seeds)], "audit": audit}))
+    assert [said in one for one in warned if said] == [True] * len(warned) and bool(warned) == (said is not None)
+
+
+# Form: shares without an answer or valid tags qualify or withhold what is said of ability.
+
+G = 8
+
+
+def screened(arm: str, groups: list[str], tags: bool = True) -> pa.Table:
+    """One group a text, one letter a rollout: c(orrect), w(rong), n(o answer)."""
+    verdicts = {"c": "correct", "w": "wrong", "n": "no_answer"}
+    rows = [
+        {"problem_id": f"p{i:04d}", "source": "amc", "arm": arm, "adapter": None, "step": 0, "seed": 0, "rollout": g}
+        | {"correct": letter == "c", "verdict": verdicts[letter], "tag_valid": tags and letter != "n"}
+        | {"finish": "stop", "num_tokens": 10}
+        for i, letters in enumerate(groups)
+        for g, letter in enumerate(letters)
+    ]
+    names = list(rows[0])
+    return pa.Table.from_pylist(rows, schema=pa.schema([Rollouts.schema.field(name) for name in names]))
+
+
+def screening_text(*screenings: pa.Table) -> str:
+    """About these screenings; nothing was trained or embedded."""
+    arms = [table["arm"][0].as_py() for table in screenings]
+    bands = pa.concat_tables([bands_of(table) for table in screenings])
+    live = query("select arm, count(*) as n from b where band = 'variance' group by all", b=bands).to_pylist()
+    counts = {row["arm"]: row["n"] for row in live}
+    problems = len(set(screenings[0]["problem_id"].to_pylist()))
+    return text(
+        summary=[SUMMARY | {"arm": a, "problems": problems, "variance": counts[a]} for a in arms],
+        band_tests=query(named("report_band_tests"), crosstab=crosstab_of(bands, 16)),
+        form=query(
+            named("report_form"),
+            screenings=pa.concat_tables(screenings),
+            final=screenings[0].slice(0, 0),
+            trainings=pa.table({"ref": pa.array([], pa.string()), "seed": pa.array([], pa.int64())}),
+            arms=pa.table({"arm": arms, "place": list(range(len(arms)))}),
+        ),
+    )
+
+
+def test_an_arm_that_never_answers_is_no_finding() -> None:
+    """3,504 of thinking's 4,000 rollouts have no answer and none has valid tags; panel has 26.67 times as many bands."""
+    mute = screened("thinking", ["cccccccw"] * 6 + ["cccccccc"] * 56 + ["n" * G] * 438, tags=False)
+    other = screened("panel", ["ccccwwww"] * 160 + ["w" * G] * 340)
+    shares = {"accuracy": 0.1225, "no_answer": 0.876, "invalid_tags": 1.0, "truncated": 0.0}
+    assert form_of(mute) == {"rollouts": 4000} | shares
+    found = screening_text(other, mute)
+    assert "100 % of the rollouts of thinking have no valid tags (at most 50 %)" in found
+    assert "87.6 % of the rollouts of thinking give no answer (at most 50 %)" in found
+    assert "what differs is form and not what is solved" in found
+    for claim in ("26.67", "times as many", "more than chance explains"):
+        assert claim not in found
+    answering = screening_text(other, screened("thinking", ["cccccccw"] * 6 + ["w" * G] * 494))
+    assert re.search(
+        r"26.67 times as many for panel as for thinking \[\d+.\d\d, \d+.\d\d\], more than chance", answering
+    )
+
+
+@pytest.mark.parametrize(
+    ("panel", "said"),
+    [
+        (["cccccccw"] * 40 + ["w" * G] * 60, None),
+        (
+            ["cccccccw"] * 40 + ["w" * G] * 40 + ["n" * G] * 20,
+            "this is also a difference of form: 0 % of thinking's rollouts gave no answer and 20 % of panel's",
+        ),
+    ],
+)
+def test_a_smaller_difference_of_form_stands_beside_the_contrast(panel: list[str], said: str | None) -> None:
+    found = screening_text(screened("thinking", ["ccccwwww"] * 80 + ["w" * G] * 20), screened("panel", panel))
+    assert "0.50 times as many for panel as for thinking" in found
+    assert said in found if said else "form" not in found
+
+
+def test_one_of_three_arms_that_answers_less_is_told() -> None:
+    quiet = screened("alone", ["cccccccw"] * 40 + ["n" * G] * 45 + ["w" * G] * 15)
+    arms = [screened(arm, ["ccccwwww"] * 80 + ["w" * G] * 20) for arm in PAIR]
+    shares = "0 % of panel's rollouts gave no answer, 0 % of thinking's and 45 % of alone's"
+    assert f"this is also a difference of form: {shares}" in screening_text(*arms, quiet)
+
+
+def test_width_is_told_with_the_difference_of_form() -> None:
+    form = [FORM | {"arm": "panel", "no_answer": 0.3}, FORM | {"arm": "thinking"}]
+    found = text(form=form, diversity=[WIDTH])
+    assert "lay 0.2 apart and those of thinking 0.1" in found
+    assert "this is also a difference of form: 30 % of panel's rollouts gave no answer and 0 % of thinking's" in found
+
+
+def test_a_gain_of_an_arm_that_hardly_answers_is_one_of_form() -> None:
+    """Mute before and after, so that its share of answers hardly moved: what is a gain of it?"""
+    form = [
+        FORM | {"arm": arm, "sampled": sampled, "no_answer": share, "accuracy": 0.02, "invalid_tags": 0.4}
+        for arm, share in (("panel", 0.0), ("thinking", 0.9))
+        for sampled in (START, TRAINED)
+    ]
+    gained = SUMMARY | {"problems": 100, "heldout_before": 0.02, "heldout_after": 0.06}
+    gained |= {"gain": 0.04, "gain_low": 0.01, "gain_high": 0.07}
+    found = text(form=form, summary=[gained | {"arm": arm} for arm in PAIR])
+    assert "Training moved held-out accuracy of panel from 2 % to 6 %" in found
+    assert "90 % of the rollouts of thinking give no answer (at most 50 %): a gain is then one of form" in found
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"taught": False}, "thinking starts without a lesson, and panel had one, so what differs is not their scaff"),
+        ({"truncated": 0.4}, "40 % of thinking (at most 25 % apart), so what differs is form and not what is solved"),
+        ({"invalid_tags": 1.0}, "rollouts of thinking have no valid tags (at most 50 %), so what differs is"),
+    ],
+)
+def test_scaffolds_that_were_not_delivered_alike_are_not_compared(other: Row, why: str) -> None:
+    """Seen at screening: neither bands nor gains nor width are told, each with the reason."""
+    sound = FORM | {"taught": True}
+    form = [
+        sound | {"arm": "panel", "sampled": SCREENING},
+        sound | {"arm": "thinking", "sampled": SCREENING} | other,
+        *(sound | {"arm": arm, "sampled": TRAINED} for arm in PAIR),
+    ]
+    tables: dict[str, Any] = {
+        "difference_of_gains": [APART],
+        "summary": [SUMMARY | {"arm": arm, "problems": 100} for arm in PAIR],
+    }
+    gains, bands, *_ = sentences(**tables, form=form)
+    assert gains.startswith("Whether panel gained more than thinking is not told") and why in gains
+    assert "Whether one gives more to learn from is not told" in bands and why in bands
+    own = sentences(**tables, audit=[{"code": "gate", "fact": "6 % of the rollouts of thinking"}])[0]
+    assert own.endswith("is not told: the study's own gate was not kept: 6 % of the rollouts of thinking.")
+
+
+@pytest.mark.parametrize(
+    ("no_answer", "invalid", "found"), [(0.876, 1.0, 1), (0.12, 0.0, 1), (0.0, 0.6, 1), (0.05, 0.2, 0)]
+)
+def test_the_audit_judges_form(no_answer: float, invalid: float, found: int) -> None:
+    row = {"arm": "panel", "problems": "pool", "rollouts": 4000, "no_answer": no_answer, "invalid_tags": invalid}
+    findings = findings_of({"form": [row | {"truncated": 0.0, "place": "rollouts-1"}]}).to_pylist()
+    assert [f["code"] for f in findings] == ["form"] * found
+    if found:
+        assert f"{100 * no_answer:.1f} % of the 4000 rollouts of panel on pool gave no answer" in findings[0]["fact"]
+
+
+def test_screening_tells_its_form_while_it_is_banded(tmp_path: Path) -> None:
+    heard: list[Progress] = []
+    store = Store(tmp_path / "store")
+    store.prepare()
+    with session(Session(store, Toolbox(), listener=heard.append)):
+        classify_bands(rollouts=put(store, Rollouts, rows_of({"a": "cwww"})))
+    assert [event.detail for event in heard if event.event == "noted"] == [
+        "4 rollouts: 0.0 % without an answer, 0.0 % without valid tags, 0.0 % cut off"
+    ]
+
+
+# Three arms: each pair has its own figures, and an arm that is mute silences its own pairs alone.
+
+THREE = ("panel", "thinking", "plain")
+
+
+def of_three(mute: float = 0.0, **tables: list[Row]) -> str:
+    form = [
+        FORM | {"arm": arm, "sampled": where, "no_answer": mute if arm == "plain" else 0.0}
+        for arm in THREE
+        for where in (SCREENING, START)
+    ]
+    return text(form=form, summary=[SUMMARY | {"arm": arm, "problems": 100} for arm in THREE], **tables)
+
+
+def band_tests() -> list[Row]:
+    nothing = dict.fromkeys(("low", "high", "p_value", "p_adjusted", "estimate"))
+    return [
+        nothing | {"arm": arm, "other": other} | row
+        for n, (arm, other) in enumerate(combinations(THREE, 2), start=1)
+        for row in (
+            {"metric": "ratio", "estimate": float(n)},
+            {"metric": "mcnemar", "p_value": 1e-9, "p_adjusted": 3e-9},
+        )
+    ]
+
+
+def test_every_pair_has_its_verdict_on_bands_and_a_mute_arm_silences_its_own() -> None:
+    found = of_three(band_tests=band_tests())
+    assert "and so a gradient; that is 1.00 times as many for panel as for thinking, more than chance explains" in found
+    assert "; 2.00 times as many for panel as for plain, more" in found
+    assert "; 3.00 times as many for thinking as for plain, more" in found
+    found = of_three(mute=0.9, band_tests=band_tests())
+    assert "1.00 times as many for panel as for thinking" in found and "as for plain" not in found
+    assert "Of pairs with another arm it is not told: 90 % of the rollouts of plain give no answer" in found
+
+
+def widths(p: float) -> list[Row]:
+    return [WIDTH | {"arm": arm, "other": other, "p_adjusted": p} for arm, other in combinations(THREE, 2)]
+
+
+def closures(p: float) -> list[Row]:
+    return [
+        {"arm": arm, "other": other, "step": 0, "other_step": 0, "k": 8, "metric": metric, "p_adjusted": p}
+        | {"estimate": pp / 100, "estimate_low": (pp - 1) / 100, "estimate_high": (pp + 1) / 100}
+        for n, (arm, other) in enumerate(combinations(THREE, 2))
+        for metric, pp in (("closure", -5 + 7 * n), ("closure_of_shift", 0), ("closure_beyond_shift", -5 + 7 * n))
+    ]
+
+
+def test_a_pairs_closure_is_its_own() -> None:
+    found = of_three(diversity=widths(0.01), gaps=closures(0.01))
+    first, second, third = found.split("Traces of ")[1:]
+    assert "those of thinking" in first and "widened by 5.0 pp" in first
+    assert "those of plain" in second and "closed by 2.0 pp" in second
+    assert third.startswith("thinking") and "closed by 9.0 pp" in third
+    assert "no evidence" not in found
+
+
+@pytest.mark.parametrize("lacking", ["closure", "closure_beyond_shift"])
+def test_no_closure_is_put_together_of_two_pairs(lacking: str) -> None:
+    gaps = [r for r in closures(0.01) if (r["other"], r["metric"]) != ("thinking", lacking)]
+    assert "pass@k" not in of_three(diversity=widths(0.01), gaps=gaps).split("Traces of ")[1]
+
+
+def test_what_is_corrected_away_is_no_evidence_of_width() -> None:
+    found = of_three(diversity=widths(0.3), gaps=closures(0.4))
+    assert found.count("no evidence of a difference once all are counted") == 3
+    assert found.count("no evidence of width once all contrasts are counted") == 3
