@@ -66,7 +66,7 @@ def test_every_figure_of_searches_has_rows(study: Study, figure: str) -> None:
     assert ask(study.root, str(study.report), figure).num_rows > 0
 
 
-@pytest.mark.parametrize("figure", [f for f in CHARTED if f.chart.kind == "lines"], ids=lambda f: f.name)
+@pytest.mark.parametrize("figure", [f for f in CHARTED if f.chart and f.chart.kind == "lines"], ids=lambda f: f.name)
 def test_axes_are_named_as_declared(study: Study, figure) -> None:
     try:
         table = ask(study.root, str(study.report), figure.query)
