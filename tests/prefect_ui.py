@@ -74,11 +74,6 @@ class UI:
             switch.first.click()
         part.locator("input").first.fill(value)
 
-    def add_items(self, label: str, values: list[str]) -> None:
-        for i, value in enumerate(values):
-            self.property(label).get_by_role("button", name="Add item").last.click()
-            self.property(label).locator("textarea, input[type=text], input:not([type])").nth(i).fill(value)
-
     def add_settings(self, settings: dict[str, str]) -> None:
         for i, (field, value) in enumerate(settings.items()):
             part = self.property("Settings")
