@@ -321,8 +321,18 @@ def _scaled(digits: str, exponent: int) -> tuple[Fraction, Fraction | None]:
 
 
 _INDEXED = re.compile(r"\(?(\d+)\)? ?_ ?(?:\{ ?\(?(\d{1,2})\)? ?\}|(\d))(?!\d)")
+_NAMED_INDEX = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?\\(?:text|mathrm|mbox) ?\{ ?([a-z]+) ?\} ?\}?")
 _IN_WORDS = re.compile(r"(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?", re.I)
-_NAMED_INDEX = re.compile(r"(\d\)?) ?_ ?\{? ?\\(?:text|mathrm|mbox) ?\{ ?([a-z]+) ?\} ?\}?")
+
+
+def _based(text: str, *patterns: re.Pattern[str]) -> tuple[str, int] | None:
+    """(digits, base) of a number that is written in one of some ways."""
+    found = next((m for pattern in patterns if (m := pattern.fullmatch(text.strip(" $")))), None)
+    if found is None:
+        return None
+    name = next(filter(None, found.groups()[1:]))
+    base = int(name) if name.isdigit() else number_in_words(name)
+    return (found[1], int(base)) if base is not None and base.denominator == 1 and 2 <= base <= 36 else None
 
 
 def says_base(text: str) -> bool:
@@ -331,8 +341,7 @@ def says_base(text: str) -> bool:
     >>> says_base("137 (base eight)"), says_base("137 in base 8"), says_base("7 at the base")
     (True, True, False)
     """
-    found = _IN_WORDS.fullmatch(text.strip(" $"))
-    return found is not None and _base(found[2]) is not None
+    return _based(text, _IN_WORDS) is not None
 
 
 def same_in_base(prediction: str, gold: str) -> bool | None:
@@ -345,31 +354,13 @@ def same_in_base(prediction: str, gold: str) -> bool | None:
     >>> same_in_base("7 (base eight)", "7"), same_in_base("7", "7")
     (False, None)
     """
-    prediction, gold = _numeric(prediction), _numeric(gold)
-    worded, got, want = (_IN_WORDS.fullmatch(prediction), _INDEXED.fullmatch(prediction), _INDEXED.fullmatch(gold))
-    if worded is not None and says_base(prediction):
-        return want is not None and (worded[1], _base(worded[2])) == (want[1], int(want[2] or want[3]))
-    if want is not None and got is None:
-        return True if prediction == want[1] else None
+    want, got = _based(gold, _INDEXED, _NAMED_INDEX), _based(prediction, _INDEXED, _NAMED_INDEX)
+    if (worded := _based(prediction, _IN_WORDS)) is not None:
+        return worded == want
     if got is None:
-        return None
-    value = _value(got)
-    if want is not None:
-        return (got[1], got[2] or got[3]) == (want[1], want[2] or want[3])
+        return True if want is not None and prediction == want[0] else None
     plain = number(gold)
-    return None if plain is None else plain.value == value
-
-
-def _numeric(text: str) -> str:
-    r"""With its base in figures: `7_{\text{eight}}` as `7_{8}`."""
-    return _NAMED_INDEX.sub(lambda m: f"{m[1]}_{{{_base(m[2]) or m[2]}}}", text.strip())
-
-
-def _base(text: str) -> int | None:
-    value = int(text) if text.isdigit() else number_in_words(text)
-    return int(value) if value is not None and value.denominator == 1 and 2 <= value <= 36 else None
-
-
-def _value(match: re.Match[str]) -> int | None:
-    base = int(match[2] or match[3])
-    return int(match[1], base) if 2 <= base <= 36 and all(int(d) < base for d in match[1]) else None
+    if want is not None or plain is None:
+        return got == want if want is not None else None
+    digits, base = got
+    return max(map(int, digits)) < base and int(digits, base) == plain.value

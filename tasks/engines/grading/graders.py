@@ -197,25 +197,28 @@ def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = E
 
 
 def _item(row: dict[str, Any], where: str, scaffolds: Mapping[str, Scaffold]) -> GradeItem:
-    for field in ("arm", "completion", "gold"):
-        if field not in row:
-            raise UserError(f"{where}: no field '{field}' (found: {', '.join(row) or 'nothing'})")
-    gold = row["gold"]
+    gold, finish = row.get("gold"), row.get("finish") or "stop"
     if isinstance(gold, int | float) and not isinstance(gold, bool) and math.isfinite(gold):
         gold = str(gold)
-    if not isinstance(gold, str) or not gold.strip():
-        raise UserError(f"{where}: field 'gold' must be text and not empty, found {gold!r:.60}")
-    if not isinstance(row["completion"], str):
-        raise UserError(f"{where}: field 'completion' must be text, found {row['completion']!r:.60}")
-    if not isinstance(row["arm"], str) or row["arm"] not in scaffolds:
-        raise UserError(f"{where}: field 'arm' is {row['arm']!r:.60} (known: {', '.join(scaffolds)})")
-    finish = row.get("finish") or "stop"
-    if finish not in ("stop", "length"):
-        raise UserError(f"{where}: field 'finish' is {finish!r:.60} (known: stop, length)")
-    return GradeItem(scaffolds[row["arm"]], row["completion"], gold, finish)
+    known = {"arm": tuple(scaffolds), "finish": ("stop", "length")}
+    for field, value in (
+        ("arm", row.get("arm")),
+        ("completion", row.get("completion")),
+        ("gold", gold),
+        ("finish", finish),
+    ):
+        if field not in row and field != "finish":
+            raise UserError(f"{where}: no field '{field}' (found: {', '.join(row) or 'nothing'})")
+        if not isinstance(value, str) or (field == "gold" and not value.strip()):
+            empty = " and not empty" if field == "gold" else ""
+            raise UserError(f"{where}: field '{field}' must be text{empty}, found {value!r:.60}")
+        if value not in known.get(field, (value,)):
+            raise UserError(f"{where}: field '{field}' is {value!r:.60} (known: {', '.join(known[field])})")
+    return GradeItem(scaffolds[row["arm"]], row["completion"], str(gold), finish)
 
 
 BATCH = 512
+VERDICT_COLUMNS = ("answer", "canonical", "verdict", "reason", "correct")
 NOBODY = Overrides()
 
 
@@ -240,16 +243,9 @@ def with_verdicts(
         ]
         found = graders.grade(items)
         verdicts += [overrides.apply(verdict, gold) for verdict, gold in zip(found, some, strict=True)]
-    version = overrides.version(graders.version)
-    columns = {
-        "answer": pa.array([v.answer for v in verdicts], pa.string()),
-        "canonical": pa.array([v.canonical for v in verdicts], pa.string()),
-        "verdict": pa.array([v.verdict for v in verdicts], pa.string()),
-        "reason": pa.array([v.reason for v in verdicts], pa.string()),
-        "correct": pa.array([v.correct for v in verdicts], pa.bool_()),
-        "grader_version": pa.array([version] * rows.num_rows, pa.string()),
-    }
+    columns = {name: [getattr(v, name) for v in verdicts] for name in VERDICT_COLUMNS}
+    columns["grader_version"] = [overrides.version(graders.version)] * rows.num_rows
     for name, column in columns.items():
         at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), column)
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(column, rows.schema.field(at).type))
     return rows
