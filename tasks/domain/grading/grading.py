@@ -25,13 +25,11 @@ from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, normalise, r
 from tasks.domain.grading.reading import MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
 from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
-from tasks.domain.grading.terms import LEAST_DIGITS, MACHINE_TOLERANCE, Verdict, VerdictName, squeeze
+from tasks.domain.grading.terms import LEAST_DIGITS, MACHINE_TOLERANCE, Verdict, VerdictName, squeeze, worded
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
 BEHAVIOUR = 10
 MAX_ANSWER_CHARS = 1_500
-#: An answer in words is no longer.
-MAX_WORDED_CHARS = 200
 _CONFIG = (BEHAVIOUR, LEAST_DIGITS, str(MACHINE_TOLERANCE), MAX_ANSWER_CHARS)
 _PACKAGES = ("mpmath",)
 GRADER_VERSION = (
@@ -95,22 +93,6 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str) -> Verd
     if found.status == "ambiguous":
         return Verdict("ambiguous", found.reason, found.answers[0], None)
     return _judge(found, gold)
-
-
-def worded(text: str) -> str:
-    r"""An answer in words, blind to case and to `\text`; empty for anything that is not words.
-
-    >>> worded(r"\text{Does not exist.}"), worded("7")
-    ('does not exist', '')
-    """
-    if len(text) > MAX_WORDED_CHARS:
-        return ""
-    plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
-    plain = re.sub(
-        r"^(?:(?:it is|it's|the (?:final )?answer is|answer:) )?[$ ]*(?:(?:an?|the) (?=[a-z]{4}))?", "", plain
-    )
-    mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
-    return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
 
 def _judge(found: Extraction, gold: str) -> Verdict:

@@ -134,7 +134,6 @@ def within(tolerance: Fraction) -> Match:
 
 # ---- formulas
 
-_TEXTUAL = re.compile(r"\\(?:text|mathrm|textrm|textbf|mbox|operatorname|mathbf) ?\{([^{}]*)\}")
 #: Products in which order counts: `AB` beside `BA`.
 _ORDERED = re.compile(r"([A-Z])([A-Z]).*\2\1")
 _RELATION = re.compile(r"\\(?:le|ge|ne|equiv)(?![A-Za-z])|[<>]=?|==?|!=(?=.)")
@@ -142,11 +141,24 @@ _SAME_SIGN = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "="}
 _TURNED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 
 
-def plain_words(text: str) -> str | None:
-    """A worded answer in normal form, or null if the answer is not words."""
-    words = re.sub(r"\s+", " ", _TEXTUAL.sub(r"\1", text)).strip(" .()").lower()
-    wordy = "\\" in text or prose_words(words)
-    return words if re.fullmatch(r"[a-z][a-z' -]*", words) and wordy else None
+#: An answer in words is no longer.
+MAX_WORDED_CHARS = 200
+
+
+def worded(text: str) -> str:
+    r"""An answer in words, blind to case and to `\text`; empty for anything that is not words.
+
+    >>> worded(r"\text{Does not exist.}"), worded("7")
+    ('does not exist', '')
+    """
+    if len(text) > MAX_WORDED_CHARS:
+        return ""
+    plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
+    plain = re.sub(
+        r"^(?:(?:it is|it's|the (?:final )?answer is|answer:) )?[$ ]*(?:(?:an?|the) (?=[a-z]{4}))?", "", plain
+    )
+    mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
+    return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
 
 def same_terms(prediction: str, gold: str) -> Match:
@@ -156,8 +168,7 @@ def same_terms(prediction: str, gold: str) -> Match:
     """
     if (decided := _exactly(prediction, gold)) is not None:
         return decided
-    one, other = plain_words(prediction), plain_words(gold)
-    if one is not None and one == other:
+    if (words := worded(prediction)) and words == worded(gold):
         return EQUAL
     (a, unit_a), (b, unit_b) = split_unit(prediction), split_unit(gold)
     if unit_a and unit_b and unit_a != unit_b:
@@ -176,7 +187,7 @@ def _equal(prediction: str, gold: str) -> Match:
     if prose_words(prediction):
         return ""
     if prose_words(gold):
-        if plain_words(gold) is None:
+        if not worded(gold):
             raise Undecided(f"the gold is not understood: {gold}"[:200])
         return ""
     if ":" in prediction + gold:

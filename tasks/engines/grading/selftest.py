@@ -16,7 +16,16 @@ from tasks.domain.grading.grading import Verdict
 from tasks.domain.scaffolds import PANEL, THINKING
 from tasks.engines.grading.graders import GradeItem, Graders
 
-FILES = ("answers", "contest_forms", "contest_formulas", "answers_by_gold", "completions", "reported", "understood", "parsed")
+FILES = (
+    "answers",
+    "contest_forms",
+    "contest_formulas",
+    "answers_by_gold",
+    "completions",
+    "reported",
+    "understood",
+    "parsed",
+)
 NOT_CORRECT = "not correct"
 #: A right answer that the grader does not read, and may refuse.
 REFUSED = "refused"
