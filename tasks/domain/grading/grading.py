@@ -26,6 +26,7 @@ from tasks.domain.grading.reading import MAX_ANSWERS, Extraction, answer_texts, 
 from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
 from tasks.domain.grading.terms import LEAST_DIGITS, MACHINE_TOLERANCE, Verdict, VerdictName, squeeze, worded
+from tasks.domain.grading.values import start_work
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
 BEHAVIOUR = 10
@@ -66,6 +67,7 @@ def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = 
     """
     if kind != MATH:
         return grade_as(kind, region, gold, form, finish)
+    start_work()
     try:
         return _grade(region, gold, form, finish)
     except RecursionError:

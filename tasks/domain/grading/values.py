@@ -12,6 +12,7 @@ import functools
 import hashlib
 import math
 import operator
+import threading
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -34,6 +35,8 @@ class NoValue(Exception):
 DIGITS, MAX_DIGITS = 90, 20_000
 _MAX_BITS = 70_000
 _MAX_COUNT = 20_000
+#: Of one verdict: seconds.
+MAX_WORK = 500_000
 _CONSTANT_VALUES = {"pi": lambda: +mp.pi, "e": lambda: +mp.e, "i": lambda: mp.mpc(0, 1)}
 
 
@@ -126,16 +129,38 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+class _Work(threading.local):
+    """left: units of work that this thread may still do for one verdict; one is an operation with few digits."""
+
+    left = 0.0
+
+
+_work = _Work()
+
+
+def start_work() -> None:
+    """Allow the work of one more verdict."""
+    _work.left = MAX_WORK
+
+
+def _spend(units: float) -> None:
+    _work.left -= units
+    if _work.left < 0:
+        raise Undecided("too much to compute")
+
+
 class _Evaluation:
     """Values at one point. real: no root, power or logarithm of what is negative was met. bits: size of the largest or
     the smallest number on the way, as an exponent of two."""
 
-    def __init__(self, at: dict[str, Any]) -> None:
+    def __init__(self, at: dict[str, Any], digits: int) -> None:
         self.at, self.real, self.bits = at, True, 0
+        self.cost = (digits / DIGITS) ** 1.6
 
     def of(self, formula: Expr) -> Any:
         """Errors: Undecided, NoValue."""
         op, args = formula.op, formula.args
+        _spend(self.cost)
         match op:
             case "num":
                 return self.seen(args[0])
@@ -171,6 +196,7 @@ class _Evaluation:
         if isinstance(value, Fraction):
             above, below = value.numerator.bit_length(), value.denominator.bit_length()
             self.bits = max(self.bits, abs(above - below) if value else 0)
+            _spend((above + below) / 1_000)
             if max(above, below) > 4 * _MAX_BITS:
                 raise Undecided("numbers of too many digits")
         elif isinstance(value, mp.mpf | mp.mpc):
@@ -315,7 +341,7 @@ def _at_point(formulas: tuple[Expr, ...], at: dict[str, Fraction]) -> tuple[list
 
 
 def _with_digits(formulas: tuple[Expr, ...], at: dict[str, Fraction], digits: int) -> tuple[_Evaluation, list[Any]]:
-    point = _Evaluation(at)
+    point = _Evaluation(at, digits)
     with mp.workdps(digits):
         found = [point.of(formula) for formula in formulas]
         exact = all(isinstance(value, Fraction) for value in found)

@@ -15,7 +15,7 @@ from tasks.engines.grading.selftest import run_selftest
 
 REPO = Path(__file__).resolve().parents[3]
 SYMBOLIC = [GradeItem("no_panel", rf"<answer>\sqrt{{{4 * n}}}</answer>", rf"2\sqrt{{{n}}}") for n in range(2, 10)]
-HEAVY = (r"9^{9^{9^9}}", r"10^{10^{10}}!", r"\frac{1}{" * 1000 + "2" + "}" * 1000, "7" * 100_000, "x?(" * 33_334)
+HEAVY = (r"9^{9^{9^9}}", r"10^{10^{10}}!", r"\frac{1}{" * 1000 + "2" + "}" * 1000, "7" * 100_000, "x?(" * 33_334, r"\sum_{k=1}^{2000}\sum_{j=1}^{2000} jk", r"\sin(2^{20000})+" * 60 + "1")
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +41,11 @@ def test_adversarial_suite(graders: Graders) -> None:
     assert [(o.case.family, o.case.completion[-60:], o.case.gold[:30], o.got) for o in bad] == []
 
 
-@pytest.mark.parametrize("answer", HEAVY, ids=["tower", "factorial", "nested", "digits", "junk"])
+@pytest.mark.parametrize("answer", HEAVY, ids=["tower", "factorial", "nested", "digits", "junk", "sums", "sines"])
 def test_pathological_answers_cost_little_and_never_pass(graders: Graders, answer: str) -> None:
     began = time.process_time()
     assert not _grade(graders, answer, "7").correct
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 4
 
 
 def test_one_function_grades_for_other_projects() -> None:
