@@ -15,7 +15,15 @@ from tasks.engines.grading.selftest import run_selftest
 
 REPO = Path(__file__).resolve().parents[3]
 SYMBOLIC = [GradeItem("no_panel", rf"<answer>\sqrt{{{4 * n}}}</answer>", rf"2\sqrt{{{n}}}") for n in range(2, 10)]
-HEAVY = (r"9^{9^{9^9}}", r"10^{10^{10}}!", r"\frac{1}{" * 1000 + "2" + "}" * 1000, "7" * 100_000, "x?(" * 33_334, r"\sum_{k=1}^{2000}\sum_{j=1}^{2000} jk", r"\sin(2^{20000})+" * 60 + "1")
+HEAVY = (
+    r"9^{9^{9^9}}",
+    r"10^{10^{10}}!",
+    r"\frac{1}{" * 1000 + "2" + "}" * 1000,
+    "7" * 100_000,
+    "x?(" * 33_334,
+    r"\sum_{k=1}^{2000}\sum_{j=1}^{2000} jk",
+    r"\sin(2^{20000})+" * 60 + "1",
+)
 
 
 @pytest.fixture(scope="module")
