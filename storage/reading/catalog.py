@@ -70,8 +70,8 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
         return _asked(store, statement, table, by_kind, study is not None, opened)
     except duckdb.Error as error:
         found = [] if isinstance(error, OF_THE_STATEMENT) else _damaged(store, opened)
-        said = f"{str(error).splitlines()[0]} (views: {', '.join([*sorted(by_kind), 'artifacts'])})"
-        raise UserError(f"sql: {'; '.join(found) or said}") from None
+        message = f"{str(error).splitlines()[0]} (views: {', '.join([*sorted(by_kind), 'artifacts'])})"
+        raise UserError(f"sql: {'; '.join(found) or message}") from None
 
 
 def _asked(
@@ -152,8 +152,8 @@ def find(root: Path, text: str) -> Ref:
         return _report_of(root, run)
     refs = [ref for ref in Store(root).refs() if ref.starts(text)]
     if len(refs) > 1:
-        said = f"fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}"
-        raise UserError(f"'{text[:80]}' {said}: write more of it")
+        message = f"fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}"
+        raise UserError(f"'{text[:80]}' {message}: write more of it")
     if refs:
         return refs[0]
     if run is not None:
@@ -215,8 +215,8 @@ def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
             yield from book.shards(account)
 
 
-def _drawn(told: Mapping[str, Any]) -> Iterator[object]:
+def _drawn(fields: Mapping[str, Any]) -> Iterator[object]:
     for name in DRAWN:
-        value = told.get(name)
+        value = fields.get(name)
         yield float(value["float"]) if isinstance(value, dict) else value
-    yield told.get("kv_cache", "full")  # of a sampling that does not say how keys and values are stored
+    yield fields.get("kv_cache", "full")  # of a sampling that does not say how keys and values are stored

@@ -227,8 +227,8 @@ def heat(rows: Sequence[Row], arm: str, other: str) -> list[Spec]:
         },
         {"mark": {"type": "text", "fontSize": 15}, "encoding": {"text": _field("count", format=","), "color": ink}},
     ]
-    said = f"{arm} against {other}, {sum(count.values())} problems"
-    return [_spec(cells, said, height=240, encoding=encoding, layer=layer)]
+    description = f"{arm} against {other}, {sum(count.values())} problems"
+    return [_spec(cells, description, height=240, encoding=encoding, layer=layer)]
 
 
 def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: str, other: str) -> Spec:
@@ -256,8 +256,8 @@ def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: 
         "encoding": here | {"tooltip": [_field("problem_id", "nominal"), *map(_field, names)]},
     }
     ends, mean = [{"x": v, "y": v} for v in (0, high)], {"x": rows[0]["mean"], "y": rows[0]["other_mean"]}
-    said = f"{chart.y_name} of {len(rows)} problems, {arm} against {other}"
-    return _spec(rows, said, title=when, layer=[apart(diagonal, *ends), dots, apart(cross, mean)])
+    description = f"{chart.y_name} of {len(rows)} problems, {arm} against {other}"
+    return _spec(rows, description, title=when, layer=[apart(diagonal, *ends), dots, apart(cross, mean)])
 
 
 def points(chart: Chart, rows: Sequence[Row], arm: str) -> list[Spec]:

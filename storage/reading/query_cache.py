@@ -164,8 +164,8 @@ def _settings(root: Path, report: str) -> dict[str, Any]:
     recipe = manifest(root, report).recipe
     if "profile" not in recipe.arguments:
         return {}
-    told = report_arguments(recipe)
-    return {"profile": told.profile, "stands on": told.model, **_flat(tomllib.loads(told.settings))}
+    arguments = report_arguments(recipe)
+    return {"profile": arguments.profile, "stands on": arguments.model, **_flat(tomllib.loads(arguments.settings))}
 
 
 def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:

@@ -64,8 +64,8 @@ class Views:
         except duckdb.IOException:
             raise UserError(f"{where}: one of its artifacts was deleted: run the study again to remake it") from None
         except OF_THE_STATEMENT as error:
-            said = " ".join(line.strip() for line in str(error).partition("\nLINE ")[0].splitlines() if line.strip())
-            raise UserError(f"{where}: {said}{self._outdated(named_by)}") from None
+            message = " ".join(line.strip() for line in str(error).partition("\nLINE ")[0].splitlines() if line.strip())
+            raise UserError(f"{where}: {message}{self._outdated(named_by)}") from None
 
     def _outdated(self, named_by: set[str]) -> str:
         """Name the first artifact that lacks columns of its kind, and the fix; empty if none does."""

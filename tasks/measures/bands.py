@@ -56,8 +56,8 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
             why = {"reason": f"{arm} has no problem of {source}"}
             counted.append(row | ({"estimate": is_P.mean()} | share(is_P, cluster_P) if n else why))
         counts = list(zip(*(of[name][mine_P].tolist() for name in ("group_size", "num_correct")), strict=True))
-        said = expectations(counts, train_group_size, repeated(cluster_P) if n else 1.0)
-        rows += [about | row for row in (*said, adaptive_saving(counts))]
+        expected = expectations(counts, train_group_size, repeated(cluster_P) if n else 1.0)
+        rows += [about | row for row in (*expected, adaptive_saving(counts))]
     for arm, other in combinations(arms, 2):
         rows += _pair(
             {name: column_P[of["arm"] == arm] for name, column_P in of.items()},

@@ -61,16 +61,16 @@ def gain_rows(groups: pa.Table) -> list[Row]:
     for arm, (first, last) in counts.spans.items():
         for source in counts.sources:
             before, after = (accuracy(counts, (arm, step, source)) for step in (first, last))
-            told, _ = contrasted([after, before], (1.0, -1.0), "every problem gains the same")
+            figures, _ = contrasted([after, before], (1.0, -1.0), "every problem gains the same")
             if first == last:
-                told = {"n": told["n"], "reason": "evaluated at one step only"}
-            elif not told["n"]:
-                told["reason"] = "no problem was evaluated at both ends"
+                figures = {"n": figures["n"], "reason": "evaluated at one step only"}
+            elif not figures["n"]:
+                figures["reason"] = "no problem was evaluated at both ends"
             else:
-                told["method"] = "t over problems and seeds"
+                figures["method"] = "t over problems and seeds"
             drawn = int(counts.at((arm, last, source))["group_size"].sum())
             row: Row = {"series": "gain", "metric": "pass@1", "arm": arm, "step": last, "source": source}
-            rows.append(row | told | {"rollouts": drawn, "seeds": len(after.values_SPV)})
+            rows.append(row | figures | {"rollouts": drawn, "seeds": len(after.values_SPV)})
     return in_families(rows, family_of_gain, beside=("p_equivalent",))
 
 
@@ -82,8 +82,8 @@ def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tu
         return {"n": 0}, []
     found = contrast(signs, common, reach=len(ends) / 2)
     p = float(found.p_equivalent(MARGIN)[0])
-    told = told_of(found, len(common[0].problem_P), alike=alike)[0] | {"p_equivalent": p if np.isfinite(p) else None}
-    return told, [float(one.values_SPV[:, :, 0].mean()) for one in common]
+    figures = told_of(found, len(common[0].problem_P), alike=alike)[0] | {"p_equivalent": p if np.isfinite(p) else None}
+    return figures, [float(one.values_SPV[:, :, 0].mean()) for one in common]
 
 
 METRICS = (*TRAINING_METRICS, *Band)
@@ -196,12 +196,12 @@ def gains_of(groups: pa.Table) -> pa.Table:
                 rows.append(row | {"n": 0, "reason": f"{' and '.join(still)}: evaluated at one step only"})
                 continue
             four = [accuracy(counts, (arm, step, source)) for arm in (one, other) for step in reversed(spans[arm])]
-            told, mean = contrasted(four, (1.0, -1.0, -1.0, 1.0), "both arms gain the same on every problem")
-            if told["n"]:
+            figures, mean = contrasted(four, (1.0, -1.0, -1.0, 1.0), "both arms gain the same on every problem")
+            if figures["n"]:
                 row |= {"gain": mean[0] - mean[1], "other_gain": mean[2] - mean[3]}
             else:
-                told["reason"] = "no problem that both arms were asked at both ends"
-            rows.append(row | told)
+                figures["reason"] = "no problem that both arms were asked at both ends"
+            rows.append(row | figures)
 
     def family(row: Row) -> Family:
         return ("difference of gains", "holm") if row["source"] == "all" else ("difference of gains by source", "bh")

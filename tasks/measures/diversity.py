@@ -208,8 +208,8 @@ def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
     if min(x[metric].sum(), y[metric].sum()) > 0:
         _, low, high = ratio(first[:, :, 0], second[:, :, 0], trained, paired=shared)
         row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
-    told = told_of(means, row["n"], alike="")[0]
-    row |= {name: value for name, value in told.items() if name not in ("estimate", "n", "reason")}
+    figures = told_of(means, row["n"], alike="")[0]
+    row |= {name: value for name, value in figures.items() if name not in ("estimate", "n", "reason")}
     if row["n"] > 1 and means.n < 2:
         return row | {"reason": ONE_PROBLEM, "adjusted_reason": f"not adjusted: {ONE_PROBLEM}"}
     noise = sum(

@@ -143,8 +143,8 @@ def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -
 
 def _steps(training: Training) -> list[Row]:
     rows = store().read(training, ["step", "entropy", "live_groups", "num_tokens"]).to_pylist()
-    told = store().files(training) / "diagnostics.parquet"
-    signal = pq.read_table(told).to_pylist() if told.is_file() else []
+    file = store().files(training) / "diagnostics.parquet"
+    signal = pq.read_table(file).to_pylist() if file.is_file() else []
     by_step = {row["step"]: row["value"] for row in signal if row["metric"] == "signal_groups"}
     return [row | {"signal_groups": by_step.get(row["step"])} for row in rows]
 

@@ -182,7 +182,7 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
 
 
 def _row(metric: str, found: tuple[float, float, float], why: str | None, whose: str | None) -> Row:
-    """found: estimate, low, high. why: the reason why the interval is not to be told."""
+    """found: estimate, low, high. why: the reason where there is to be no interval."""
     row: Row = {"metric": metric, "estimate": found[0], "holds_for": whose}
     if why or not np.isfinite(found[1]):
         return row | {"reason": why or SILENT}

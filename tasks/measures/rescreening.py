@@ -196,14 +196,14 @@ def rows_of(
     """One row a figure: what was measured beside what was predicted of groups of n rollouts, c of them correct."""
     counts = list(zip(n_P.tolist(), c_P.tolist(), strict=True))
     cluster_P = np.unique(np.array(clusters.to_pylist()), return_inverse=True)[1]
-    told, rows = predicted(counts, draw, size, repeated(cluster_P)), list[Row]()
+    predictions, rows = predicted(counts, draw, size, repeated(cluster_P)), list[Row]()
     first = size if draw == HALVES else max(n for n, _ in counts)
     for place, ((metric, of), kept) in enumerate(FIGURES.items()):
         row: Row = {"draw": draw, "group_size": first, "other_group_size": size, "metric": metric, "band": of}
         row |= measured(joint_33P, kept, cluster_P)
-        if told is None:
+        if predictions is None:
             row.setdefault("reason", NO_FIT)
-        elif one := told[place]:
+        elif one := predictions[place]:
             row["predicted"] = one["estimate"]
             if draw == SECOND:  # of these very problems: bounds, no interval
                 row.setdefault("reason", f"predicted: {bounds(one, row['n'])}")

@@ -168,9 +168,9 @@ def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
         head = {"series": series, "arm": arm, "step": step, "method": method, "n": n}
         values_SPV = one.shares.values_SPV
         *within, area = levels(folded(values_SPV[:, :, :-1], values_SPV[0, :, -1]), one.shares.trained)
-        for budget, tokens, rollouts, told in zip(budgets, one.tokens_V, one.rollouts_V, within, strict=True):
+        for budget, tokens, rollouts, intervals in zip(budgets, one.tokens_V, one.rollouts_V, within, strict=True):
             about = {"metric": "accuracy", "budget": budget, "tokens": tokens, "rollouts": rollouts}
-            rows.append(head | about | told)
+            rows.append(head | about | intervals)
         rows.append(head | {"metric": "area", "budget": budgets[-1]} | area)
         if one.slopes is not None:
             means = contrast([1.0], [one.slopes], shares=False)
@@ -197,9 +197,9 @@ def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list
         best_V = within_MSPV[:, :, others_P].mean(axis=(1, 2)).argmax(axis=0)
         for place, best in enumerate(best_V):
             crossed_SPV[:, fold_P == fold, place] = within_MSPV[best, :, fold_P == fold, place].T
-    told = levels(folded(crossed_SPV, cluster_P), common[0].trained)
+    intervals = levels(folded(crossed_SPV, cluster_P), common[0].trained)
     about = {"n": len(cluster_P), "clusters": None}  # not a column of this metric
-    return [row | about | {"budget": budget} for budget, row in zip(budgets, told, strict=True)]
+    return [row | about | {"budget": budget} for budget, row in zip(budgets, intervals, strict=True)]
 
 
 @standard_measure("search_curves", needs=("searches",))
@@ -251,14 +251,14 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int], slope: 
     common, last = on_common_problems([one.shares, other.shares]), budgets[-1]
     if not (n := len(common[0].problem_P)):
         return [{"metric": "area", "budget": last, "n": 0, "reason": "no problem in common"}]
-    told = told_of(contrast((1.0, -1.0), common, reach=1.0), n, alike="alike on every problem")
+    intervals = told_of(contrast((1.0, -1.0), common, reach=1.0), n, alike="alike on every problem")
     metrics = [*(("accuracy", budget) for budget in budgets), ("area", last)]
     if slope and one.slopes and other.slopes:
         slopes = contrast((1.0, -1.0), on_common_problems([one.slopes, other.slopes]), shares=False)
         [row] = told_of(slopes, n, alike="alike on every problem")
-        told.append({"reason": late(budgets[0], one, other)} | row)
+        intervals.append({"reason": late(budgets[0], one, other)} | row)
         metrics.append(("slope", last))
-    return [{"metric": m, "budget": b} | row for (m, b), row in zip(metrics, told, strict=True)]
+    return [{"metric": m, "budget": b} | row for (m, b), row in zip(metrics, intervals, strict=True)]
 
 
 @standard_measure("search_contrasts", needs=("searches",))

@@ -176,20 +176,20 @@ def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence
     for arm, step in dict.fromkeys((arm, step) for arm, step, _ in counts.places):
         of, where = counts.at((arm, step, "all")), {"arm": arm, "step": step}
         of |= {f"{place}": share_N for place, share_N in enumerate(share_NV[of["row"]].T)}
-        told = estimates(of, {f"{i}": head for i, head in enumerate(heads)}, partial=True, gradual=True)
-        for place, row in enumerate(told):
+        intervals = estimates(of, {f"{i}": head for i, head in enumerate(heads)}, partial=True, gradual=True)
+        for place, row in enumerate(intervals):
             least = several[place // len(above_one)].measure.least
             ends = [end for end in ("estimate", "low", "high") if row.get(end) is not None]
             rows.append(where | row | {end: least + row[end] * (most[place] - least) for end in ends})
-        shown = max((k for k in above_one if k <= max(of["size"].min() / 2, 2)), default=None)
+        largest_k = max((k for k in above_one if k <= max(of["size"].min() / 2, 2)), default=None)
         alongside = {
             f"{place}": head
             for place, head in enumerate(heads)
-            if (head["k"], head["basis"]) == (shown, "all")
+            if (head["k"], head["basis"]) == (largest_k, "all")
             and head["window"] in (None, min(vocabulary))
             and np.isfinite(of[f"{place}"]).any()
         }
-        rows += [where | {"k": shown} | row for row in correlations(of, alongside)]
+        rows += [where | {"k": largest_k} | row for row in correlations(of, alongside)]
     return pa.Table.from_pylist(rows, schema=Widths.schema)
 
 
@@ -210,8 +210,8 @@ def correlations(of: Mapping[str, np.ndarray], heads: Mapping[str, Row]) -> list
     for problems, pairs in on.items():
         both_PV = mean_PV[np.frombuffer(problems, bool)]
         about = shared | {"n": len(both_PV), "clusters": len(np.unique(both_PV[:, -1]))}
-        told = rank_correlations(list(both_PV.T), pairs, both_PV[:, -1])
-        for (i, j), one in zip(pairs, told, strict=True):
+        intervals = rank_correlations(list(both_PV.T), pairs, both_PV[:, -1])
+        for (i, j), one in zip(pairs, intervals, strict=True):
             other = {"other": names[j]["metric"], "other_partition": names[j].get("partition")}
             kept = {name: names[i].get(name) for name in ("metric", "partition", "window")}
             rows[i, j] = kept | other | about | {c: getattr(one, c) for c in ("estimate", "low", "high", "reason")}
