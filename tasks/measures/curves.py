@@ -15,19 +15,9 @@ from storage.sql import query
 from tasks.designs import trained_on
 from tasks.domain.arms import ARMS
 from tasks.domain.statistics.curves_of_k import told_of
-from tasks.domain.statistics.means import MARGIN, Seeded
+from tasks.domain.statistics.means import MARGIN, Seeded, contrast, on_common_problems
 from tasks.domain.statistics.paired_tests import Family, family_of_gain, in_families
-from tasks.measures.groups import (
-    Counts,
-    Row,
-    Slice,
-    contrast,
-    counts_of,
-    estimates,
-    on_common_problems,
-    read_groups,
-    seeded,
-)
+from tasks.measures.groups import Counts, Row, Slice, counts_of, estimates, read_groups, seeded
 from tasks.stage import stage, store
 
 # Held-out curves: accuracy by step and source with intervals, and what a gain is set against.

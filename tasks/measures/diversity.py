@@ -23,7 +23,16 @@ from storage.artifacts.ref import Ref
 from storage.sql import query
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.curves_of_k import told_of
-from tasks.domain.statistics.means import ONE_PROBLEM, Means, Seeded, combined, folded, ratio, same_adapters
+from tasks.domain.statistics.means import (
+    ONE_PROBLEM,
+    Means,
+    Seeded,
+    combined,
+    folded,
+    on_common_problems,
+    ratio,
+    same_adapters,
+)
 from tasks.domain.statistics.paired_tests import (
     Family,
     explained_difference,
@@ -34,7 +43,7 @@ from tasks.domain.statistics.paired_tests import (
 )
 from tasks.domain.statistics.windows import REWORDED, of_tokens
 from tasks.evidence import matrix, sampled_with
-from tasks.measures.groups import Row, counts_of, in_classes, on_common_problems, seeded, stretches, with_clusters
+from tasks.measures.groups import Row, counts_of, in_classes, seeded, stretches, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import beside, stage, store
 

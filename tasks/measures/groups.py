@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from storage.artifacts.kinds import Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, KCurve, k_curve, levels
-from tasks.domain.statistics.means import Means, Seeded, by_seed, combined, folded, same_adapters
+from tasks.domain.statistics.means import Seeded, by_seed, folded
 from tasks.stage import Ref, beside, store
 
 Row = dict[str, Any]
@@ -198,25 +197,6 @@ def seeded(of: Mapping[str, np.ndarray], columns: Sequence[str]) -> Seeded:
     return by_seed(of["problem"], of["adapter"], np.column_stack([*(of[name] for name in columns), of["cluster"]]))
 
 
-def on_common_problems(policies: Sequence[Seeded]) -> list[Seeded]:
-    """The policies on the problems that all of them have, in one order."""
-    problem_P = reduce(np.intersect1d, [one.problem_P for one in policies])
-    places = [np.searchsorted(one.problem_P, problem_P) for one in policies]
-    pairs = zip(policies, places, strict=True)
-    return [replace(one, values_SPV=one.values_SPV[:, at], problem_P=problem_P) for one, at in pairs]
-
-
-def contrast(
-    signs: Sequence[float], policies: Sequence[Seeded], reach: float | None = None, *, shares: bool = True
-) -> Means:
-    """Σ sign · policy of each column but the last, which is the cluster, of policies on the same problems: paired by
-    problem, and by seed where they are the same adapters. reach, shares: as `combined` has them."""
-    cluster_P = policies[0].values_SPV[0, :, -1]
-    parts = [(sign, folded(one.values_SPV[:, :, :-1], cluster_P)) for sign, one in zip(signs, policies, strict=True)]
-    paired = same_adapters([one.adapter_S for one in policies])
-    return combined(parts, [one.trained for one in policies], reach, shares=shares, paired=paired)
-
-
 def estimates(
     of: Mapping[str, np.ndarray], heads: Mapping[str, Row], *, partial: bool = False, gradual: bool = False
 ) -> list[Row]:
@@ -237,7 +217,7 @@ def estimates(
         if why or not there_P.any():
             rows.append(row | {"n": 0 if partial else values_SPV.shape[1], "reason": why or INCOMPLETE})
             continue
-        values_SC1 = folded(values_SPV[:, there_P, place, None], values_SPV[0, there_P, -1])
+        values_SC1 = folded(values_SPV[:, there_P, place, None], found.cluster_P[there_P])
         rows.append(row | {"n": int(there_P.sum())} | levels(values_SC1, found.trained, gradual=gradual)[0])
     return rows
 

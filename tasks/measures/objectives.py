@@ -16,9 +16,9 @@ from storage.rules import pass_at_k
 from storage.sql import query
 from tasks.domain.grpo.second_scaffold import trace_classes
 from tasks.domain.statistics.curves_of_k import told_of
-from tasks.domain.statistics.means import Seeded, by_seed
+from tasks.domain.statistics.means import Seeded, by_seed, contrast, on_common_problems
 from tasks.domain.statistics.paired_tests import in_families
-from tasks.measures.groups import Row, contrast, in_classes, on_common_problems
+from tasks.measures.groups import Row, in_classes
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 

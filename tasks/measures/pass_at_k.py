@@ -81,7 +81,7 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
         one = counts.curve(arm, step, source, [1])
         ks = [*(2**i for i in range(one.rollouts.bit_length()) if 2**i < one.rollouts), one.rollouts]
         one = counts.curve(arm, step, source, ks)
-        about = {"arm": arm, "step": step, "source": source, "n": len(one.problem_P)}
+        about = {"arm": arm, "step": step, "source": source, "n": one.n}
         about |= {"rollouts": one.rollouts, "policies": one.policies}
         of = counts.at((arm, step, source))
         drawn_P, solved_P = (np.bincount(of["problem"], weights=of[name]) for name in ("group_size", "num_correct"))

@@ -16,9 +16,9 @@ from storage.artifacts.schemas import nullable
 from storage.sql import query
 from tasks.domain.search.registry import BASE
 from tasks.domain.statistics.curves_of_k import levels, told_of
-from tasks.domain.statistics.means import Seeded, folded
+from tasks.domain.statistics.means import Seeded, contrast, folded, on_common_problems
 from tasks.domain.statistics.paired_tests import Family, in_families
-from tasks.measures.groups import Row, contrast, counts_of, on_common_problems, seeded, with_clusters
+from tasks.measures.groups import Row, counts_of, seeded, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 

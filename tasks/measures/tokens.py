@@ -13,19 +13,10 @@ import pyarrow as pa
 from storage.artifacts.kinds import Rollouts, Tokens
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import levels
-from tasks.domain.statistics.means import ADAPTERS, Seeded, combined, folded
+from tasks.domain.statistics.means import ADAPTERS, Seeded, combined, contrast, folded, on_common_problems
 from tasks.domain.statistics.paired_tests import in_families, wilcoxon
 from tasks.domain.statistics.shares import SCARCE
-from tasks.measures.groups import (
-    COLUMNS,
-    Row,
-    contrast,
-    count_groups,
-    counts_of,
-    on_common_problems,
-    seeded,
-    with_clusters,
-)
+from tasks.measures.groups import COLUMNS, Row, count_groups, counts_of, seeded, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 

@@ -16,11 +16,13 @@ from tasks.domain.statistics.means import (
     ONE_PROBLEM,
     SILENT,
     Means,
+    Seeded,
     Spread,
     bisected,
     by_seed,
     combined,
-    folded,
+    contrast,
+    on_common_problems,
     same_adapters,
     together,
     uneven,
@@ -33,49 +35,42 @@ INCOMPLETE = "no problem was evaluated under every seed"
 
 @dataclass(frozen=True, slots=True)
 class KCurve:
-    """One policy on one slice, on the problems that each of its seeds was asked. values: metric → (S, P, K), masked
-    where n < k; cluster_P: which problems are near-duplicates; cost_P: tokens a rollout of each problem; trained:
-    whether its seeds are trainings, adapter_S; rollouts: fewest of a group."""
+    """One policy on one slice, on the problems that each of its seeds was asked, each with the cluster of
+    near-duplicates behind it. values: metric → values by k, 0 where n < k; groups: rollouts, correct ones and tokens a
+    rollout of each problem; known: places of the k for which every problem has rollouts enough; rollouts: fewest of a
+    group; tokens_per_rollout: None where lengths are unknown."""
 
-    problem_P: np.ndarray
-    cluster_P: np.ndarray
-    values: dict[str, np.ma.MaskedArray]
+    values: dict[str, Seeded]
+    groups: Seeded
+    known: list[int]
     rollouts: int
     policies: int
-    cost_P: np.ndarray | None
     tokens_per_rollout: float | None
-    trained: bool
-    size_SP: np.ndarray
-    correct_SP: np.ndarray
-    adapter_S: np.ndarray
 
-    def by_cluster(self, metric: str = "pass@k") -> np.ndarray:
-        """(S, C, K) values in which near-duplicate problems are one; columns with n < k are not to be read."""
-        return folded(self.values[metric].data, self.cluster_P)
+    @property
+    def n(self) -> int:
+        """Problems."""
+        return len(self.groups.problem_P)
 
     def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
         """Columns: metric, k, estimate, intervals, n, rollouts, policies, tokens, holds_for, reason."""
-        known, rows = self.known(ks), []
-        why = f"a problem has {self.rollouts} rollouts, fewer than k = {{}}" if len(self.problem_P) else INCOMPLETE
-        for metric in METRICS:
-            values_SCK = self.by_cluster(metric)
-            about = {"metric": metric, "n": len(self.problem_P), "clusters": values_SCK.shape[1]}
+        rows = []
+        why = f"a problem has {self.rollouts} rollouts, fewer than k = {{}}" if self.n else INCOMPLETE
+        for metric, values in self.values.items():
+            values_SCK = values.clustered()
+            about = {"metric": metric, "n": self.n, "clusters": values_SCK.shape[1]}
             about |= {"rollouts": self.rollouts, "policies": self.policies}
             found: dict[int, dict[str, Any]] = {}
-            if known:
-                beyond = together(values_SCK[:, :, known].mean(axis=0), draws, seed)
-                alone, wide = (levels(values_SCK[:, :, known], self.trained, factor) for factor in (1.0, beyond))
-                for i, row, band in zip(known, alone, wide, strict=True):
+            if self.known:
+                known_SCK = values_SCK[:, :, self.known]
+                beyond = together(known_SCK.mean(axis=0), draws, seed)
+                alone, wide = (levels(known_SCK, values.trained, factor) for factor in (1.0, beyond))
+                for i, row, band in zip(self.known, alone, wide, strict=True):
                     found[i] = row | {"low_simultaneous": band["low"], "high_simultaneous": band["high"]}
             for i, k in enumerate(ks):
                 tokens = None if self.tokens_per_rollout is None else k * self.tokens_per_rollout
                 rows.append(about | {"k": k, "tokens": tokens} | found.get(i, {"reason": why.format(k)}))
         return rows
-
-    def known(self, ks: Sequence[int]) -> list[int]:
-        """Places of the k for which every problem has rollouts enough."""
-        masked_K = np.ma.getmaskarray(self.values["pass@k"]).any(axis=(0, 1))
-        return [i for i in range(len(ks)) if len(self.problem_P) and not masked_K[i]]
 
 
 def levels(
@@ -105,58 +100,30 @@ def k_curve(
 ) -> KCurve:
     """From groups, one row per (problem, policy). Groups of one adapter and problem are averaged; adapter 0 is none,
     and a policy without one has no seeds. Errors: ValueError if ks holds a k below 1."""
-    per_group = {name: estimate(size_N, correct_N, ks).filled(0.0) for name, estimate in METRICS.items()}
     rollouts, tokens = int(size_N.sum()), float(tokens_N.sum())  # imported counts have no tokens: not a number
-    known = np.isfinite(tokens) and rollouts > 0
-    cost_N = tokens_N / size_N if known else np.zeros(len(size_N))
-    found = by_seed(problem_N, adapter_N, np.column_stack([*per_group.values(), cluster_N, size_N, correct_N, cost_N]))
-    mask_K = size_N.min() < np.asarray(ks) if len(size_N) else np.ones(len(ks), bool)
-    values = {}
-    for i, name in enumerate(METRICS):
-        one = found.values_SPV[:, :, i * len(ks) : (i + 1) * len(ks)]
-        values[name] = np.ma.MaskedArray(one, mask=np.broadcast_to(mask_K, one.shape))
-    return KCurve(
-        found.problem_P,
-        found.values_SPV[:1, :, -4].reshape(-1),
-        values,
-        int(size_N.min()) if len(size_N) else 0,
-        len(np.unique(policy_N)),
-        found.values_SPV[:, :, -1].mean(axis=0) if known else None,
-        tokens / rollouts if known else None,
-        found.trained,
-        found.values_SPV[:, :, -3],
-        found.values_SPV[:, :, -2],
-        found.adapter_S,
-    )
+    told = np.isfinite(tokens) and rollouts > 0
+    cost_N = tokens_N / size_N if told else np.zeros(len(size_N))
+    groups_NV = np.column_stack([size_N, correct_N, cost_N])
 
+    def laid_out(values_NV: np.ndarray) -> Seeded:
+        return by_seed(problem_N, adapter_N, np.column_stack([values_NV, cluster_N]))
 
-def same_seeds(curves: Sequence[KCurve]) -> bool:
-    """Whether the curves with several seeds are of the same adapters."""
-    return same_adapters([curve.adapter_S for curve in curves])
-
-
-def on_common(curves: Sequence[KCurve]) -> tuple[int, list[np.ndarray]]:
-    """(problems, values_SCK of pass@k of each curve) on the problems that all of them have, in one order,
-    near-duplicates folded into one."""
-    problem_P = curves[0].problem_P
-    for curve in curves[1:]:
-        problem_P = np.intersect1d(problem_P, curve.problem_P)
-    places = [np.searchsorted(curve.problem_P, problem_P) for curve in curves]
-    cluster_P = curves[0].cluster_P[places[0]]
-    return len(problem_P), [
-        folded(c.values["pass@k"].data[:, at], cluster_P) for c, at in zip(curves, places, strict=True)
-    ]
+    groups, fewest = laid_out(groups_NV), int(size_N.min()) if len(size_N) else 0
+    values = {name: laid_out(estimate(size_N, correct_N, ks).filled(0.0)) for name, estimate in METRICS.items()}
+    known = [i for i, k in enumerate(ks) if k <= fewest and len(groups.problem_P)]
+    return KCurve(values, groups, known, fewest, len(np.unique(policy_N)), tokens / rollouts if told else None)
 
 
 def doublings(curve: KCurve, ks: Sequence[int]) -> list[dict[str, Any]]:
     """pass@k with its interval, and by how much each k exceeds the k before it. No k may exceed a group's size."""
-    if not len(curve.problem_P):
+    if not curve.n:
         return [{"k": k, "reason": INCOMPLETE} for k in ks]
-    values_SCK = curve.by_cluster()
-    rows = [{"k": k} | row for k, row in zip(ks, levels(values_SCK, curve.trained), strict=True)]
+    passing = curve.values["pass@k"]
+    values_SCK = passing.clustered()
+    rows = [{"k": k} | row for k, row in zip(ks, levels(values_SCK, passing.trained), strict=True)]
     if len(ks) < 2:
         return rows
-    more = combined([(1.0, np.diff(values_SCK, axis=2))], [curve.trained], reach=1.0)
+    more = combined([(1.0, np.diff(values_SCK, axis=2))], [passing.trained], reach=1.0)
     low_V, high_V = more.interval()
     for row, at, low, high in zip(rows[1:], more.estimate_V, low_V, high_V, strict=True):
         row["doubling"] = float(at)
@@ -286,10 +253,10 @@ Row = dict[str, Any]
 
 def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[Row]:
     """Rows of gap, closure and monotone between two pass@k curves on their common problems."""
-    n, both = on_common([a, b])
-    if n == 0:
+    common = on_common_problems([curve.values["pass@k"] for curve in (a, b)])
+    if not (n := len(common[0].problem_P)):
         return [{"metric": "gap", "n": 0, "reason": "no problem in common"}]
-    known = [i for i in a.known(ks) if i in b.known(ks)]
+    known = [i for i in a.known if i in b.known]
     rows: list[Row] = [
         {"metric": "gap", "k": k, "n": n, "reason": f"a problem has fewer than k = {k} rollouts in one of the two"}
         for i, k in enumerate(ks)
@@ -297,23 +264,22 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     ]
     if not known:
         return rows
-    first, second = (values[:, :, known] for values in both)
-    trained, paired = [a.trained, b.trained], same_seeds([a, b])
-    gaps = combined([(1.0, first), (-1.0, second)], trained, reach=1.0, shares=True, paired=paired)
-    told = told_of(gaps, n, alike="the two are alike on every problem")
-    rows += [{"metric": "gap", "k": ks[i]} | row for i, row in zip(known, told, strict=True)]
+    both = [one.replaced(one.values_SPV[:, :, known]) for one in common]
+    gaps = told_of(contrast((1.0, -1.0), both, reach=1.0), n, alike="the two are alike on every problem")
+    rows += [{"metric": "gap", "k": ks[i]} | row for i, row in zip(known, gaps, strict=True)]
     if len(known) < 2:
         return [*rows, {"metric": "closure", "n": n, "reason": "one k has nothing to close"}]
-    gap_PK = first.mean(axis=0) - second.mean(axis=0)
-    sign = 1.0 if gap_PK[:, 0].mean() >= 0 else -1.0
-    ends = [sign * (v[:, :, :1] - v[:, :, -1:]) for v in (first, second)]
-    closure = combined([(1.0, ends[0]), (-1.0, ends[1])], trained, reach=1.0, paired=paired)
-    alike = "every problem closes by the same amount"
+    first_CK, second_CK = (one.clustered().mean(axis=0) for one in both)
+    gap_CK, k = first_CK - second_CK, ks[known[-1]]
+    sign = 1.0 if gap_CK[:, 0].mean() >= 0 else -1.0
+    ends = [one.replaced(one.values_SPV[:, :, [0, len(known) - 1]]) for one in both]
+    narrower = [one.replaced(sign * (one.values_SPV[:, :, :1] - one.values_SPV[:, :, 1:2])) for one in ends]
+    closure = contrast((1.0, -1.0), narrower, reach=1.0, shares=False)
     return [
         *sorted(rows, key=lambda r: r["k"]),
-        {"metric": "closure", "k": ks[known[-1]]} | told_of(closure, n, alike=alike)[0],
-        *_on_scales(sign, [v[:, :, [0, -1]] for v in (first, second)], trained, ks[known[-1]], n, paired),
-        _monotone(sign * gap_PK, ks[known[-1]], draws, seed) | {"n": n},
+        {"metric": "closure", "k": k} | told_of(closure, n, alike="every problem closes by the same amount")[0],
+        *_on_scales(sign, ends, k, n),
+        _monotone(sign * gap_CK, k, draws, seed) | {"n": n},
     ]
 
 
@@ -341,22 +307,22 @@ def told_of(means: Means, n: int, alike: str) -> list[Row]:
 def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[Row]:
     """`closure_of_shift`: the closure that a constant shift of logits between the two would bring;
     `closure_beyond_shift`: the closure beyond it, the only one that says anything of width."""
-    problem_P = np.intersect1d(a.problem_P, b.problem_P)
-    n, known = len(problem_P), [i for i in a.known(ks) if i in b.known(ks)]
+    known = [i for i in a.known if i in b.known]
+    groups = on_common_problems([a.groups, b.groups])
+    passing = on_common_problems([a.values["pass@k"], b.values["pass@k"]])
+    n = len(groups[0].problem_P)
     if n < 2 or len(known) < 2:
         return []
-    ends = (known[0], known[-1])
-    places = [np.searchsorted(curve.problem_P, problem_P) for curve in (a, b)]
+    first, last = known[0], known[-1]
     counted = [
-        Counted(c.size_SP[:, at], c.correct_SP[:, at], c.values["pass@k"].data[:, at][:, :, ends], c.trained)
-        for c, at in zip((a, b), places, strict=True)
+        Counted(one.values_SPV[:, :, 0], one.values_SPV[:, :, 1], own.values_SPV[:, :, [first, last]], one.trained)
+        for one, own in zip(groups, passing, strict=True)
     ]
-    null, excess = beyond_shift(
-        counted[0], counted[1], (ks[ends[0]], ks[ends[1]]), a.cluster_P[places[0]], seed, paired=same_seeds([a, b])
-    )
+    paired = same_adapters([one.adapter_S for one in groups])
+    null, excess = beyond_shift(counted[0], counted[1], (ks[first], ks[last]), groups[0].cluster_P, seed, paired=paired)
     return [
-        {"metric": "closure_of_shift", "k": ks[ends[1]], "estimate": null, "n": n},
-        {"metric": "closure_beyond_shift", "k": ks[ends[1]]} | told_of(excess, n, alike="the two are alike")[0],
+        {"metric": "closure_of_shift", "k": ks[last], "estimate": null, "n": n},
+        {"metric": "closure_beyond_shift", "k": ks[last]} | told_of(excess, n, alike="the two are alike")[0],
     ]
 
 
@@ -366,12 +332,10 @@ SCALES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
 }
 
 
-def _on_scales(
-    sign: float, ends_SP2: Sequence[np.ndarray], trained: Sequence[bool], k: int, n: int, paired: bool
-) -> list[Row]:
+def _on_scales(sign: float, ends: Sequence[Seeded], k: int, n: int) -> list[Row]:
     """The closure of the logarithm of the failure ratio, (1 − pass@k) of one over that of the other, and of the
-    difference in logits of pass@k, linearised."""
-    means = [v.mean(axis=(0, 1)) for v in ends_SP2]
+    difference in logits of pass@k, linearised. ends: pass@k at the smallest and the largest k."""
+    means = [one.values_SPV[:, :, :2].mean(axis=(0, 1)) for one in ends]
     rows: list[Row] = []
     for metric, (scale, slope) in SCALES.items():
         taken = [1 - m if metric == "closure_of_failures" else np.minimum(m, 1 - m) for m in means]
@@ -379,10 +343,11 @@ def _on_scales(
             why = f"fewer than {SCARCE:g} problems' worth of what a logarithm is taken of"
             rows.append({"metric": metric, "k": k, "n": n, "reason": why})
             continue
-        parts = [
-            sign * (v * slope(m) @ np.array([1.0, -1.0]))[:, :, None] for v, m in zip(ends_SP2, means, strict=True)
+        linear = [
+            one.replaced(sign * (one.values_SPV[:, :, :2] * slope(m) @ np.array([[1.0], [-1.0]])))
+            for one, m in zip(ends, means, strict=True)
         ]
-        found = combined([(1.0, parts[0]), (-1.0, parts[1])], trained, paired=paired)
+        found = contrast((1.0, -1.0), linear, shares=False)
         at = sign * (scale(means[0]) - scale(means[1])) @ np.array([1.0, -1.0])
         rows.append({"metric": metric, "k": k} | told_of(replace(found, estimate_V=np.array([at])), n, "alike")[0])
     return rows
@@ -412,31 +377,29 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     the cheaper one's rollouts, these are what both may spend on the problem, and the dearer one's k is a fraction. No
     row where lengths are unknown, no estimate where that is so of most problems.
     """
-    _, in_a, in_b = np.intersect1d(a.problem_P, b.problem_P, return_indices=True)
-    if not len(in_a) or a.cost_P is None or b.cost_P is None or not a.cost_P.sum() or not b.cost_P.sum():
-        return []
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
-    at, other_at = (in_a, in_b) if dear is a else (in_b, in_a)
-    cost_P, other_cost_P = np.asarray(dear.cost_P)[at], np.asarray(cheap.cost_P)[other_at]
-    if not other_cost_P.all():
+    passing = on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])
+    groups = on_common_problems([dear.groups, cheap.groups])
+    cost_P, other_cost_P = (one.values_SPV[:, :, 2].mean(axis=0) for one in groups)
+    if not (n := len(cost_P)) or not dear.tokens_per_rollout or not cheap.tokens_per_rollout or not other_cost_P.all():
         return []
-    sign, rows, cluster_P = 1.0 if dear is a else -1.0, [], a.cluster_P[in_a]
-    trained, paired = [dear.trained, cheap.trained], same_seeds([dear, cheap])
+    sign, rows = 1.0 if dear is a else -1.0, []
     for k in ks:
         if k > dear.rollouts:
             continue
         k_P = np.minimum(cheap.rollouts * other_cost_P / cost_P, k)
-        less, of_all = int((k_P < k).sum()), f"of {len(in_a)} problems"
-        if 2 * less > len(in_a):
+        less, of_all = int((k_P < k).sum()), f"of {n} problems"
+        if 2 * less > n:
             why = f"{k} of the dearer cost more than all {cheap.rollouts} of the other on {less} {of_all}"
-            rows.append({"metric": "equal_tokens", "k": k, "n": len(in_a), "reason": why})
+            rows.append({"metric": "equal_tokens", "k": k, "n": n, "reason": why})
             continue
         other_k_P = k_P * cost_P / other_cost_P
-        first = at_fraction(dear.values["pass@k"].data[:, at], k_P)[:, :, None]
-        second = at_fraction(cheap.values["pass@k"].data[:, other_at], other_k_P)[:, :, None]
-        both = [(sign, folded(first, cluster_P)), (-sign, folded(second, cluster_P))]
-        found = combined(both, trained, reach=1.0, shares=True, paired=paired)
-        row = told_of(found, len(in_a), alike="the two are alike on every problem")[0]
+        both = [
+            one.replaced(at_fraction(one.values_SPV[:, :, :-1], of_P)[:, :, None])
+            for one, of_P in zip(passing, (k_P, other_k_P), strict=True)
+        ]
+        found = contrast((sign, -sign), both, reach=1.0)
+        row = told_of(found, n, alike="the two are alike on every problem")[0]
         own, other = (float(v.mean()) for v in ((k_P, other_k_P) if dear is a else (other_k_P, k_P)))
         whole = "" if own == round(own) else f"at k = {own:.3g}, "
         reasons = [f"{(k_P * cost_P).mean():,.0f} tokens; {whole}other at k = {other:.3g}", row.get("reason")]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from statistics import NormalDist
 
 import numpy as np
@@ -29,6 +30,19 @@ class Seeded:
     problem_P: np.ndarray
     trained: bool
     adapter_S: np.ndarray
+
+    @property
+    def cluster_P(self) -> np.ndarray:
+        """The last column, where that is the cluster of near-duplicates."""
+        return self.values_SPV[:1, :, -1].reshape(-1)
+
+    def clustered(self) -> np.ndarray:
+        """The other columns, with near-duplicates as one."""
+        return folded(self.values_SPV[:, :, :-1], self.cluster_P)
+
+    def replaced(self, values_SPV: np.ndarray) -> Seeded:
+        """The same problems with other columns and the cluster."""
+        return replace(self, values_SPV=np.concatenate([values_SPV, self.values_SPV[:, :, -1:]], axis=2))
 
 
 def same_adapters(policies: Sequence[np.ndarray]) -> bool:
@@ -391,6 +405,25 @@ def repeated(cluster_P: np.ndarray) -> float:
     """
     size_C = np.unique(cluster_P, return_counts=True)[1].astype(np.float64)
     return float((size_C**2).sum() / len(cluster_P))
+
+
+def on_common_problems(policies: Sequence[Seeded]) -> list[Seeded]:
+    """The policies on the problems that all of them have, in one order."""
+    problem_P = reduce(np.intersect1d, [one.problem_P for one in policies])
+    places = [np.searchsorted(one.problem_P, problem_P) for one in policies]
+    pairs = zip(policies, places, strict=True)
+    return [replace(one, values_SPV=one.values_SPV[:, at], problem_P=problem_P) for one, at in pairs]
+
+
+def contrast(
+    signs: Sequence[float], policies: Sequence[Seeded], reach: float | None = None, *, shares: bool = True
+) -> Means:
+    """Σ sign · policy of each column but the last, which is the cluster, of policies on the same problems: paired by
+    problem, and by seed where they are the same adapters. reach, shares: as `combined` has them."""
+    cluster_P = policies[0].cluster_P
+    parts = [(sign, folded(one.values_SPV[:, :, :-1], cluster_P)) for sign, one in zip(signs, policies, strict=True)]
+    paired = same_adapters([one.adapter_S for one in policies])
+    return combined(parts, [one.trained for one in policies], reach, shares=shares, paired=paired)
 
 
 def ratio(
