@@ -162,16 +162,12 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
 @click.option("--seed", type=int, default=0)
 @options.as_json
 def power(
-    effect: float,
     problems: tuple[int, ...],
     group_size: tuple[int, ...],
-    alpha: float,
-    trials: int,
-    seed: int,
     difficulty: str | None,
     root: Path,
     as_json: bool,
-    **design: Any,
+    **how: Any,
 ) -> None:
     """Simulate how often a paired comparison of this size finds an effect, and which effect it would mostly find."""
     from dataclasses import asdict
@@ -182,22 +178,20 @@ def power(
     from storage.errors import UserError
     from tasks.domain.statistics.power import Design, simulate
 
+    effect, simulated = how.pop("effect"), {name: how.pop(name) for name in ("alpha", "trials", "seed")}
     try:
         beta, source = _difficulty(difficulty, root)
-        designs = [
-            Design(num_problems=n, group_size=g, difficulty=beta, **design) for n in problems for g in group_size
-        ]
-        plans = [simulate(effect, one, alpha=alpha, trials=trials, seed=seed) for one in designs]
+        designs = [Design(num_problems=n, group_size=g, difficulty=beta, **how) for n in problems for g in group_size]
+        plans = [simulate(effect, design, **simulated) for design in designs]
     except ValueError as error:
         raise UserError(f"power: {error}") from None
     if as_json:
-        result = {"effect": effect, "alpha": alpha, "trials": trials, **design, "difficulty": beta}
-        options.write_json(result | {"designs": [asdict(plan) for plan in plans]})
+        result = {"effect": effect, "alpha": simulated["alpha"], "trials": simulated["trials"], **how}
+        options.write_json(result | {"difficulty": beta, "designs": [asdict(plan) for plan in plans]})
         return
-    differ = f", {design['seeds']} seeds that differ by {design['seed_sd']:g}" if design["seed_sd"] else ""
-    click.echo(
-        f"Power to find {effect:+g} in {design['question']}{differ}, alpha {alpha:g}, {trials} simulated studies"
-    )
+    differ = f", {how['seeds']} seeds that differ by {how['seed_sd']:g}" if how["seed_sd"] else ""
+    studies = f"alpha {simulated['alpha']:g}, {simulated['trials']} simulated studies"
+    click.echo(f"Power to find {effect:+g} in {how['question']}{differ}, {studies}")
     click.echo(f"Difficulty: {source}, mean accuracy {beta[0] / sum(beta):.2f}")
     click.echo("In brackets: what 80 % of such studies would find")
     cells = {(p.num_problems, p.group_size): f"{p.power:.0%} ({p.detectable or 'none':.4})" for p in plans}

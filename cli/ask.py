@@ -43,17 +43,7 @@ SHOWN = 60
 @options.engine
 @options.root
 @options.as_json
-def ask(
-    problem: str | None,
-    method: str | None,
-    arm: str,
-    adapter: str | None,
-    step: int | None,
-    model: str | None,
-    max_tokens: int | None,
-    root: Path,
-    **how: Any,
-) -> None:
+def ask(problem: str | None, method: str | None, arm: str, max_tokens: int | None, root: Path, **how: Any) -> None:
     """Ask PROBLEM; without it, one problem after another until an empty line.
 
     With --method several completions are searched for one answer: what was asked before is reused, no method sees a
@@ -65,7 +55,7 @@ def ask(
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
     if method is not None and not (problem or "").strip():
         raise UserError("the problem is empty: give its words")
-    target = policy_of(root, adapter, step, model)
+    target = policy_of(root, how["adapter"], how["step"], how["model"])
     if method is None:
         _stream(problem, arm, target, max_tokens or 512, how)
     else:

@@ -55,16 +55,7 @@ def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def _built(
-    root: Path,
-    sources: tuple[str, ...],
-    data: Path | None,
-    on_issue: str,
-    also_exclude: tuple[str, ...],
-    limit: int | None,
-    from_hub: bool,
-    revisions: tuple[str, ...],
-) -> Iterator[tuple[Store, Pool]]:
+def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
     """A pool of these sources, in a session in which stages can be called."""
     from cli.view import opened
     from tasks.domain.problems.problems import PoolPolicy
@@ -73,16 +64,19 @@ def _built(
     from tasks.engines.problems.problem_files import read_problems
     from tasks.pool import build_pool
 
-    for code in also_exclude:
+    for code in wishes["also_exclude"]:
         _meaning(code)
-    commits = {source_named(name).name: commit for name, _, commit in (text.partition("=") for text in revisions)}
+    parts = [text.partition("=") for text in wishes["revisions"]]
+    commits = {source_named(name).name: commit for name, _, commit in parts}
     found = [
-        fetch_source(source_named(name), commits, root / "hub") if from_hub else source_spec(Path(name), data)
-        for name in sources or OLYMPIAD
+        fetch_source(source_named(name), commits, root / "hub")
+        if wishes["from_hub"]
+        else source_spec(Path(name), wishes["data"])
+        for name in wishes["sources"] or OLYMPIAD
     ]
     for spec, path in found:
-        read_problems(path, spec.name, spec.only)  # what is wrong with a file is said before anything is written
-    policy = PoolPolicy(on_issue=on_issue, also_exclude=also_exclude, limit=limit)
+        read_problems(path, spec.name, spec.only)  # a file's mistakes are reported before anything is written
+    policy = PoolPolicy(**{name: wishes[name] for name in ("on_issue", "also_exclude", "limit")})
     with opened(root, {spec.sha256: path for spec, path in found}) as store:
         yield store, build_pool(sources=tuple(spec for spec, _ in found), policy=policy)
 
@@ -91,18 +85,17 @@ def _built(
 @_pool_options
 def build(root: Path, as_json: bool, **wishes: Any) -> None:
     """Make a pool from SOURCES: names of known sets, or files. Without any: the 877 olympiad problems."""
+    import pyarrow.compute as pc
+
     from storage.sql import query
     from tasks.pool import list_pool_issues
 
-    with _built(root, **wishes) as (store, ref):
+    with _built(root, wishes) as (store, ref):
         issues, problems = store.read(list_pool_issues(pool=ref)), store.read(ref)
-    counts = {
-        column: query(
-            f"select {column} as name, count(*) as n from problems group by 1 order by 2 desc", problems=problems
-        )
+    numbers = {
+        column: {row["values"]: row["counts"] for row in pc.value_counts(problems[column]).to_pylist()}
         for column in ("source", "answer_type")
     }
-    numbers = {column: {row["name"]: row["n"] for row in table.to_pylist()} for column, table in counts.items()}
     dropped = query("select count(distinct source_id) as n from issues where excluded", issues=issues)["n"][0].as_py()
     if as_json:
         options.write_json({"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **numbers})
@@ -124,7 +117,7 @@ def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None,
     from tasks.domain.problems.sources import SOURCES
     from tasks.pool import list_pool_issues
 
-    with _built(root, **wishes) as (store, ref):
+    with _built(root, wishes) as (store, ref):
         problems, issues = store.read(ref), store.read(list_pool_issues(pool=ref))
     if code is not None:
         listed = "select source_id, severity, excluded, detail from issues where code = $code"
@@ -173,7 +166,7 @@ def split(root: Path, as_json: bool, heldout: int, seed: int, **wishes: Any) -> 
     from tasks.domain.problems.splits import of_split
     from tasks.splits import split_pool
 
-    with _built(root, **wishes) as (store, pool):
+    with _built(root, wishes) as (store, pool):
         ref = split_pool(pool=pool, heldout_per_source=heldout, seed=seed)
         problems, splits = store.read(pool, ["problem_id", "source_id", "problem"]), store.read(ref)
     counts = query("select split, source, count(*) as problems from splits group by all order by all", splits=splits)
