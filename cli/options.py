@@ -118,19 +118,21 @@ def _settings(context: click.Context) -> list[str]:
     return []
 
 
+def _root_of(context: click.Context) -> Path:
+    return Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
+
+
 def _runs(context: click.Context) -> list[str]:
     from storage.records.runs import all_runs
 
-    folder = Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
-    return [run.id for run in all_runs(folder)] if folder.is_dir() else []
+    return [run.id for run in all_runs(root)] if (root := _root_of(context)).is_dir() else []
 
 
 def _refs(context: click.Context) -> list[str]:
     """Artifacts, and runs, which stand for their reports."""
     from storage.artifacts.store import Store
 
-    folder = Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
-    return [*_runs(context), *map(str, Store(folder).refs())]
+    return [*_runs(context), *map(str, Store(_root_of(context)).refs())]
 
 
 studies, settings, runs, refs = map(completed, (_studies, _settings, _runs, _refs))
