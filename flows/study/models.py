@@ -79,7 +79,8 @@ def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Pat
     if name in SHIPPED:
         return SHIPPED[name]
     if name == SMALL_ENCODER and (found := find_spec(ITS_PACKAGE)) and found.origin:
-        return next(iter(sorted(path.parent for path in Path(found.origin).parent.rglob("modules.json"))))
+        package = Path(found.origin).parent
+        return next(iter(sorted(path.parent for path in package.rglob("modules.json"))), package)
     home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
     for folder in [Path(name)] if "/" in name else [home / name, home / name.lower()]:
         if folder.is_dir():
