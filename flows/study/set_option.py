@@ -36,10 +36,8 @@ def short_settings(options: Mapping[str, object]) -> tuple[str, ...]:
     ('arms=panel,thinking', 'pool.limit=3')
     """
     given = {SHORT[name]: value for name, value in options.items() if value and value != "auto"}
-    texts = {
-        path: map(str, value) if isinstance(value, list | tuple) else [str(value)] for path, value in given.items()
-    }
-    return tuple(f"{path}={','.join(parts)}" for path, parts in texts.items())
+    lists = {path: value if isinstance(value, list | tuple) else [value] for path, value in given.items()}
+    return tuple(f"{path}={','.join('true' if v is True else str(v) for v in vs)}" for path, vs in lists.items())
 
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
