@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
-from tasks.domain.grading.relations import (
+from tasks.domain.grading.sets import real_set, same_set
+from tasks.domain.grading.shapes import (
     MIRROR,
+    Shape,
+    alike,
     in_order_of,
     is_closed,
     is_inequality,
@@ -18,9 +21,8 @@ from tasks.domain.grading.relations import (
     named_values,
     renamed,
     same_label,
+    shape,
 )
-from tasks.domain.grading.sets import real_set, same_set
-from tasks.domain.grading.shapes import Shape, alike, shape
 from tasks.domain.grading.terms import EQUAL, same_terms, squeeze
 from tasks.domain.grading.values import Undecided
 

@@ -15,8 +15,7 @@ from typing import Any
 from mpmath import mp
 
 from tasks.domain.grading.formulas import Unreadable, number, parse
-from tasks.domain.grading.relations import is_inequality, is_name, named
-from tasks.domain.grading.shapes import Shape, shape
+from tasks.domain.grading.shapes import Shape, is_inequality, is_name, named, shape
 from tasks.domain.grading.values import MAX_DIGITS, Undecided, real, values
 
 #: Numbers at which letters in the ends are tried.
