@@ -16,8 +16,6 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-import psutil
-
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.quantities import number
@@ -71,16 +69,12 @@ def plain_loop(items: list[GradeItem]) -> float:
     return time.perf_counter() - began
 
 
-def ours(items: list[GradeItem]) -> tuple[float, float]:
-    """(seconds with running workers, seconds to start them). Every call is given a training step's 128 rollouts."""
-    with Graders() as graders:
-        began = time.perf_counter()
-        graders.grade([GradeItem("no_panel", r"<answer>\sqrt{8}</answer>", r"2\sqrt{2}")] * 2)
-        started = time.perf_counter() - began
-        began = time.perf_counter()
-        for start in range(0, len(items), 128):
-            graders.grade(items[start : start + 128])
-        return time.perf_counter() - began, started
+def ours(items: list[GradeItem]) -> float:
+    """Seconds. Every call is given a training step's 128 rollouts."""
+    graders, began = Graders(), time.perf_counter()
+    for start in range(0, len(items), 128):
+        graders.grade(items[start : start + 128])
+    return time.perf_counter() - began
 
 
 def distinct_pairs(golds: list[str]) -> list[tuple[str, str]]:
@@ -97,16 +91,14 @@ def algebra_pairs(golds: list[str]) -> list[tuple[str, str]]:
 
 
 def distinct(pairs: list[tuple[str, str]]) -> dict[str, float]:
-    """Warm, on one core each, this grader with one worker, and parse and verify: pairs a second, and milliseconds of
-    processor time a pair, which depend less on who else computes."""
+    """On one core each, this grader and parse and verify: pairs a second, and milliseconds of processor time a pair,
+    which depend less on who else computes."""
     from math_verify import parse, verify
 
     items = [GradeItem("no_panel", f"<answer>{answer}</answer>", gold) for answer, gold in pairs]
-    with Graders() as graders:
-        graders.grade([GradeItem("no_panel", r"<answer>\sqrt{8}</answer>", r"2\sqrt{2}")])
-        began, spent = time.perf_counter(), _processor_seconds()
-        verdicts = graders.grade(items)
-        mine, my_cpu = time.perf_counter() - began, _processor_seconds() - spent
+    began, spent = time.perf_counter(), time.process_time()
+    verdicts = Graders().grade(items)
+    mine, my_cpu = time.perf_counter() - began, time.process_time() - spent
     verify(parse("$1$"), parse("$1$"))
     began, spent = time.perf_counter(), time.process_time()
     said = [
@@ -122,13 +114,6 @@ def distinct(pairs: list[tuple[str, str]]) -> dict[str, float]:
     }
     times = {"times": round(theirs / mine, 1), "cpu_times": round(their_cpu / my_cpu, 1)}
     return {"pairs": len(pairs), **rates, **costs, **times, "load": round(os.getloadavg()[0], 1)}
-
-
-def _processor_seconds() -> float:
-    """Of this process, the grading processes below it, and those of them that ended."""
-    me = psutil.Process()
-    below = [sum(process.cpu_times()[:4]) for process in me.children(recursive=True)]
-    return sum(me.cpu_times()[:2]) + sum(below)
 
 
 def main() -> None:
@@ -147,14 +132,12 @@ def main() -> None:
         return print(json.dumps(distinct(algebra_pairs(golds))))
     golds = random.Random(1).sample(golds, PROBLEMS) if data is not None else golds
     items = rollouts(golds)
-    mine, started = ours(items)
-    loop = plain_loop(items)
+    mine, loop = ours(items), plain_loop(items)
     told = {
         "rollouts": len(items),
         "loop_per_s": round(len(items) / loop),
         "ours_per_s": round(len(items) / mine),
         "times": round(loop / mine, 1),
-        "start_s": round(started, 2),
     }
     print(json.dumps(told))
 
