@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Pool, Rollouts, Splits
+from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger
 from storage.reading.catalog import ask
@@ -21,60 +19,41 @@ from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.engines.protocols import Completion, Request
-from tasks.engines.toolbox import Toolbox
 from tasks.pool import make_synthetic_pool
 from tasks.regrading import regrade_rollouts
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
+from tests.stages.test_sampling import FromTheSeed, a_lab
+from tests.stages.test_sampling import Lab as SamplingLab
 
 MODEL, EVALUATION = BaseModel(name="a model", sha256="c" * 64), Sampling(max_tokens=32, temperature=0.7, seed=3)
 
 
-class Counting:
-    """An engine that answers 7 in the form of the panel, and counts."""
+class Counting(FromTheSeed):
+    """An engine that answers 7 in the form of the panel, whatever it is asked."""
 
-    name, version, serving, sampled = "counting", "1", "none", 0
-
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        return (len(prompt),)
+    def encode(self, prompt: str, **_: object) -> tuple[int, ...]:
+        return (0,)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        for request in requests:
-            self.sampled += 1
-            text = "<mutipersonaDebate>so <answer>8</answer></mutipersonaDebate> <answer>7</answer>"
-            yield Completion(request.key, text, [1, 2], np.zeros(2, np.float32), "stop")
-
-    def close(self) -> None: ...
+        for done in super().generate(requests, adapter):
+            yield replace(done, text="<mutipersonaDebate>so <answer>8</answer></mutipersonaDebate> <answer>7</answer>")
 
 
-@dataclass
-class Lab:
-    store: Store
-    toolbox: Toolbox
-    engine: Counting
-    pool: Pool
-    splits: Splits
-
+class Lab(SamplingLab):
     def rows(self, scaffold: Scaffold = PANEL) -> pa.Table:
         """As a run of its own has them, whose policy has this scaffold."""
         policy = Policy(arm="panel", model=MODEL, scaffold=scaffold)
-        asked = {"pool": self.pool, "splits": self.splits, "sampling": EVALUATION, "group_size": 4}
         with session(Session(self.store, self.toolbox)):
-            return self.store.read(sample_rollouts(**asked, policy=policy))
+            return self.store.read(self.sample(sample_rollouts, 4, policy=policy, sampling=EVALUATION))
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    store, engine = Store(tmp_path / "store"), Counting()
-    store.prepare()
-    toolbox = Toolbox(places={MODEL.sha256: tmp_path})
-    toolbox._open |= {("generator", name, str(tmp_path)): engine for name in ("vllm", "transformers")}
-    with session(Session(store, toolbox)):
-        pool = make_synthetic_pool(per_source=2, seed=0)
-        yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))
-        toolbox.close()
+    for made in a_lab(tmp_path, Counting(), MODEL, per_source=2):
+        yield Lab(**vars(made))
 
 
 def test_a_ledger_of_before_scaffolds_were_held_is_refused(lab: Lab) -> None:

@@ -40,8 +40,8 @@ class FromTheSeed:
 
     name, version, serving = "from-the-seed", "1", "none"
 
-    def __init__(self, golds: dict[str, str]) -> None:
-        self.golds, self.sampled = golds, 0
+    def __init__(self) -> None:
+        self.golds, self.sampled = dict[str, str](), 0
 
     def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         place = next(i for i, problem in enumerate(self.golds) if problem in prompt)
@@ -72,18 +72,23 @@ class Lab:
         return stage(**(given | more))
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    store = Store(tmp_path / "store")
+def a_lab(folder: Path, engine: FromTheSeed, model: BaseModel = POLICY.model, per_source: int = 3) -> Iterator[Lab]:
+    """With made-up problems; the engine's golds are theirs."""
+    store = Store(folder / "store")
     store.prepare()
-    toolbox = Toolbox(places={POLICY.model.sha256: tmp_path})
+    toolbox = Toolbox(places={model.sha256: folder})
+    toolbox._open |= {("generator", name, str(folder)): engine for name in ("vllm", "transformers")}
     with session(Session(store, toolbox)):
-        pool = make_synthetic_pool(per_source=3, seed=0)
+        pool = make_synthetic_pool(per_source=per_source, seed=0)
         problems = store.read(pool)
-        engine = FromTheSeed(dict(zip(problems["problem"].to_pylist(), problems["gold"].to_pylist(), strict=True)))
-        toolbox._open |= {("generator", name, str(tmp_path)): engine for name in ("vllm", "transformers")}
+        engine.golds = dict(zip(problems["problem"].to_pylist(), problems["gold"].to_pylist(), strict=True))
         yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))
         toolbox.close()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    yield from a_lab(tmp_path, FromTheSeed())
 
 
 def labels(store: Store, rollouts: Ref) -> dict[str, str]:
