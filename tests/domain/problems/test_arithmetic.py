@@ -12,7 +12,6 @@ from tasks.domain.problems.arithmetic import (
     PRETRAINING_LEVELS,
     SOURCES,
     STEPS_OF_LEVEL,
-    ArithmeticProblem,
     Step,
     demo_problems,
     draw_problem,
@@ -98,14 +97,6 @@ def test_slips_grow_with_the_level() -> None:
         right[level] = sum(f">{p.gold}<" in teacher_completion(p, "panel", rng) for p in problems) / 400
     assert right[1] > 0.85 > right[2] > right[3] > right[4]
     assert 0.1 < right[4] < 0.4
-
-
-def test_what_a_teacher_says() -> None:
-    p = ArithmeticProblem("synthetic_chains", 2, "…", (Step(17, "+", 6), Step(23, "-", 4)))
-    said = {teacher_completion(p, "panel", random.Random(s), slips=False) for s in range(60)}
-    assert "<mutipersonaDebate>Ann: 17+6=23. Cy: 23-4=19.</mutipersonaDebate> <answer>19</answer>" in said
-    thought = {teacher_completion(p, "thinking", random.Random(s), slips=False) for s in range(60)}
-    assert r"<think>17+6: 20+3=23. 23-4=19.</think> \boxed{19}" in thought
 
 
 @settings(deadline=None)

@@ -23,12 +23,6 @@ def test_a_shared_stem_links_and_a_shared_phrase_does_not() -> None:
     assert [(p.first, p.second) for p in near_duplicates(texts)] == [(0, 1)]
 
 
-def test_across_two_sets_positions_are_each_sets_own() -> None:
-    text = "A rectangular box has edges of length three, four and five and is cut by one plane."
-    pairs = near_duplicates(["something else altogether about circles in a ring", text], [text])
-    assert pairs == [Pair(1, 0, 1.0)]
-
-
 def test_clusters_are_transitive() -> None:
     assert clusters(["d", "c", "b", "a"], [Pair(0, 1, 1), Pair(1, 2, 1)]) == ["b", "b", "b", "a"]
 

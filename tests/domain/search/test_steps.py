@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tasks.domain.search.method import Candidate
 from tasks.domain.search.registry import method_named
 from tasks.domain.search.steps import DVTS, MCTS, NEAREST, Beam, Particles, StepSearch, resampled, weights
+from tests.domain.search.test_evolution import attempt
 
 LETTERS = "abcdefghij"
 
@@ -86,12 +88,7 @@ def test_particles_go_on_in_proportion_to_their_weight() -> None:
 def test_drawing_anew_is_fair() -> None:
     """Scores 1/2 and 3/4 have odds 1 and 3: over many draws a quarter and three quarters, within five standard errors."""
     scores = {"x/0": 0.5, "y/0": 0.75}
-    from tasks.domain.search.method import Ask
-
-    made = [
-        Candidate(name=n, ask=Ask(), completion="", trace=None, answer=None, finish="", num_tokens=1, logprob_sum=0.0)
-        for n in scores
-    ]
+    made = [attempt(name) for name in scores]
     draws = Counter(c.name for depth in range(1000) for c in resampled(made, scores, 4, 1.0, depth))
     assert abs(draws["y/0"] / 4000 - 0.75) < 5 * (0.75 * 0.25 / 4000) ** 0.5
 
@@ -103,33 +100,8 @@ def test_the_coldest_weights_are_the_bests_alone() -> None:
 
 @pytest.mark.parametrize(("over", "expected"), [("last", 0.8), ("least", 0.5), ("product", 0.4)])
 def test_what_a_process_models_scores_come_to(over: str, expected: float) -> None:
-    method = method_named(f"beam:by=process:over={over}:beams=1:expand=1")
+    method = method_named(f"beam:by=process:over={over}")
     assert isinstance(method, StepSearch)
-    found: list[float] = []
-
-    def score(path: str) -> float:
-        return {"a": 0.5, "aa": 0.8}[path]
-
-    rounds = method.rounds("?")
-    asked, seen = next(rounds), list[Candidate]()
-    for path in ("a", "aa"):
-        [ask] = asked.asks
-        before = seen[-1].scores if seen else ()
-        name = f"{ask.context('p')}/0"
-        seen.append(
-            Candidate(
-                name=name,
-                ask=ask,
-                completion=path,
-                trace=None,
-                answer=None,
-                finish="stop",
-                num_tokens=1,
-                logprob_sum=0.0,
-                ended=False,
-                scores=(*before, score(path)),
-            )
-        )
-        found.append(method.values(seen)[name])
-        asked = rounds.send(seen)
-    assert found == [0.5, pytest.approx(expected)]
+    (ask, *_) = next(method.rounds("?")).asks
+    path = replace(attempt("x/0"), ask=ask, scores=(0.5, 0.8))
+    assert method.values([path]) == {"x/0": pytest.approx(expected)}

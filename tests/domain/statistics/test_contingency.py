@@ -33,12 +33,6 @@ def test_mcnemar_by_hand_and_bands_that_agree() -> None:
     assert alike["weighted_kappa"]["estimate"] == 1.0
 
 
-def test_stuart_maxwell_of_two_categories_is_mcnemars_chi_square() -> None:
-    # (b - c)^2 / (b + c) with b = 10, c = 4
-    rows = told([[20, 10, 0], [4, 30, 0], [0, 0, 0]])
-    assert rows["stuart_maxwell"]["estimate"] == pytest.approx(36 / 14)
-
-
 def test_problems_without_near_duplicates_are_tested_as_statsmodels_does() -> None:
     from statsmodels.stats.contingency_tables import SquareTable
 

@@ -139,17 +139,6 @@ def test_no_adjustment_outside_the_lengths_that_occur() -> None:
     assert found[1] < 0.2 < found[2]
 
 
-@pytest.mark.filterwarnings("error")
-def test_what_cannot_be_held_fixed_is_not_fitted() -> None:
-    """Of two lengths one is a line through the other's square; too few problems are said to be too few."""
-    longer = np.tile([-0.5, 1.0], 10)
-    better = np.random.default_rng(0).normal(0, 1, 20)
-    found = explained_difference(better + 1, longer, better, np.arange(20))
-    assert found == "not adjusted: length and accuracy differ alike, and neither can be held fixed"
-    few = explained_difference(better[:6], longer[:6] * np.arange(6), better[:6], np.arange(6))
-    assert few == "not adjusted: 6 problems are too few for 4 coefficients"
-
-
 @pytest.mark.parametrize("rollouts", [8, 32, 400])
 def test_an_adjustment_holds_for_an_accuracy_that_is_hardly_known(rollouts: int) -> None:
     """Diversity falls with accuracy and with nothing else, and one arm is better: what is printed as left holds 0."""
