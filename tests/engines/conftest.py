@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from tasks.domain.grpo.steps import TrainRollout
+
+if TYPE_CHECKING:
+    from tasks.engines.learning.policy import Policy
 
 VOCABULARY = 64
 
@@ -28,12 +31,6 @@ def tiny(**overrides: Any) -> Any:
         "max_position_embeddings": 256,
     }
     return Qwen3Config(**(shape | overrides))
-
-
-@pytest.fixture
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without a GPU. Mostly it has none anyway; one that it has is hidden."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +60,15 @@ def random_rollouts(
                 TrainRollout(problem_id, "s", rollout, prompt, tokens, noise, rollout % 2 == 0, True, False)
             )
     return rollouts
+
+
+def shifted(policy: Policy, seed: int = 1, size: float = 0.05) -> Policy:
+    """The policy with an adapter that is not zero, so that the gradient of A is not zero either."""
+    import torch
+
+    master = policy.lora.master
+    with torch.no_grad():
+        noise = torch.randn(master.shape, generator=torch.Generator().manual_seed(seed)) * size
+        master.add_(noise.to(master.device))
+    policy.lora.refresh()
+    return policy

@@ -13,7 +13,7 @@ from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.engines.learning.merging import Snapshot
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
-from tests.engines.conftest import random_rollouts, tiny
+from tests.engines.conftest import random_rollouts, shifted, tiny
 from tests.engines.learning.test_packed import CONFIG, grouped
 
 pytestmark = pytest.mark.gpu
@@ -46,12 +46,7 @@ def mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def policy_on(device: str, base: Path, execution: Execution | None = None, config: LearnerConfig = CONFIG) -> Policy:
-    policy = Policy(base, config, execution or Execution(device=device))
-    noise = torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(1)) * 0.05
-    with torch.no_grad():
-        policy.lora.master.add_(noise.to(policy.device))
-    policy.lora.refresh()
-    return policy
+    return shifted(Policy(base, config, execution or Execution(device=device)))
 
 
 def test_logprobs_agree_with_float32_on_the_cpu(base: Path) -> None:

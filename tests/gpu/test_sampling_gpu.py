@@ -18,6 +18,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import vllm as sampling
+from tests.engines.conftest import shifted
 from tests.gpu.conftest import apart
 from tests.made_elsewhere import adapter
 from tests.tiny_model import write_tiny_mixture
@@ -98,7 +99,7 @@ def test_other_weights_are_served_at_once_and_the_base_comes_back_to_the_bit(gen
 def test_a_mixture_s_experts_are_merged_and_the_base_comes_back_to_the_bit(tmp_path: Path) -> None:
     """What is sampled is what the learner computes with the adapter beside the weights, up to their rounding."""
     base = write_tiny_mixture(tmp_path / "base", **WIDE)
-    policy = moved_policy(base)
+    policy = shifted(Policy(base, MIXTURE_CONFIG, Execution()), size=0.02)
     policy.lora.hand_over(tmp_path / "flat")
     served = [None, ServedAdapter("a", tmp_path / "flat"), None]
     found = apart(sampled, base, replace(HARDWARE, max_model_len=256), MIXTURE_CONFIG.lora_rank, served)
@@ -135,15 +136,6 @@ def sampled(
         return Sampled(made.adapters, made._keeps, made.serving, tokens, done)
     finally:
         made.close()
-
-
-def moved_policy(base: Path) -> Policy:
-    """A policy whose adapter is not zero."""
-    policy = Policy(base, MIXTURE_CONFIG, Execution())
-    with torch.no_grad():
-        policy.lora.master.add_(torch.randn_like(policy.lora.master) * 0.02)
-    policy.lora.refresh()
-    return policy
 
 
 def distance(policy: Policy, done: list[Completion]) -> float:

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from tasks.domain.policies import ServedAdapter
+from tasks.engines.learning.policy import Execution, Policy
+from tests.engines.conftest import shifted
 from tests.gpu.conftest import apart
-from tests.gpu.test_sampling_gpu import HARDWARE, MIXTURE_CONFIG, WIDE, distance, moved_policy, sampled
+from tests.gpu.test_sampling_gpu import HARDWARE, MIXTURE_CONFIG, WIDE, distance, sampled
 from tests.needs import lacks
 from tests.tiny_model import write_tiny_mixture
 
@@ -24,7 +26,7 @@ def test_what_two_gpus_sample_is_what_the_learner_computes(tmp_path: Path, rank:
     if torch.cuda.device_count() < 2:
         lacks("gpu", "no two NVIDIA GPUs")
     base = write_tiny_mixture(tmp_path / "base", **WIDE)
-    policy = moved_policy(base)
+    policy = shifted(Policy(base, MIXTURE_CONFIG, Execution()), size=0.02)
     policy.lora.export(tmp_path / "adapter", base, torch.bfloat16)
     found = apart(sampled, base, TWO, rank, [None, ServedAdapter("a", tmp_path / "adapter") if rank else None])
     before, other = found.done

@@ -14,7 +14,6 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,7 +27,7 @@ from tasks.engines.adapter_files import served_name
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.loading import tokenizer_of
-from tasks.engines.protocols import Completion, Decoding, Request
+from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.endpoint import Garbled, endpoint_for, parsed
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths, vocabulary_of
 
@@ -45,7 +44,6 @@ Logprob = Annotated[float, Field(le=1e-3)]
 
 class _Logprobs(BaseModel):
     token_logprobs: list[Logprob | None] | None = None
-    top_logprobs: list[dict[str, float]] | None = None
 
 
 class _Choice(BaseModel):
@@ -59,40 +57,6 @@ class _Choice(BaseModel):
 class _Answer(BaseModel):
     model: str | None = None
     choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
-
-
-def completion(text: bytes, request: Request, url: str, model: str, vocabulary: int) -> Completion:
-    """Return the rollout that was asked for, its text as the server spells it.
-
-    model: who was asked; a gateway may answer from another. vocabulary: above all tokens that the model has.
-    Errors: Garbled; UserError for a server that never tells tokens with their log-probs.
-    """
-    answer = parsed(text, _Answer)
-    choice = answer.choices[0]
-    if answer.model not in (None, model):
-        raise Garbled(f"an answer of the model '{answer.model:.60}', where '{model}' was asked")
-    if choice.prompt_token_ids not in (None, list(request.prompt_ids)):
-        raise Garbled("an answer to another prompt")
-    ids, scores = choice.token_ids, choice.logprobs and choice.logprobs.token_logprobs
-    if ids is None or scores is None:
-        raise UserError(
-            f"{url}: the server returns no token ids with log-probs, which training needs; use vLLM 0.11 or newer"
-            " (`return_token_ids`)"
-        )
-    if not all(0 <= i < vocabulary for i in ids):
-        raise Garbled("tokens that the model does not have")
-    if len(scores) != len(ids) or not 0 < len(ids) <= request.decoding.max_tokens:
-        raise Garbled(f"{len(ids)} tokens with {len(scores)} log-probs, of at most {request.decoding.max_tokens}")
-    logprobs_T = np.array([np.nan if s is None or s < NO_LOGPROB else s for s in scores], np.float32)
-    return Completion(request.key, choice.text, ids, logprobs_T, choice.finish_reason)
-
-
-def likeliest(text: bytes) -> list[float]:
-    """Return the log-probs of the likeliest first tokens, rising. Errors: Garbled."""
-    found = parsed(text, _Answer).choices[0].logprobs
-    if not found or not found.top_logprobs or not found.top_logprobs[0]:
-        raise Garbled("no log-probs of the likeliest tokens")
-    return sorted(found.top_logprobs[0].values())
 
 
 class OpenAIGenerator(PromptEncoder):
@@ -111,13 +75,11 @@ class OpenAIGenerator(PromptEncoder):
         self._connections = min(hardware.max_num_seqs, MOST_CONNECTIONS)
         self._max_model_len = hardware.max_model_len
         self._loaded: set[str] = set()
-        self._scaled = False
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         """Errors: Parked if the provider refuses to go on or stays away, after all that finished was yielded."""
         check_lengths([*requests], self._max_model_len)
         model = self._served(adapter)
-        self._check_logprobs(model, requests)
         todo = requests if isinstance(requests, deque) else deque(requests)
         done: queue.SimpleQueue[Completion | BaseException | None] = queue.SimpleQueue()
         stop, failure = threading.Event(), None
@@ -142,24 +104,6 @@ class OpenAIGenerator(PromptEncoder):
     @property
     def _url(self) -> str:
         return f"{self._endpoint.url}/completions"
-
-    def _check_logprobs(self, model: str, requests: Sequence[Request]) -> None:
-        """Once, before anything is drawn at another temperature than 1. Errors: UserError for a server whose log-probs
-        are of temperature 1 whatever it draws at: half the temperature is to double their differences."""
-        if all(r.decoding.temperature in (0, 1) for r in requests) or self._scaled:
-            return
-        widths = []
-        for temperature in (1.0, 0.5):
-            probe = replace(requests[0], decoding=Decoding(max_tokens=1, temperature=temperature))
-            body = {**self._body(model, probe), "logprobs": 5, "return_tokens_as_token_ids": True}
-            scores = self._endpoint.ask(self._url, likeliest, body)[-5:]
-            widths.append(scores[-1] - scores[0])
-        if widths[1] < 1.5 * widths[0]:
-            raise UserError(
-                f"{self._endpoint.url}: the server draws at a temperature and tells log-probs of temperature 1; start"
-                " it with --logprobs-mode processed_logprobs"
-            )
-        self._scaled = True
 
     def _work(
         self,
@@ -202,8 +146,29 @@ class OpenAIGenerator(PromptEncoder):
         }
 
     def _completion(self, request: Request, model: str, text: bytes) -> Completion:
-        found = completion(text, request, self._endpoint.url, model, self._vocabulary)
-        return replace(found, text=self._ends.without(found.text, found.token_ids))
+        """Return the rollout that was asked for. model: who was asked; a gateway may answer from another.
+
+        Errors: Garbled; UserError for a server that never tells tokens with their log-probs.
+        """
+        answer = parsed(text, _Answer)
+        choice = answer.choices[0]
+        if answer.model not in (None, model):
+            raise Garbled(f"an answer of the model '{answer.model:.60}', where '{model}' was asked")
+        if choice.prompt_token_ids not in (None, list(request.prompt_ids)):
+            raise Garbled("an answer to another prompt")
+        ids, scores = choice.token_ids, choice.logprobs and choice.logprobs.token_logprobs
+        if ids is None or scores is None:
+            raise UserError(
+                f"{self._endpoint.url}: the server returns no token ids with log-probs, which training needs; use vLLM"
+                " 0.11 or newer (`return_token_ids`)"
+            )
+        if not all(0 <= i < self._vocabulary for i in ids):
+            raise Garbled("tokens that the model does not have")
+        if len(scores) != len(ids) or not 0 < len(ids) <= request.decoding.max_tokens:
+            raise Garbled(f"{len(ids)} tokens with {len(scores)} log-probs, of at most {request.decoding.max_tokens}")
+        logprobs_T = np.array([np.nan if s is None or s < NO_LOGPROB else s for s in scores], np.float32)
+        text_of = self._ends.without(choice.text, ids)
+        return Completion(request.key, text_of, ids, logprobs_T, choice.finish_reason)
 
     def _served(self, adapter: ServedAdapter | None) -> str:
         """The model's name on the server; an adapter is loaded there under its own name once."""

@@ -111,6 +111,7 @@ def refuse_other_weights(sampled: Sampled, score: Score, limits: Limits, who: st
     raise UserError(
         f"{who}: {engine} samples from other weights than it was given: over {len(sampled.behaviour_K)} tokens its"
         f" log-probs are {found:.2g} nats away from the learner's, where rounding makes {limits.doubtful:g} at most"
-        f"{fits}. Nothing of this was kept: restart the engine or its server and give the same command again; if it"
-        " happens again, set hardware.engine=transformers or another hardware.adapters"
+        f"{fits}. Nothing of this was kept: restart the engine, or its server with --logprobs-mode"
+        " processed_logprobs, and give the same command again; if it happens again, set hardware.engine=transformers"
+        " or another hardware.adapters"
     )

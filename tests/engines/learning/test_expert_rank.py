@@ -15,7 +15,7 @@ from tasks.engines.adapter_files import adapter_files, read_served
 from tasks.engines.learning.merging import merge_into
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.model_checks import check_rank, check_trainable
-from tests.engines.learning.test_merging import shifted
+from tests.engines.conftest import shifted
 from tests.made_elsewhere import adapter
 from tests.tiny_model import write_tiny_mixture
 

@@ -15,7 +15,7 @@ from tasks.engines.hardware import Hardware, merges_adapters
 from tasks.engines.learning.merging import merge_into, merged, rounded
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
-from tests.engines.conftest import random_rollouts
+from tests.engines.conftest import random_rollouts, shifted
 from tests.engines.learning.test_packed import CONFIG, grouped
 from tests.tiny_model import write_tiny_mixture
 
@@ -52,15 +52,6 @@ def test_what_the_smallest_learning_rate_changes_arrives(steps: int) -> None:
     nearest = (weight.float() + update).bfloat16().float() - weight.float()
     if steps == 1:
         assert (nearest * update).sum() / update.square().sum() < 0.05
-
-
-def shifted(policy: Policy) -> Policy:
-    with torch.no_grad():
-        policy.lora.master.add_(
-            torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(5)) * 0.02
-        )
-    policy.lora.refresh()
-    return policy
 
 
 def test_the_learner_multiplies_what_the_sampler_serves(tiny_base: Path, tmp_path: Path) -> None:

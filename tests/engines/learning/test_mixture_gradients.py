@@ -12,8 +12,7 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
-from tests.engines.conftest import random_rollouts
-from tests.engines.learning.test_merging import shifted
+from tests.engines.conftest import random_rollouts, shifted
 from tests.engines.learning.test_packed import PROBLEMS, grouped
 from tests.engines.learning.test_updates import sampled_by
 from tests.engines.sampling.test_serving import TARGETS, moe_config

@@ -14,7 +14,7 @@ from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
-from tests.engines.conftest import random_rollouts
+from tests.engines.conftest import random_rollouts, shifted
 
 CONFIG = LearnerConfig(steps=1, groups_per_step=3, group_size=4, learning_rate=1e-3, lora_rank=4, lora_alpha=8)
 PROBLEMS = ("a", "b", "c")
@@ -28,14 +28,7 @@ def grouped(rollouts: list[TrainRollout]) -> dict[str, list[TrainRollout]]:
 
 
 def policy_of(base: Path, config: LearnerConfig = CONFIG, execution: Execution | None = None) -> Policy:
-    """With a non-zero B, so that the gradient of A is not zero."""
-    policy = Policy(base, config, execution or Execution(device="cpu"))
-    with torch.no_grad():
-        policy.lora.master.add_(
-            torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(1)) * 0.05
-        )
-    policy.lora.refresh()
-    return policy
+    return shifted(Policy(base, config, execution or Execution(device="cpu")))
 
 
 def gradient(

@@ -12,12 +12,11 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Request
 from tests.tiny_model import write_tiny_mixture
 
-pytestmark = pytest.mark.usefixtures("no_gpu")
-
 
 @pytest.mark.slow
-def test_vllm_samples_a_mixture_on_a_cpu(tmp_path: Path) -> None:
+def test_vllm_samples_a_mixture_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its newer model runner, which a GPU is asked for, has no kernels there and was a traceback."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     from transformers import AutoModelForCausalLM
 
     from tasks.engines.sampling.vllm import VllmGenerator

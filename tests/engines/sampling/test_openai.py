@@ -165,30 +165,6 @@ def test_a_server_draws_as_the_local_engine_does_whatever_its_model_prefers(tiny
     assert {name: getattr(served, name) for name in preferred} == {name: getattr(local, name) for name in preferred}
 
 
-@pytest.mark.parametrize("processed", [True, False])
-def test_log_probs_of_another_temperature_than_the_drawn_one_are_refused(tiny: Path, processed: bool) -> None:
-    """Before anything is drawn. A server tells them of temperature 1 unless it was started to do otherwise."""
-    drawn: list[float] = []
-
-    def answer(n: int, body: dict[str, Any]) -> Answered:
-        if body["logprobs"] == 0:
-            drawn.append(body["temperature"])
-            return fine(body)
-        logits = np.array([2.0, 1.5, 0.0, -1.0, -1.0, -30.0]) / (body["temperature"] if processed else 1)
-        top = dict(zip("abcdef", logits - np.log(np.exp(logits).sum()), strict=True))
-        return changed(logprobs={"top_logprobs": [top]})(body)
-
-    asked = [Request(i, (5, 6), i, Decoding(max_tokens=8, temperature=0.7)) for i in range(3)]
-    with provider(answer) as url:
-        sampler = engine(tiny, url)
-        if not processed:
-            with pytest.raises(UserError, match="processed_logprobs"):
-                list(sampler.generate(asked, None))
-        else:
-            assert len(list(sampler.generate(asked, None))) == 3
-    assert drawn == ([0.7] * 3 if processed else [])
-
-
 def test_the_key_goes_nowhere_but_where_the_operator_said(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VARBAND_OPENAI_API_KEY", KEY)
     with provider(lambda n, body: fine(body)) as theirs:

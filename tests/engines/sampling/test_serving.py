@@ -18,6 +18,7 @@ from tasks.domain.policies import ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
+from tests.engines.conftest import shifted
 from tests.tiny_model import write_tiny_mixture
 
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
@@ -26,15 +27,7 @@ CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    return shifted(Policy(DEMO, CONFIG, Execution(device="cpu")), seed=1)
-
-
-def shifted(policy: Policy, seed: int) -> Policy:
-    with torch.no_grad():
-        policy.lora.master.add_(
-            torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(seed)) * 0.05
-        )
-    return policy
+    return shifted(Policy(DEMO, CONFIG, Execution(device="cpu")))
 
 
 def learned_logprobs(policy: Policy, prompt: tuple[int, ...], token_ids: list[int]) -> np.ndarray:
