@@ -1,6 +1,6 @@
 """False alarms of nightly re-evaluation over 90 nights, and how soon it finds a drop, by simulation.
 
-    python -m benchmarks.nights --trials 1000 --workers 32
+    python -m benchmarks.nights --trials 300 --workers 32
 
 writes the tables of docs/coverage.md, "Nights". Difficulty: Beta(.5, .35) over problems, mean .59.
 """
@@ -101,7 +101,7 @@ def power(trials: int, workers: int) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--workers", type=int, default=4)
     given = parser.parse_args()
     for line in chain(power(given.trials, given.workers), [""], false_alarms(given.trials, given.workers)):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from math import isclose
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from flows.running.sessions import stages_on
-from storage.artifacts.kinds import Diversity, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -17,7 +16,8 @@ from storage.reading.views import helper_tables, inputs_of, views
 from tasks.measures.audit import audit_designs
 
 Row = dict[str, Any]
-K = TypeVar("K", bound=Ref)
+#: Inputs of a report that its audit reads.
+DESIGN = ("pool", "splits", "screenings", "trainings", "final", "diversities")
 
 
 def audit(store: Store, claims: Path = CLAIMS) -> Row:
@@ -50,14 +50,11 @@ def _report(store: Store, ref: Ref) -> list[Row]:
     for before, now in zip(printed, again, strict=True):
         for name, value in before.items():
             found = now.get(name)
-            status = "holds" if value == found or _near(value, found) else "off"
+            near = isinstance(value, float) and isinstance(found, float) and isclose(value, found, abs_tol=1e-9)
+            status = "holds" if value == found or near else "off"
             one = {"arm": before["arm"], "figure": name, "printed": value, "found": found, "status": status}
             rows.append(about | one | {"reason": ""})
     return rows
-
-
-def _near(a: object, b: object) -> bool:
-    return isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-9 * max(1.0, abs(a))
 
 
 def _findings(store: Store) -> list[Row]:
@@ -67,14 +64,9 @@ def _findings(store: Store) -> list[Row]:
         for ref in store.refs("report"):
             inputs = store.manifest(ref).recipe.inputs
             try:
-                table = audit_designs.function(
-                    pool=_inputs(Pool, inputs, "pool")[0],
-                    splits=_inputs(Splits, inputs, "splits")[0],
-                    screenings=_inputs(Rollouts, inputs, "screenings"),
-                    trainings=_inputs(Training, inputs, "trainings"),
-                    final=_inputs(Rollouts, inputs, "final"),
-                    diversities=_inputs(Diversity, inputs, "diversities"),
-                )
+                (pool,), (splits,), *several = (tuple(map(Ref.parse, inputs.get(name, ()))) for name in DESIGN)
+                given: Row = {"pool": pool, "splits": splits, **dict(zip(DESIGN[2:], several, strict=True))}
+                table = audit_designs.function(**given)
             except UserError as error:
                 fact = {"code": "cannot_lint", "fact": f"{ref}: {error}", "place": str(ref)}
                 found.append(fact | {"inference": "its design was not checked", "value": None, "query": None})
@@ -84,7 +76,3 @@ def _findings(store: Store) -> list[Row]:
         if store.manifest(ref).recipe.stage == "audit_published" and store.has(ref):
             found += [row | {"of": str(ref)} for row in store.read(ref).to_pylist()]
     return found
-
-
-def _inputs(kind: type[K], inputs: Mapping[str, Sequence[str]], name: str) -> tuple[K, ...]:
-    return tuple(kind.parse(text) for text in inputs.get(name, ()))
