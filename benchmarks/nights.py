@@ -57,7 +57,9 @@ def first_alarm(cell: Cell, seed: int, nights: int) -> int:
         correct_NP.append(rng.binomial(drawn_P, after_P if cell.changed and night >= cell.changed else before_P))
         if cell.changed and night < cell.changed:
             continue  # the alarm that is asked for is one after the change
-        found = look(np.stack(correct_NP), np.stack(drawn_NP), level_of(wholes), seed=seed)
+        found = look(
+            np.stack(correct_NP), np.stack(drawn_NP), level_of(wholes), seed, max(1, cell.changed) if cell.small else 1
+        )
         if found.alarm:
             return night
         again = bool(cell.small) and whole and abs(found.z) >= 2

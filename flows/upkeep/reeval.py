@@ -209,18 +209,20 @@ def _sampler(environment: Mapping[str, str]) -> list[str]:
 def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night], draws: _Draws) -> Night:
     """Tonight with its comparison: with the evaluation and the nights under the evaluation's sampler or tonight's."""
     sampler, grader = _sampler(tonight.environment), tonight.environment["grader"]
-    alike = [one for one in earlier if one.as_evaluated or _sampler(one.environment) == sampler]
-    if tonight.as_evaluated:
-        alike = [one for one in alike if one.as_evaluated]
+    compared = [one for one in earlier if one.problems]
+    alike = [one for one in compared if one.as_evaluated]
+    changed = 1 if tonight.as_evaluated else 1 + len(alike)  # under another sampler a change came with it
+    if not tonight.as_evaluated:
+        alike += [one for one in compared if not one.as_evaluated and _sampler(one.environment) == sampler]
     correct, drawn = [evaluation.correct], [dict.fromkeys(evaluation.problems, tonight.group_size)]
-    for one in (*filter(lambda night: night.problems, alike), tonight):
+    for one in (*alike, tonight):
         counts = Counter(dict(zip(one.problems, one.correct, strict=True)))
         regraded = one.environment["grader"] != grader
         correct.append(draws.correct(one.problems, one.seed, one.number) if regraded else counts)
         drawn.append(dict.fromkeys(one.problems, one.group_size))
     table = lambda rows: np.array([[row.get(one, 0) for one in evaluation.problems] for row in rows])  # noqa: E731
     level = level_of([one.drawn == "whole" for one in (*earlier[1 - QUARTER :], tonight)])
-    found = look(table(correct), table(drawn), level, seed=tonight.seed + tonight.number)
+    found = look(table(correct), table(drawn), level, tonight.seed + tonight.number, changed)
     of = "all" if len(tonight.problems) == len(evaluation.problems) else f"{len(tonight.problems)} of"
     said = f"accuracy {found.tonight:.3f} on {of} {len(evaluation.problems)} problems,"
     said += f" {found.expected:.3f} expected ({found.low:.3f} to {found.high:.3f})"

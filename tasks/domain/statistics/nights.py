@@ -55,14 +55,15 @@ class Look:
         return self.p <= self.level
 
 
-def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: int) -> Look:
+def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: int, changed: int = 1) -> Look:
     """Return the result of the last of two nights or more. Counts; a night may leave problems out. level: of the night.
+    changed: index of the first night that may be the one of change, where the sampler tells.
 
     >>> found = look(np.array([[4, 4, 4, 2], [0, 0, 1, 0]]), np.full((2, 4), 4), level=0.04, seed=0)
     >>> found.tonight, found.expected, found.since, found.change, found.alarm
     (0.0625, 0.875, 1, -0.8125, True)
     """
-    folded = max(0, len(correct_NP) - 1 - WINDOW)
+    folded = max(changed - 1, len(correct_NP) - 1 - WINDOW)
     correct_NP, rollouts_NP = (
         np.vstack([x[: folded + 1].sum(axis=0), x[folded + 1 :]]) for x in (correct_NP, rollouts_NP)
     )

@@ -66,5 +66,6 @@ def test_an_old_change_counts_as_the_evaluation_after_the_window() -> None:
     rng = np.random.default_rng(0)
     correct_NP = np.vstack([rng.binomial(8, 0.8, (5, 50)), rng.binomial(8, 0.5, (33, 50))])
     found = look(correct_NP[:10], np.full((10, 50), 8), level=0.04, seed=0)
+    assert look(correct_NP[:10], np.full((10, 50), 8), level=0.04, seed=0, changed=7).since >= 7
     assert found.alarm and found.since == 5 and found.change == pytest.approx(-0.3, abs=0.05)
     assert look(correct_NP, np.full(correct_NP.shape, 8), level=0.04, seed=0).since > len(correct_NP) - 31

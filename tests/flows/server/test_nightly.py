@@ -177,6 +177,6 @@ def test_parked_and_failed_runs_are_heard(server: Server, hook: Receiver) -> Non
         found = api(server, "GET", f"/flow_runs/{run}").json()
         said = heard(hook, found)
         assert wanted in said["subject"]
-        assert ("tokens more are missing" if wanted == "Suspended" else "'many' cannot be read") in said["body"]
+        assert ("tokens more are missing" if wanted == "Suspended" else "steps is 'many'") in said["body"]
     pieces = [said for said in hook.received if said["subject"].startswith("make ")]
     assert not pieces, "whom fifty workers meet a wall for is told once, by the run that they work for"
