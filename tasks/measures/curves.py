@@ -17,18 +17,12 @@ from tasks.domain.arms import ARMS
 from tasks.domain.statistics.curves_of_k import told_of
 from tasks.domain.statistics.means import MARGIN, Seeded, contrast, on_common_problems
 from tasks.domain.statistics.paired_tests import Family, family_of_gain, in_families
-from tasks.measures.groups import Counts, Row, Slice, counts_of, estimates, read_groups, seeded
+from tasks.measures.groups import Row, accuracy, counts_of, estimates, read_groups
 from tasks.stage import stage, store
 
 # Held-out curves: accuracy by step and source with intervals, and what a gain is set against.
 
 Shares = dict[str, dict[str, int]]
-
-
-def accuracy(counts: Counts, place: Slice) -> Seeded:
-    """Accuracy and cluster by seed and problem."""
-    of = counts.at(place)
-    return seeded(of | {"accuracy": of["num_correct"] / of["group_size"]}, ["accuracy"])
 
 
 def heldout_rows(groups: pa.Table) -> list[Row]:

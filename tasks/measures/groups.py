@@ -197,6 +197,12 @@ def seeded(of: Mapping[str, np.ndarray], columns: Sequence[str]) -> Seeded:
     return by_seed(of["problem"], of["adapter"], np.column_stack([*(of[name] for name in columns), of["cluster"]]))
 
 
+def accuracy(counts: Counts, place: Slice) -> Seeded:
+    """Accuracy and cluster by seed and problem."""
+    of = counts.at(place)
+    return seeded(of | {"accuracy": of["num_correct"] / of["group_size"]}, ["accuracy"])
+
+
 def estimates(
     of: Mapping[str, np.ndarray], heads: Mapping[str, Row], *, partial: bool = False, gradual: bool = False
 ) -> list[Row]:

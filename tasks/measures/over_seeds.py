@@ -13,9 +13,9 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.rules import LEVEL, resample_classes
 from tasks.domain.statistics.curves_of_k import INCOMPLETE
-from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, Shifts, by_seed, folded, holds_for, same_adapters
+from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, Shifts, holds_for, same_adapters
 from tasks.domain.statistics.shares import around, proportions, unseen
-from tasks.measures.groups import Row, counts_of, read_groups
+from tasks.measures.groups import Row, accuracy, counts_of, read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
@@ -152,10 +152,8 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
     adapters: dict[str, np.ndarray] = {}
     for arm, step, source in counts.places:
         if last.get(arm) == step:
-            of = counts.at((arm, step, source))
-            values_NV = np.column_stack([of["num_correct"] / of["group_size"], of["cluster"]])
-            found = by_seed(of["problem"], of["adapter"], values_NV)
-            accuracy_SP[arm, source] = folded(found.values_SPV[:, :, :1], found.values_SPV[0, :, 1])[:, :, 0]
+            found = accuracy(counts, (arm, step, source))
+            accuracy_SP[arm, source] = found.clustered()[:, :, 0]
             adapters[arm] = found.adapter_S
     rows: list[Row] = []
     for arm, step in last.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from math import log2
 
@@ -129,7 +129,7 @@ def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searc
         right_SPV, slopes = shares.values_SPV, None
         if v > 1:
             slope_SP = (right_SPV[:, :, v - 1] - right_SPV[:, :, 0]) / log2(budgets[-1] / budgets[0])
-            slopes = replace(shares, values_SPV=np.stack([slope_SP, right_SPV[:, :, -1]], axis=2))
+            slopes = shares.replaced(slope_SP[:, :, None])
         tokens, rollouts = (part.mean(axis=(0, 1)).tolist() for part in (spent[:, :, :v], spent[:, :, v:-1]))
         found[place] = Searched(shares, slopes, tokens, rollouts, float((spent[:, :, 0] > 0).mean()))
     return found
@@ -166,8 +166,7 @@ def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
         series = {ORACLE: "ceiling", PASS_AT_1: "line"}.get(method, "method")
         n = len(one.shares.problem_P)
         head = {"series": series, "arm": arm, "step": step, "method": method, "n": n}
-        values_SPV = one.shares.values_SPV
-        *within, area = levels(folded(values_SPV[:, :, :-1], values_SPV[0, :, -1]), one.shares.trained)
+        *within, area = levels(one.shares.clustered(), one.shares.trained)
         for budget, tokens, rollouts, intervals in zip(budgets, one.tokens_V, one.rollouts_V, within, strict=True):
             about = {"metric": "accuracy", "budget": budget, "tokens": tokens, "rollouts": rollouts}
             rows.append(head | about | intervals)
@@ -189,7 +188,7 @@ def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list
     if not len(common[0].problem_P):
         return []
     within_MSPV = np.stack([one.values_SPV[:, :, : len(budgets)] for one in common])
-    cluster_P = common[0].values_SPV[0, :, -1]
+    cluster_P = common[0].cluster_P
     fold_P = np.unique(cluster_P, return_inverse=True)[1] % FOLDS
     crossed_SPV = np.empty_like(within_MSPV[0])
     for fold in np.unique(fold_P):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from types import MappingProxyType
 
@@ -73,7 +72,7 @@ def _cost(policies: Sequence[Seeded]) -> Row:
     linear = []
     for one, (tokens, correct) in zip(policies, sums, strict=True):
         away_SP = one.values_SPV[:, :, TOKENS] / tokens - one.values_SPV[:, :, CORRECT] / correct
-        linear.append(replace(one, values_SPV=np.stack([away_SP, one.values_SPV[:, :, -1]], axis=2)))
+        linear.append(one.replaced(away_SP[:, :, None]))
     means = contrast((1.0, -1.0)[: len(linear)], linear, shares=False)
     costs = [tokens / correct for tokens, correct in sums]
     estimate = float(costs[0] / costs[1] if len(costs) > 1 else costs[0])
@@ -92,8 +91,8 @@ def _of_answered(policy: Seeded) -> Row:
         return {"reason": "no rollout gave an answer"}
     correct_SP, answered_SP = values_SPV[:, :, CORRECT], values_SPV[:, :, ANSWERED]
     share = correct_SP.mean() / answered_SP.mean()
-    linear_SP1 = (share + (correct_SP - share * answered_SP) / answered_SP.mean())[:, :, None]
-    row = levels(folded(linear_SP1, values_SPV[0, :, -1]), policy.trained)[0]
+    linear = policy.replaced((share + (correct_SP - share * answered_SP) / answered_SP.mean())[:, :, None])
+    row = levels(linear.clustered(), policy.trained)[0]
     seeds = len(policy.adapter_S) if policy.trained else None
     return row | {"seeds": seeds, "method": "Wilson on the effective number of problems"}
 
