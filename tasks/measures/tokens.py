@@ -109,19 +109,19 @@ PAIRS = """
                case when a.correct and b.correct then 'both_correct' when a.correct then 'arm_only'
                     when b.correct then 'other_only' else 'neither' end as bucket
         from ranked a join ranked b using (problem_id, rollout, replicate) where (a.arm, a.step) < (b.arm, b.step)),
-    tall as (from pairs union all by name select * replace ('all_paired' as bucket) from pairs),
-    sliced as (from tall union all by name select * replace ('all' as source) from tall),
     by_problem as (
-        select arm, step, other, other_step, source, bucket, problem_id, avg(x) as x, avg(y) as y,
-               avg(cut::int) as cut, avg(other_cut::int) as other_cut
-        from sliced group by all)
+        select arm, step, other, other_step, source, coalesce(bucket, 'all_paired') as bucket, problem_id,
+               avg(x) as x, avg(y) as y, avg(cut::int) as cut, avg(other_cut::int) as other_cut
+        from pairs group by grouping sets ((arm, step, other, other_step, source, problem_id, bucket),
+                                           (arm, step, other, other_step, source, problem_id))),
+    sliced as (from by_problem union all by name select * replace ('all' as source) from by_problem)
     select arm, step, other, other_step, source, bucket, count(*) as n, avg(x) as mean, avg(y) as other_mean,
            median(x) as median, median(y) as other_median, median(y / x) as ratio_median,
            exp(avg(ln(y / x))) as ratio_geomean, min(y / x) as ratio_min, max(y / x) as ratio_max,
            count(*) filter (where y > x) as longer_in, avg(cut) as truncated, avg(other_cut) as other_truncated,
            list(x order by problem_id) as xs, list(y order by problem_id) as ys,
            list(problem_id order by problem_id) as problems
-    from by_problem where x > 0 and y > 0
+    from sliced where x > 0 and y > 0
     group by all order by arm, step, other, other_step, source, bucket
 """
 
