@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from storage.artifacts.kinds import Bands
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.provenance import provenance
+from storage.artifacts.store import DATA, Payload, Store
 from storage.errors import UserError
 from storage.reading.catalog import ask
 
@@ -59,3 +63,15 @@ def test_no_extension_is_fetched_for_a_question(tmp_path: Path, statement: str) 
     with pytest.raises(UserError) as refused:
         ask(tmp_path, statement)
     assert "install the required extension" not in str(refused.value)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    recipe = Recipe(stage="import_bands", version=1, arguments={}, inputs={})
+    ref = Bands.of("0" * 16)
+    store.write(ref, Payload(Bands.schema.empty_table()), recipe, provenance(0.0))
+    assert ask(tmp_path, "select count(*) as n from bands").to_pylist() == [{"n": 0}]
+    (store.path(ref) / DATA).write_bytes(b"PAR1")
+    with pytest.raises(UserError, match=str(ref)):
+        ask(tmp_path, "select count(*) as n from bands")
