@@ -18,7 +18,7 @@ from tasks.domain.grading.latex_normalisation import normalise
 from tasks.engines.problems.json_lines import json_lines
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+    pass
 
 Row = dict[str, Any]
 #: What stands before the answer in GSM8K's own files: the solution.
@@ -135,25 +135,14 @@ def _jsonl(path: Path) -> Iterator[tuple[str, Any]]:
     return json_lines(raw, str(path), "problem and gold")
 
 
-def number_of_problems(path: Path) -> int:
-    """Rows that a file has; none of them is read. Errors: UserError for a Parquet file that is none."""
-    if path.suffix.lower() == ".parquet":
-        return _opened(path).metadata.num_rows
-    return sum(1 for _ in _READERS.get(path.suffix.lower(), _jsonl)(path))
-
-
-def _opened(path: Path) -> pq.ParquetFile:
+def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path)
+        table = pq.ParquetFile(path).read()
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0][:100]})") from None
-
-
-def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
-    table = _opened(path).read()
     missing = [names[0] for _, names in COLUMNS if not {*names} & {*table.column_names}]
     if missing:
         raise UserError(f"{path}: no column '{missing[0]}' (found: {', '.join(table.column_names)})")
