@@ -36,7 +36,7 @@ DIGITS, MAX_DIGITS = 90, 20_000
 _MAX_BITS = 70_000
 _MAX_COUNT = 20_000
 #: Of one verdict: seconds.
-MAX_WORK = 500_000
+MAX_WORK = 300_000
 _CONSTANT_VALUES = {"pi": lambda: +mp.pi, "e": lambda: +mp.e, "i": lambda: mp.mpc(0, 1)}
 
 

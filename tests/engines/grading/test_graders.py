@@ -53,7 +53,7 @@ def test_adversarial_suite(graders: Graders) -> None:
 def test_pathological_answers_cost_little_and_never_pass(graders: Graders, answer: str) -> None:
     began = time.process_time()
     assert not _grade(graders, answer, "7").correct
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < 8
 
 
 def test_one_function_grades_for_other_projects() -> None:
