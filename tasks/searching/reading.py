@@ -76,9 +76,12 @@ def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Ter
         answer = read[i].canonical if path["ended"] else None
         correct = ask.answers and (right.get(i, False) if ask.end else row["correct"])
         own = {column: row[column] for column in NOTHING if column in row}
-        judged_here = {"score": scored[i].score, "num_scored_tokens": scored[i].tokens}
-        node = own | {"answer": answer, "correct": correct} | judged_here
-        tree.hand[key] = Came(node, path | {"answer": answer, "scores": _so_far(tree, ask, scored[i])})
+        reading, parent = scored[i], tree.parent(ask)
+        scores = () if reading.score is None else (reading.score,)
+        if parent is not None and tree.method.reward == "process":  # which scores every step
+            scores = (*parent.seen["scores"], *scores)
+        node = own | {"answer": answer, "correct": correct, "score": reading.score, "num_scored_tokens": reading.tokens}
+        tree.hand[key] = Came(node, path | {"answer": answer, "scores": scores})
 
 
 def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
@@ -126,11 +129,3 @@ def _scores(
     for i, reading in zip(wanted, readings, strict=True):
         found[i] = reading
     return found
-
-
-def _so_far(tree: Tree, ask: Ask, reading: Reading) -> tuple[float, ...]:
-    """Scores of every step to here, where a process model gives them."""
-    own = () if reading.score is None else (reading.score,)
-    parent = tree.parent(ask)
-    before = () if parent is None or tree.method.reward != "process" else parent.seen["scores"]
-    return (*before, *own)

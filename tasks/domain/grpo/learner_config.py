@@ -58,32 +58,24 @@ def check_layers(names: Sequence[str]) -> None:
 class LearnerConfig(Ruled, Checked):
     """All that changes the result of training, and nothing else. Defaults are the original recipe's.
 
-    expert_rank: of each expert of a mixture, below `lora_rank`; null: as that. A token passes several experts, so that
-        `lora_rank` over their number is a dense layer's trained parameters a token. Alpha is that of the others, so the
+    expert_rank: of each expert of a mixture, below `lora_rank`; None: the same. Alpha is that of the others, so the
         scale is alpha / expert_rank (docs/training.md).
     tag_rule: what the tag reward is paid for, see tasks.domain.scaffolds; `published` replays the original study.
-    advantage: an objective of tasks.domain.grpo.advantages; advantage_k: the attempts that `pass_at_k` and `pkpo` are
-        about.
+    advantage: an objective of tasks.domain.grpo.advantages; advantage_k: the attempts of `pass_at_k` and `pkpo`.
     truncated: `keep` trains on rollouts that hit `max_tokens`; `mask` drops their tokens from the loss, not their
         rewards from the group's mean.
-    max_extra_groups: dynamic resampling; how many further prompts one step may sample to replace dead groups.
-    clip_low, clip_high: ratio range 1-low … 1+high of `ppo`, `grpo`, `dapo`, `dr_grpo`, `gspo`; high alone bounds
-        `cispo`.
-    tis_cap: largest importance weight of `tis`.
-    max_tokens: longest completion, the constant that `dr_grpo` divides by.
-    minibatches: optimiser updates that a step's groups are dealt out to; epochs: how often each group is used. From
-        the second update on the policy is no longer the one that sampled, and the ratio says so.
+    max_extra_groups: how many further prompts one step may sample to replace dead groups.
+    clip_low, clip_high: the ratio's range 1-low … 1+high where a loss clips; high alone bounds `cispo`. tis_cap: the
+        largest importance weight of `tis`. max_tokens: longest completion, which `dr_grpo` divides by.
+    minibatches: optimiser updates that a step's groups are dealt out to; epochs: how often each group is used.
     kl_weight: of k3 towards where the training started, on every token of a step that has a live group.
-    staleness: 1 trains each step on rollouts of the policy before the last one, sampled while the last step trains; the
-        ratio to the policy that sampled is the loss's business.
+    staleness: 1 trains each step on rollouts of the policy before the last one, sampled while the last step trains.
     lr_schedule: after `warmup_steps` steps of linear rise, constant or falling to zero behind the last step.
     overlong_cache: DAPO's soft punishment of the last so many tokens below `max_tokens`; 0: none.
     bonus, bonus_gate, bonus_baseline: of exploration (advantages/exploration.py); gate `none` is the paper's.
-    entropy_weight: of each trained token's entropy, which the loss rewards. entropy_target: the weight follows it by
-        `entropy_delta` a step (credit.py).
-    cov_share, cov_low, cov_high, cov_kl: of `clip_cov` and `kl_cov` (losses.py).
-    token_budget: sampled tokens after which training ends though not all steps are done; its last adapter is that of
-        step `steps` all the same.
+    entropy_weight: of each trained token's entropy, which the loss rewards; it follows `entropy_target` by
+        `entropy_delta` a step (credit.py). cov_share, cov_low, cov_high, cov_kl: of `clip_cov` and `kl_cov`.
+    token_budget: sampled tokens after which training ends; its last adapter is that of step `steps` all the same.
     tau_positive, tau_negative: temperatures of `sapo`, of tokens of positive and other advantage.
     candidates: answers in one completion, of `vpo` and `multi_rlvr`.
     """
