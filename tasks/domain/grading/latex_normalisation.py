@@ -59,6 +59,7 @@ _COMMANDS = {
 }
 _SYNONYMS = {other: name for name, others in _COMMANDS.items() for other in others.split()}
 RENAMED = (
+    (r"^[ $]*\\\\(?=[A-Za-z])", r"\\"),
     (r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>", " "),
     (r"\\(?:color|textcolor|colorbox) ?\{\w+\}|\\bbox ?(?:\[[^\[\]]*\])?(?=\{)", ""),
     (r"\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge)(?![A-Za-z])", " "),

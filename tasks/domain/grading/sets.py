@@ -48,12 +48,17 @@ def real_set(found: Shape) -> RealSet | None:
         return _points([item.text for item in found.items])
     if found.kind == "scalar":
         return _without(found.text)
+    if found.kind == "union" and r"\setminus" in found.text:
+        return _without(found.text)  # `A \cup B \setminus \{c\}` takes c out of both
     if found.kind in ("union", "choice", "list"):
         return _several(found)
     return _relation(found) if found.kind == "relation" else None
 
 
-def _interval(low: str, high: str, opening: str, closing: str) -> RealSet:
+def _interval(low: str, high: str, opening: str, closing: str) -> RealSet | None:
+    if (opening == "[" and not _finite(low)) or (closing == "]" and not _finite(high)):
+        return None
+
     def holds(x: Any, value: Value) -> bool:
         above = _sign(x, value(low)) >= (opening != "[")
         return above and _sign(value(high), x) >= (closing != "]")
@@ -132,7 +137,7 @@ def _relation(found: Shape) -> RealSet | None:
     closed = [m == r"\le" for m in marks]
     opening = "[" if place and closed[place - 1] else "("
     inside = _interval(low, high, opening, "]" if place + 1 < len(items) and closed[place] else ")")
-    if not _ABSOLUTE.fullmatch(items[place].text):
+    if inside is None or not _ABSOLUTE.fullmatch(items[place].text):
         return inside
     ends = tuple(sign for end in inside.ends for sign in (end, f"-({end})"))
     return RealSet(ends, lambda x, value: inside.holds(abs(x), value))
