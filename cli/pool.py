@@ -85,7 +85,6 @@ def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
 @_pool_options
 def build(root: Path, as_json: bool, **wishes: Any) -> None:
     """Make a pool from SOURCES: names of known sets, or files. Without any: the 877 olympiad problems."""
-    import pyarrow.compute as pc
 
     from storage.sql import query
     from tasks.pool import list_pool_issues
@@ -93,7 +92,7 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
     with _built(root, wishes) as (store, ref):
         issues, problems = store.read(list_pool_issues(pool=ref)), store.read(ref)
     numbers = {
-        column: {row["values"]: row["counts"] for row in pc.value_counts(problems[column]).to_pylist()}
+        column: {row["values"]: row["counts"] for row in problems[column].value_counts().to_pylist()}
         for column in ("source", "answer_type")
     }
     dropped = query("select count(distinct source_id) as n from issues where excluded", issues=issues)["n"][0].as_py()
