@@ -32,7 +32,7 @@ from tasks.engines.learning import checkpoints, parallel
 from tasks.engines.learning.adapters import Adapters, evaluated
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, updater_for
-from tasks.engines.model_files import read_config
+from tasks.engines.model_files import former_identity, read_config
 
 #: Updates that a training may lose to gradients that are not finite before it stops.
 MAX_SKIPPED = 3
@@ -118,8 +118,10 @@ class _Training:
         self.on_checkpoint, self.stop_requested = on_checkpoint, stop_requested
         if job.init_adapter is not None:
             adapter_config(job.init_adapter)
-        self.recipe = checkpoints.recipe_hash(job.base, job.problems, job.config, job.init_adapter, job.temperature)
-        saved = checkpoints.latest(job.workdir / "checkpoints", self.recipe)
+        given = job.base, job.problems, job.config, job.init_adapter, job.temperature
+        self.recipe = checkpoints.recipe_hash(*given)
+        former = checkpoints.recipe_hash(*given, identity=former_identity)
+        saved = checkpoints.latest(job.workdir / "checkpoints", self.recipe, former)
         policy = Policy(job.base, job.config, job.execution, job.temperature)
         self.updater = updater_for(policy, job.config, job.execution.token_budget)
         writes = parallel.rank_and_world()[0] == 0
