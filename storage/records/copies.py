@@ -23,9 +23,10 @@ from storage.artifacts.store import LEFT, MANIFEST, Store, left_out
 from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
-from storage.records.decisions import OVERRIDES
+from storage.records.decisions import OVERRIDES, newest_overrides
 from storage.records.garbage import closure, collecting
 from storage.records.notes import planned_refs
+from storage.records.runs import all_runs
 from storage.records.spending import PRICES
 from storage.roots import address_of, linkless, sync_tree, write_durably
 
@@ -33,13 +34,15 @@ from storage.roots import address_of, linkless, sync_tree, write_durably
 @dataclass(frozen=True, slots=True)
 class Copied:
     """artifacts, shards: that were copied now. left_bytes: of weights that are not in the whole copy. others: artifacts
-    that the target holds in another making, which stays."""
+    that the target holds in another making, which stays. changed: what later runs in the target go by and the copy
+    replaced: prices, overrides, limits of runs."""
 
     artifacts: int = 0
     shards: int = 0
     bytes: int = 0
     left_bytes: int = 0
     others: int = 0
+    changed: tuple[str, ...] = ()
 
     def __add__(self, more: Copied) -> Copied:
         return Copied(*(getattr(self, f) + getattr(more, f) for f in self.__slots__))
@@ -58,6 +61,7 @@ def copy_study(
     if mirror_of(target) and not weights:
         raise UserError(f"{address_of(target)} is on object storage, which holds no light copies: copy it with weights")
     store, into = Store(source), Store(target)
+    before = _rules(target) if target.is_dir() else {}
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
         # records come before the artifacts, charges after the rollouts: none of them names what is not copied
@@ -78,7 +82,9 @@ def copy_study(
         records += sum(_copy_charges(source, target, run))
         if weights:
             records += sum(_copy_checkpoints(source, target))
-    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records))
+    after = _rules(target) if before else {}
+    changed = tuple(name for name in before if after.get(name) != before[name])
+    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records, changed=changed))
 
 
 def _finished(known: Mapping[Ref, Manifest]) -> frozenset[str]:
@@ -105,6 +111,13 @@ def _step_of(path: str) -> int:
     40
     """
     return int(path.split("/")[1].removeprefix("step-"))
+
+
+def _rules(root: Path) -> dict[str, object]:
+    """Return what later runs of a root go by: its prices, the active overrides, the limits of each run."""
+    prices, (text, name) = root / PRICES, newest_overrides(root)
+    limits = {f"limits of {run.id}": run.budget for run in all_runs(root)}
+    return {PRICES: prices.read_bytes() if prices.is_file() else b"", OVERRIDES: (text, Path(name).name), **limits}
 
 
 def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, light: bool, renew: bool) -> Copied:

@@ -13,9 +13,10 @@ from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store, left_out
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
+from storage.records.decisions import put_overrides
 from storage.records.notes import note_planned
-from storage.records.runs import now
-from storage.records.spending import Charge, Journal
+from storage.records.runs import now, read_run, write_run
+from storage.records.spending import PRICES, Charge, Journal
 from tasks.domain.policies import BaseModel, Policy
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Payload, Session, session, stage, store, workdir
@@ -178,3 +179,17 @@ def test_what_only_its_user_reads_stays_so_in_the_copy(tmp_path: Path) -> None:
         (tmp_path / "here" / name).chmod(mode)
     copy_study(tmp_path / "here", tmp_path / "there")
     assert [(tmp_path / "there" / name).stat().st_mode & 0o777 for name in names] == [0o600, 0o640]
+
+
+def test_a_copy_names_the_rules_that_it_changed(tmp_path: Path) -> None:
+    """Prices, limits and overrides of another machine steer what is paid for here."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    made(here)
+    recorded(here, "parked")
+    assert copy_study(here, there, weights=False).changed == ()
+    first = read_run(here, "demo-00000001")
+    write_run(here, first.model_copy(update={"budget": {"usd": 500.0}}))
+    (here / PRICES).write_text("[month]\nusd = 100000\n")
+    put_overrides(here, "")
+    assert copy_study(here, there, weights=False).changed == (PRICES, "overrides", "limits of demo-00000001")
+    assert copy_study(here, there, weights=False).changed == ()
