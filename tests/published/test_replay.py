@@ -110,7 +110,11 @@ def _corrected(row: dict[str, Any]) -> str:
 def test_the_command_prints_no_ratio_and_no_closure_bare(published: Path, store: Store, result: dict[str, Any]) -> None:
     done = CliRunner().invoke(command, [str(published), "--json", "--root", str(store.root)])
     assert done.exit_code == 0 and json.loads(done.stdout).keys() == result.keys()
-    lines = CliRunner(env={"COLUMNS": "200"}).invoke(command, [str(published), "--root", str(store.root)]).stdout.splitlines()
+    lines = (
+        CliRunner(env={"COLUMNS": "200"})
+        .invoke(command, [str(published), "--root", str(store.root)])
+        .stdout.splitlines()
+    )
     assert next(one for one in lines if "ratio of variance bands" in one).startswith(
         "ratio of variance bands 1.83 [1.58, 2.12];"
     )
