@@ -117,10 +117,6 @@ def sample(
         keep(rows_of(done, batch, requests, generator, graders, stats))
 
 
-def _item(completion: Completion, wanted: RolloutRequest) -> GradeItem:
-    return GradeItem(wanted.policy.scaffold, completion.text, wanted.gold, completion.finish)
-
-
 def request_of(key: int, wanted: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
     scaffold = wanted.policy.scaffold
     name = scaffold, wanted.problem_id, wanted.begun
@@ -151,7 +147,7 @@ def rows_of(
     """Return what was asked for, each with its row of LEDGER (storage/artifacts/kinds/experiment.py)."""
     began = time.perf_counter()
     named = [(c, requested[c.key]) for c in completions]
-    verdicts = graders.grade([_item(c, w) for c, w in named])
+    verdicts = graders.grade([GradeItem(w.policy.scaffold, c.text, w.gold, c.finish) for c, w in named])
     stats.grading_seconds += time.perf_counter() - began
     rows: Rows = []
     for (c, w), v in zip(named, verdicts, strict=True):
@@ -240,9 +236,8 @@ class LiveSampling:
                 self._changed.wait_for(lambda: self._feed or not self._at_work or self._failure, timeout=1.0)
 
     def _keep_all(self, ended: SimpleQueue[Completion | None]) -> None:
-        """In a thread of its own: an engine that waits for graders and files is idle. What ended is graded at once: the
-        graders remember, and an answer that hangs one of them does so while others are still written. None in `ended`:
-        the engine has nothing left."""
+        """In a thread of its own: an engine that waits for graders and files is idle. None in `ended`: the engine has
+        nothing left."""
         some, due, idle = list[Completion](), 0.0, False
         while not (idle and self._over and ended.empty()):
             fresh = list[Completion | None]()
@@ -253,10 +248,7 @@ class LiveSampling:
             idle = None in fresh
             due = due if some else time.monotonic() + self._linger
             some += [one for one in fresh if one is not None]
-            if not idle and len(some) < FLUSH_ROWS and time.monotonic() < due:
-                with suppress(Exception):  # it fails again where the verdicts are used
-                    self._graders.grade([_item(one, self._wanted[one.key]) for one in fresh if one is not None])
-            elif some:
+            if some and (idle or len(some) >= FLUSH_ROWS or time.monotonic() >= due):
                 try:
                     self._keep_some(some)
                 except Exception as error:

@@ -91,17 +91,6 @@ def test_a_batch_is_kept_while_the_next_is_sampled() -> None:
     assert (stats.rollouts, stats.tokens) == (6, 12)
 
 
-def test_an_answer_is_judged_while_the_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch is due before the engine has ended; it would wait for ever if judging waited for a batch."""
-    engine, graders = Scripted(), Graders()
-    grade = graders.grade
-    monkeypatch.setattr(sampler, "FLUSH_ROWS", 100)
-    monkeypatch.setattr(graders, "grade", lambda items: [grade(items), engine.kept_one.set()][0])
-    kept: list[object] = []
-    live(engine, graders, kept.extend)
-    assert engine.met and len(kept) == 6
-
-
 def test_a_wall_stops_sampling_and_keeps_what_was_sampled_meanwhile() -> None:
     """The first batch meets the wall while the engine writes; what it has written by then is paid for."""
     engine, graders, kept = Scripted(), Graders(), list[int]()
