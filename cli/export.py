@@ -50,7 +50,9 @@ def export() -> None:
 @options.root_there
 @options.as_json
 def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
-    """Copy a study into TARGET, a root of its own then; one that has some of it already gets what it lacks.
+    """Copy a root, or one run of it, into TARGET.
+
+    TARGET may have some of it already; it gets what it lacks.
 
     A light copy is reported on and audited like the whole; what needs the weights says so.
     """
@@ -70,7 +72,10 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
 @export.command()
 @_report_options("figure")
 def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
-    """The charts of figure NAME of the report REF (or the newest), a PDF or SVG file each."""
+    """Write a report's charts as PDF or SVG.
+
+    NAME is a figure, REF a report (default: the newest), a run's id or a study's name.
+    """
     from cli.report import report_named, rows_of
     from storage.reading.charts import as_pdf, as_svg, drawn
     from storage.reading.query_cache import reports
@@ -90,8 +95,11 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
 @export.command()
 @_report_options("table")
 def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
-    """The rows of the figure or table NAME of the report REF (or the newest): every digit as CSV, or as printed, for
-    LaTeX with booktabs."""
+    """Write a report's table as CSV or LaTeX.
+
+    NAME is a figure or table, REF a report (default: the newest), a run's id or a study's name. CSV has every digit;
+    LaTeX (booktabs) has the digits that the report prints.
+    """
     import pyarrow.csv
 
     from cli.report import report_named, rows_of
@@ -126,7 +134,7 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
 @options.root
 @options.as_json
 def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool) -> None:
-    """A static page with the rollouts of chosen problems side by side.
+    """Write a page with rollouts side by side.
 
     WHAT is a report (it may be cut short) or a transcripts.json of a published case study.
     """

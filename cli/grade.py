@@ -23,13 +23,16 @@ def grade() -> None:
 
 @grade.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--study", metavar="PROFILE|STUDY.toml", help="Whose arms these are.  [default: everybody's]")
+@click.option(
+    "--study", metavar="PROFILE|STUDY.toml", help="Study whose arms the rows name.  [default: the built-in arms]"
+)
 @overrides_option
 def file(file: Path, study: str | None, overrides: Path | None) -> None:
-    """Grade FILE: JSON lines with arm, completion, gold and, if it was cut off, finish. `-` is standard input.
+    """Grade the completions in FILE (`-`: standard input).
 
-    Each row is read by its arm's scaffold and judged as the kind of answer that this asks for. Prints
-    one JSON line per row, in order: verdict, reason, answer, canonical, grader_version.
+    FILE has JSON lines with arm, completion, gold and optionally finish ("length" if the completion was cut off). The
+    arm's scaffold says where the answer stands (in tags or boxed) and of which kind it is. Prints one JSON line per
+    row, in order: verdict, reason, answer, canonical, grader_version.
     """
     from flows.study.request import profile_of, text_of
     from tasks.domain.grading.grading import read_overrides
@@ -51,7 +54,10 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
 @grade.command()
 @options.as_json
 def selftest(as_json: bool) -> None:
-    """Run the adversarial suite: false positives and negatives by family. Exit code 1 if there are any."""
+    """Test the grader on its adversarial suite.
+
+    Prints false positives and negatives by family. Exit code 1 if there are any.
+    """
     import pyarrow as pa
 
     from cli.tables import print_table
@@ -91,7 +97,10 @@ def selftest(as_json: bool) -> None:
 @options.root_there
 @options.as_json
 def disputes(root: Path, as_json: bool) -> None:
-    """Stored answers on which grader and cross check differ. Decide them in a file for --overrides."""
+    """List answers on which grader and cross check differ.
+
+    Decide them in a file for `varband grade store --overrides`.
+    """
     import pyarrow as pa
 
     from cli.tables import print_table
@@ -110,8 +119,9 @@ def disputes(root: Path, as_json: bool) -> None:
 @options.root_there
 @options.as_json
 def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
-    """Grade all stored rollouts again, without sampling: what changes, which figures move, what was built on them.
+    """Grade all stored rollouts again, without sampling.
 
+    Says which verdicts change, which figures move and what was built on them.
     --overrides stays active in this root (an empty file ends it). The next `varband run` reads the new verdicts;
     adapters stay what they were trained to be.
     """

@@ -75,7 +75,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("varband: interrupted; what was made is kept, the same command goes on", err=True)
+        click.echo("varband: interrupted; what was made is kept; the same command continues the run", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)

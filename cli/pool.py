@@ -84,7 +84,11 @@ def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
 @pool.command()
 @_pool_options
 def build(root: Path, as_json: bool, **wishes: Any) -> None:
-    """Make a pool from SOURCES: names of known sets, or files. Without any: the 877 olympiad problems."""
+    """Make a pool from SOURCES.
+
+    SOURCES are files (JSONL, JSON, CSV, Parquet) with fields problem or question, and gold or answer; or names of known
+    sets. Without any: the 877 olympiad problems.
+    """
 
     from storage.sql import query
     from tasks.pool import list_pool_issues
@@ -96,13 +100,19 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
         for column in ("source", "answer_type")
     }
     dropped = query("select count(distinct source_id) as n from issues where excluded", issues=issues)["n"][0].as_py()
+    codes = (
+        "select code, count(distinct source_id) as n, bool_or(excluded) as gone from issues"
+        " group by code order by gone desc, n desc, code"
+    )
     if as_json:
         options.write_json({"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **numbers})
         return
     click.echo(f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings")
     for column, by_name in numbers.items():
         click.echo(f"  by {column}: " + ", ".join(f"{n} {name}" for name, n in by_name.items()))
-    click.echo(f"  at {store.path(ref)}; findings: varband pool check, with the same sources and options")
+    for row in query(codes, issues=issues).to_pylist():
+        click.echo(f"  {'excluded' if row['gone'] else 'warning'}: {row['n']} {row['code']} ({_meaning(row['code'])})")
+    click.echo(f"  at {store.path(ref)}; to list the findings: varband pool check, with the same sources and options")
 
 
 @pool.command()
@@ -110,7 +120,10 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
 @click.option("--against", multiple=True, metavar="SOURCE", help="Look for duplicates in these too.")
 @click.option("--code", help="List every finding of one code.")
 def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None, **wishes: Any) -> None:
-    """What the checks find in a pool: golds, texts, duplicates inside it and AGAINST other sets."""
+    """Check golds and texts of a pool, and find duplicates.
+
+    Duplicates are looked for in the pool and, with --against, in other sets.
+    """
     from cli.tables import print_table
     from storage.sql import query
     from tasks.domain.problems.sources import SOURCES
@@ -158,7 +171,10 @@ def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None,
 @click.option("--heldout", default=25, type=click.IntRange(0), help="Held-out problems per source.")
 @click.option("--seed", default=20260424)
 def split(root: Path, as_json: bool, heldout: int, seed: int, **wishes: Any) -> None:
-    """Draw a held-out split of a pool, before any model is seen, and look for near-duplicates across it."""
+    """Draw a held-out split of a pool.
+
+    Says which near-duplicates lie across it.
+    """
     from cli.tables import print_table
     from storage.sql import query
     from tasks.domain.problems.leaks import find_leaks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,7 +40,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             "--pool",
             "pools",
             multiple=True,
-            help="Problems: a file (JSONL, Parquet), a named set, or a set on the hub, NAME@COMMIT.",
+            help="Problems: a file (JSONL, JSON, CSV, Parquet), a named set, or a set on the hub, NAME@COMMIT.",
         ),
         click.option(
             "--limit", type=click.IntRange(min=1), help="Draw N problems of the pool at random, by pool.split_seed."
@@ -201,8 +202,20 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
 @options.root_there
 @options.as_json
 def runs(root: Path, as_json: bool) -> None:
-    """List the runs of this root: state, stage, spending."""
+    """List the runs of this root: state, stage, spending.
+
+    On a terminal, what a run changes of its profile, and why it paused or failed, stands below the table.
+    """
     from cli.tables import print_table
+    from storage.errors import printable
     from storage.records.runs import runs_table
 
-    print_table(runs_table(root), as_json=as_json)
+    found = runs_table(root)
+    if as_json or not sys.stdout.isatty():
+        print_table(found, as_json=as_json)
+        return
+    texts = ["changed", "why"]
+    print_table(found.drop_columns(texts), as_json=False)
+    for row in found.to_pylist():
+        if said := [f"{name}: {row[name]}" for name in texts if row[name]]:
+            click.echo("\n  ".join([f"\n{printable(row['id'])}", *map(printable, said)]))

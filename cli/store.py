@@ -29,7 +29,7 @@ def store() -> None:
 @options.root_there
 @options.as_json
 def ls(kind: str | None, root: Path, as_json: bool) -> None:
-    """Artifacts of the store, newest first; of one KIND if given."""
+    """List artifacts, newest first; of one KIND if given."""
     import pyarrow as pa
 
     import storage.artifacts.kinds  # noqa: F401  they enter themselves in the table
@@ -58,7 +58,10 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 @options.root_there
 @options.as_json
 def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
-    """One artifact: recipe, schema, first rows, and what it was made from. REF may be cut short."""
+    """Show an artifact: recipe, schema, first rows, inputs.
+
+    REF may be abbreviated.
+    """
     from storage.artifacts.store import Store
     from storage.reading.catalog import find, lineage
 
@@ -85,14 +88,15 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
 @store.command()
 @click.argument("statement")
 @click.option(
-    "--study", metavar="REF", help="Ask of one study: its report, a run's id or a study's name.  [default: all]"
+    "--study", metavar="REF", help="Rows of one study only: its report, a run's id or a study's name.  [default: all]"
 )
 @options.root_there
 @options.as_json
 def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
-    """One SQL statement over the catalog: a view per kind, `artifacts`, and `ledger`.
+    """Query the store with one SQL statement.
 
-    Without --study it is answered over everything in the root, whatever study it was made for.
+    There is a view for each kind (`rollouts`, `bands`, …; `show tables` lists them), `artifacts`, and `ledger`. Without
+    --study the views have the rows of all studies of this root.
     """
     from storage.reading.catalog import ask, of_study
     from storage.records.runs import all_runs
@@ -148,7 +152,10 @@ def age(text: str) -> timedelta:
 @options.root_there
 @options.as_json
 def verify(repair: bool, root: Path, as_json: bool) -> None:
-    """Read every artifact, ledger shard and record whole; exit code 1 while something damaged is in its place."""
+    """Verify the checksums of all stored files.
+
+    Exit code 1 if a damaged file is still in the store.
+    """
     from flows.upkeep import verify as upkeep
 
     found = upkeep.verify(root, repair=repair)
@@ -165,7 +172,10 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
 @options.root_there
 @options.as_json
 def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None:
-    """Keep an artifact and what it was made from, whatever `gc` is told; without REF, list the pins."""
+    """Pin an artifact, so that `gc` keeps it.
+
+    `gc` keeps what it was made from too. Without REF, list the pins.
+    """
     from storage.reading.catalog import find
     from storage.records import decisions
 
@@ -186,8 +196,9 @@ def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None
 @options.root_there
 @options.as_json
 def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
-    """Remove WHAT: a run by its id, a study by its name, or one artifact by its ref.
+    """Remove a run, a study or an artifact.
 
+    WHAT is a run's id, a study's name or an artifact's ref.
     A study goes with all that nothing else is made from or wants. Rollouts in the ledger stay, and what was spent.
     Until the next `gc --yes`, `varband store gc --restore` puts it back.
     """

@@ -13,25 +13,27 @@ if TYPE_CHECKING:
     from flows.study.profile import Profile
 
 STARTER = '''\
-# A study of your own. What is not said here is as in `{base}`; `varband study show {base}` says all of it.
+# A study of your own. A setting that is not here has its value in `{base}`; `varband study show {base}` prints all.
 # Check it with `varband study check {file}`, price it with `varband plan {file}`, run it with `varband run {file}`.
 base = "{base}"
-purpose = "does a scratchpad widen what one sample searches, as a panel does?"
+purpose = "does one who thinks alone do as well as a panel?"
 arms = ["panel", "scratchpad"]
 
+# The demo's model was pretrained on four prompts, and this is one of them: it does not understand other wordings, and
+# a run with one pauses before training. A model that follows instructions takes any prompt.
 [scaffolds.scratchpad]
-template = """
-Solve the problem. Work on it within <work>...</work>, then answer within <answer>...</answer>.
-Problem: {{problem}}
-Solution: """
-trace_tag = "work"
+template = """A conversation between User and Assistant. The user asks a question, and the Assistant solves it. \\
+The Assistant first thinks about the reasoning process in the mind and then provides the user with the answer. \\
+The reasoning process and answer are enclosed within <think>...</think> and <answer>...</answer> tags, respectively, \\
+i.e., <think> reasoning process here </think> <answer>answer here </answer>. User: {{problem}}. Assistant: """
+trace_tag = "think"
 answer_form = "tag"
 stop = ["</answer>"]
 
 [training]
 steps = {steps}
 
-# The same study with something changed, asked for as {file}/cooler
+# A question: the same study with a setting changed. Run it with `varband run {file}/cooler`.
 [questions.cooler]
 purpose = "does it hold at a lower temperature?"
 rollouts.temperature = 0.7
@@ -40,14 +42,14 @@ rollouts.temperature = 0.7
 
 @click.group()
 def study() -> None:
-    """A study of your own: one file that says what is changed of a built-in profile."""
+    """Write, check, show and compare studies, each one file."""
 
 
 @study.command()
 @click.argument("name")
-@click.option("--base", default="demo", help="What it is based on.")
+@click.option("--base", default="demo", help="Profile that it starts from.")
 def new(name: str, base: str) -> None:
-    """Write NAME.toml to begin with: a scaffold of its own against the panel."""
+    """Write NAME.toml, a study to start from: its own scaffold against the panel."""
     from flows.study.request import check_study_name, profile_named
     from storage.errors import UserError
 
@@ -66,8 +68,10 @@ def new(name: str, base: str) -> None:
 @click.argument("file", metavar="STUDY.toml")
 @options.root
 def check(file: str, root: Path) -> None:
-    """Read a file as a whole, and what it names on this machine, and say everything that is wrong with it, by line.
-    Makes nothing."""
+    """List every error of a study's file, by line.
+
+    Lists also what the file names and this machine lacks. Makes nothing.
+    """
     from flows.problems import prepare
     from flows.running.forecast import misread_traces
     from flows.running.plan import plan
@@ -100,7 +104,7 @@ def check(file: str, root: Path) -> None:
 @study.command()
 @click.argument("which", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 def show(which: str) -> None:
-    """Every field of a study, as a file that says all of it."""
+    """Print every setting of a study, as a TOML file."""
     from flows.study.changes import written_out
 
     click.echo(written_out(_profile(which)), nl=False)
@@ -110,7 +114,10 @@ def show(which: str) -> None:
 @click.argument("one", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 @click.argument("other", metavar="[PROFILE|STUDY.toml]", required=False, shell_complete=options.studies)
 def diff(one: str, other: str | None) -> None:
-    """Fields in which two studies differ; of one file alone, in which it differs from what it is based on."""
+    """Compare the settings of two studies.
+
+    With one study: compare it with its base.
+    """
     from flows.study.changes import differences, value_text
     from flows.study.profiles import PROFILES
 

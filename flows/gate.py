@@ -44,7 +44,7 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
         return ""
     blamed = [there[arm] for arm in dict.fromkeys(arm for one in found for arm in one.arms) if arm in there]
     ends = [end for one in blamed for end in _ends(store, one)][:SHOWN]
-    endings = f"; so end {len(ends)} of the completions: {' · '.join(ends)}" if ends else ""
+    endings = f"; the last words of {len(ends)} completions: {' · '.join(ends)}" if ends else ""
     return f"training could not teach what the study asks: {'; '.join(one.words for one in found)}{endings}{ADVICE}"
 
 

@@ -226,7 +226,11 @@ def nightly(planned: Sequence[Planned], prices: Prices) -> str:
     usd = sum(prices.of_tokens(arm, 0, CANARY_TOKENS) + prices.of_hours(prices.device, hours) for arm in arms)
     tokens = f"{short(CANARY_TOKENS * len(arms)).strip()} tokens (US$ {usd:,.2f})"
     adapters = "one adapter" if len(arms) == 1 else f"{len(arms)} adapters"
-    return f"a nightly re-evaluation of {adapters} samples {tokens} where nothing changed" if arms else ""
+    return (
+        f"if scheduled, a nightly re-evaluation of {adapters} samples at most {tokens} while nothing changes"
+        if arms
+        else ""
+    )
 
 
 def stands_on(study: Study) -> list[str]:

@@ -180,6 +180,8 @@ def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 
 #: So many changes of a study are listed; a study of one's own has a hundred.
 CHANGES = 4
+#: A longer change, of a template say, is cut; `varband study diff` prints it whole.
+CHANGE_LENGTH = 80
 
 
 def runs_table(root: Path) -> pa.Table:
@@ -187,7 +189,8 @@ def runs_table(root: Path) -> pa.Table:
     found, rows = all_runs(root), []
     for run, changed in zip(found, telling([run.changes for run in found]), strict=True):
         more = [f"{len(changed) - CHANGES} more"] if len(changed) > CHANGES else []
-        shown = {"state": run.shown_state, "changed": "; ".join([*changed[:CHANGES], *more])}
+        first = [one if len(one) <= CHANGE_LENGTH else f"{one[: CHANGE_LENGTH - 1]}…" for one in changed[:CHANGES]]
+        shown = {"state": run.shown_state, "changed": "; ".join([*first, *more])}
         rows.append(run.model_dump(include=set(RUNS.names)) | run.spent.model_dump() | shown)
     return pa.Table.from_pylist(rows, schema=RUNS)
 

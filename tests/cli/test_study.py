@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tasks.domain.scaffolds import SCAFFOLDS
 from tests import warm
 
 REPO = Path(__file__).resolve().parents[2]
@@ -42,6 +44,8 @@ def test_a_study_is_begun_checked_and_compared(tmp_path: Path) -> None:
     assert "wrote first.toml" in varband(tmp_path, "study", "new", "first").stdout
     again = varband(tmp_path, "study", "new", "first")
     assert again.returncode == 2 and "is there already" in again.stderr
+    begun = tomllib.loads((tmp_path / "first.toml").read_text())["scaffolds"]["scratchpad"]
+    assert begun["template"] == SCAFFOLDS["think_tags"].template, "the demo's model knows no other, and the gate closes"
     assert "first: in order; arms panel, scratchpad" in varband(tmp_path, "study", "check", "first.toml").stdout
     assert (
         varband(tmp_path, "study", "diff", "first.toml", "first.toml/cooler").stdout

@@ -13,10 +13,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from cli.run import runs
 from cli.store import show
 from cli.tables import MAX_ROWS, print_table
 from cli.view import summary_table
 from storage.artifacts.store import Store
+from storage.records.runs import all_runs
 from tests import warm
 
 
@@ -45,6 +47,24 @@ def test_piped_tables_are_whole_with_a_line_a_row_and_have_no_colour(demo_store:
     lines = done.stdout.splitlines()[done.stdout.partition("╇")[0].count("\n") + 1 :]
     assert len(lines) == min(len(rows), MAX_ROWS) + (len(rows) > MAX_ROWS) > 0 and "\x1b" not in done.stdout
     assert [name.strip() for name in head.split("┃")] == list(rows[0]) and set(rule) <= {"━", "╇"}
+
+
+def test_long_texts_of_runs_stand_below_the_table_on_a_terminal(
+    demo_store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scaffold of one's own is a change of 500 characters: one run filled two screens."""
+    (first, *_) = all_runs(demo_store)
+    run = first.model_copy(
+        update={"changes": (f"template: – → '{'long ' * 100}'", "steps: 40 → 4"), "why": "limit reached"}
+    )
+    monkeypatch.setattr("storage.records.runs.all_runs", lambda _: [run])
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    runs.callback(root=demo_store, as_json=False)  # type: ignore[misc]
+    table, told = capsys.readouterr().out.split(f"\n\n{run.id}\n")
+    assert "long" not in table and "why" not in table and run.id in table
+    changed, why = told.splitlines()
+    assert changed.startswith("  changed: template: – → 'long ") and changed.endswith("…; steps: 40 → 4")
+    assert len(changed) < 120 and why == "  why: limit reached"
 
 
 def test_show_as_json_is_the_manifest_and_the_rows(demo_store: Path) -> None:

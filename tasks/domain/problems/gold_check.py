@@ -22,7 +22,8 @@ MARKUP_KEPT = re.compile(r"\[asy\]|\\begin\{(?:tikzpicture|asy|tabular|array)|\|
 CODES = {
     "gold_fails": "the gold is not graded as correct against itself",
     "perturbed_gold_passes": "a wrong answer made from the gold is graded as correct",
-    "gold_no_answer": "the gold is no answer: a missing value, JSON, a proof, or LaTeX that lost its backslash",
+    "gold_no_answer": "the gold is no answer: a missing value, JSON, a proof, or LaTeX with a control character",
+    "gold_backslash": "the gold may be LaTeX that lost its backslash: right answers would be graded as wrong",
     "gold_only_text": "a part of the gold cannot be parsed: only the same spelling will match",
     "gold_unbalanced": "brackets or braces of the gold do not match",
     "gold_markup": "the gold carries stray markup (dollar signs, full stop, spacing commands)",
@@ -202,15 +203,18 @@ _LOST_BACKSLASH = re.compile(
     "|\r(?=ight|ho|angle|ceil|floor|m)|\n(?=eq|e |u |abla|ot)|\v(?=ec|arphi|ert|ee)"
 )
 
+#: Commands whose backslash is gone (`frac{1}{2}`), or gone with its first letter (`rac{1}{2}`).
+_BARE_COMMAND = re.compile(r"(?<![\\A-Za-z])(?:[cdt]?frac|rac|[dt]?binom|inom|text|ext|mathrm|boxed|oxed)\{")
+
 
 def why_no_answer(gold: str) -> str:
     r"""Why a gold as published is no answer; empty if it may be one.
 
     >>> why_no_answer("nan"), why_no_answer('["2", "9"]'), why_no_answer("\frac12"), why_no_answer("[2, 9]")
-    ('stands for a missing value', 'is JSON and no answer', 'a backslash was lost before rac12', '')
+    ('stands in place of an answer', 'is JSON and no answer', 'a backslash was lost before rac12', '')
     """
     if _MISSING.fullmatch(gold.strip(" .$\n")):
-        return "stands for a missing value"
+        return "stands in place of an answer"
     if lost := _LOST_BACKSLASH.search(gold):
         return f"a backslash was lost before {gold[lost.end() : lost.end() + 6].strip()}"
     with contextlib.suppress(ValueError, RecursionError):
@@ -226,6 +230,8 @@ def _static(gold: str, raw: str, problem: str) -> list[Finding]:
     found, value, form = [], number(gold), shape(gold)
     if reason := why_no_answer(raw):
         found.append(Finding("gold_no_answer", "exclude", f"{raw!r:.60}: {reason}"))
+    if _BARE_COMMAND.search(raw):
+        found.append(Finding("gold_backslash", "warn", raw[:80]))
     terms = [number(i.text) for i in form.items] if form.items else [value]
     if repaired(gold) != gold:
         found.append(Finding("gold_unbalanced", "warn", raw[:80]))

@@ -208,7 +208,8 @@ def _item(row: dict[str, Any], where: str, scaffolds: Mapping[str, Scaffold]) ->
         ("finish", finish),
     ):
         if field not in row and field != "finish":
-            raise UserError(f"{where}: no field '{field}' (found: {', '.join(row) or 'nothing'})")
+            names = f"; name one of {', '.join(scaffolds)}" if field == "arm" else ""
+            raise UserError(f"{where}: no field '{field}' (found: {', '.join(row) or 'nothing'}){names}")
         if not isinstance(value, str) or (field == "gold" and not value.strip()):
             empty = " and not empty" if field == "gold" else ""
             raise UserError(f"{where}: field '{field}' must be text{empty}, found {value!r:.60}")

@@ -35,12 +35,20 @@ def _codes(gold: str, problem: str = "Find it.") -> list[str]:
         ('{"value": 4}', "gold_no_answer"),
         ("\frac{1}{2}", "gold_no_answer"),
         ("3\text{ cm}", "gold_no_answer"),
+        (r"frac{\pi}{3}", "gold_backslash"),
+        ("3rac{1}{2}", "gold_backslash"),
         ("k=3", "gold_named"),
         (r"\sqrt{5", "gold_unbalanced"),
     ],
 )
 def test_defects_of_golds(gold: str, code: str) -> None:
     assert code in _codes(gold)
+
+
+@pytest.mark.parametrize("gold", [r"\frac{1}{2}", r"3\dfrac{1}{2}", "sqrt{2}", r"\text{(C)}", r"\boxed{7}"])
+def test_what_the_grader_reads_has_lost_no_backslash(gold: str) -> None:
+    """`sqrt{2}` is read as the root."""
+    assert "gold_backslash" not in _codes(gold)
 
 
 def test_an_order_that_a_list_loses() -> None:

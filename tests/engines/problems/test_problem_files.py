@@ -237,6 +237,7 @@ def test_what_is_no_id_of_problems_on_the_hub(wish: str, said: str) -> None:
     [
         ('{"arm": "pannel", "completion": "x", "gold": "1"}', "field 'arm' is 'pannel' (known: panel"),
         ('{"arm": "panel", "gold": "1"}', "no field 'completion'"),
+        ('{"completion": "7", "gold": "7"}', "no field 'arm' (found: completion, gold); name one of panel, thinking"),
         ('{"arm": "panel", "completion": "x", "gold": ""}', "field 'gold'"),
         ('{"arm": "panel", "completion": "x", "gold": "1", "finish": "eos"}', "field 'finish' is 'eos'"),
         ("{", "is not JSON"),
