@@ -6,7 +6,6 @@ One that is evaluated as it is receives none.
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from flows.problems import Prepared, encoder_of
 from flows.study.profile import Objective, SamplingPlan
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Searches, Splits, Training
-from storage.errors import ArmsFailed, Notice, Parked, UserError, disk_fault
+from storage.errors import ArmsFailed, Notice, Parked, UserError, sentence_of
 from storage.stopping import was_stopped
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
@@ -321,10 +320,7 @@ class Attempts:
 
     def note(self, arm: str, error: Exception) -> None:
         """Report a failure. Only its text is kept: the error itself would keep models in memory."""
-        text = str(error) if isinstance(error, UserError) else disk_fault(error)
-        if text is None:
-            traceback.print_exception(error)
-            text = f"{type(error).__name__}: {error}"
+        text = sentence_of(error)
         self.failed[arm] = (Parked if isinstance(error, Parked) else ArmsFailed)(text)
         warnings.warn(Notice(f"{arm} failed: {text}"), stacklevel=2)
 

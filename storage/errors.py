@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import traceback
 from collections.abc import Iterable
 
 #: What a person does about an error of the system that is about a place.
@@ -93,3 +94,12 @@ def disk_fault(error: BaseException) -> str | None:
             return f"{words}; what was made before is kept: {fix} and run the same command again"
         link = link.__cause__ or link.__context__
     return None
+
+
+def sentence_of(error: Exception) -> str:
+    """Return one sentence for an error. Print the traceback of an unexpected one, which no sentence explains."""
+    text = str(error) if isinstance(error, UserError) else disk_fault(error)
+    if text is None:
+        traceback.print_exception(error)
+        text = f"{type(error).__name__}: {error}"
+    return text

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,7 +26,7 @@ from flows.running.pieces import Lost, Piece, dispatch, next_pieces, piece_step
 from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
-from storage.errors import Notice, Parked, UserError, disk_fault
+from storage.errors import Notice, Parked, UserError, sentence_of
 from storage.objects import patient
 from storage.stopping import deaf_children, stopped_by_signals, was_stopped
 from tasks.engines.hardware import Hardware, children_see, release_memory, visible_gpus
@@ -185,12 +184,8 @@ def _work(line: Connection) -> None:
                 try:
                     current.ensure(piece_step(study, store, piece.ref))
                     tell(None)
-                except UserError as refusal:
-                    tell(refusal)
                 except Exception as error:
-                    if (fault := disk_fault(error)) is None:
-                        traceback.print_exception(error)
-                    tell(UserError(fault or f"{type(error).__name__}: {error}"))
+                    tell(error if isinstance(error, UserError) else UserError(sentence_of(error)))
 
 
 def _end_with_the_starter() -> None:
