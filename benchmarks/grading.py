@@ -1,9 +1,9 @@
-"""Grades per second: a plain loop over math-verify against the project's grader, on the same 5,000 rollouts.
+"""Grade pairs with the project's grader and with plain math-verify, on one core each, and print their speed as JSON.
 
-Rollouts are like those of training: 200 problems, long reasoning, answers that repeat within a group, half of them
-right, golds of the real pool where it is there. `python benchmarks/grading.py [--data DIR]` prints one JSON line.
-`--distinct` grades pairs that do not repeat, on one core each: every gold in another notation, and the gold after it.
-`--algebra` does so with formulas alone, and `0+` before each answer, so that text and arithmetic decide nothing.
+    python -m benchmarks.grading [--data DIR] [--algebra]
+
+The pairs are every gold in another notation, and every gold as an answer to the next one. `--algebra` takes formulas
+alone and puts `0+` before each answer, so that neither text nor arithmetic decides.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import time
 from itertools import pairwise
 from pathlib import Path
 
-from tasks.domain.arms import ARMS
+from math_verify import parse, verify
+
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.shapes import shape
@@ -34,47 +34,6 @@ GOLDS = [
     "73",
     r"4 \pi^{2}-1",
 ]
-PROBLEMS, GROUP = 200, 25
-
-
-def rollouts(golds: list[str], seed: int = 0) -> list[GradeItem]:
-    """PROBLEMS × GROUP completions of about 6,000 characters. Wrong answers come from few alternatives, as models' do."""
-    draw = random.Random(seed)
-    step = "Then we compare both sides, note that $x^2 + 3x = {}$ and keep the smaller case in mind. "
-    items = []
-    for i in range(PROBLEMS):
-        gold = golds[i % len(golds)]
-        wrong = [f"{gold}+{k}" if any(c.isalpha() for c in gold) else str(draw.randint(0, 999)) for k in range(1, 5)]
-        variants = [gold, f"${gold}$", f"x = {gold}", rf"\boxed{{{gold}}}"]
-        for _ in range(GROUP):
-            answer = draw.choice(variants) if draw.random() < 0.5 else draw.choice(wrong)
-            trace = "".join(step.format(draw.randint(0, 99)) for _ in range(70))
-            arm = draw.choice(("panel", "thinking"))
-            items.append(GradeItem(arm, ARMS[arm].scaffold.answer_in_form(answer, trace), gold))
-    draw.shuffle(items)
-    return items
-
-
-def plain_loop(items: list[GradeItem]) -> float:
-    """Seconds for what everybody writes first: parse and verify, one after the other, on the answer region."""
-    from math_verify import parse, verify
-
-    from tasks.domain.scaffolds import SCAFFOLDS
-
-    verify(parse("$1$"), parse("$1$"))
-    began = time.perf_counter()
-    for item in items:
-        region = SCAFFOLDS[str(item.scaffold)].parse(item.completion).region or ""
-        verify(parse(f"${item.gold}$"), parse(region if "boxed" in region or "$" in region else f"${region}$"))
-    return time.perf_counter() - began
-
-
-def ours(items: list[GradeItem]) -> float:
-    """Seconds. Every call is given a training step's 128 rollouts."""
-    graders, began = Graders(), time.perf_counter()
-    for start in range(0, len(items), 128):
-        graders.grade(items[start : start + 128])
-    return time.perf_counter() - began
 
 
 def distinct_pairs(golds: list[str]) -> list[tuple[str, str]]:
@@ -90,22 +49,19 @@ def algebra_pairs(golds: list[str]) -> list[tuple[str, str]]:
     return [(f"$0+{answer.strip('$')}$", gold) for answer, gold in distinct_pairs(formulas)]
 
 
-def distinct(pairs: list[tuple[str, str]]) -> dict[str, float]:
-    """On one core each, this grader and parse and verify: pairs a second, and milliseconds of processor time a pair,
-    which depend less on who else computes."""
-    from math_verify import parse, verify
-
+def compared(pairs: list[tuple[str, str]]) -> dict[str, float]:
+    """Pairs a second, and milliseconds of processor time a pair, which depend less on who else computes."""
     items = [GradeItem("no_panel", f"<answer>{answer}</answer>", gold) for answer, gold in pairs]
     began, spent = time.perf_counter(), time.process_time()
     verdicts = Graders().grade(items)
     mine, my_cpu = time.perf_counter() - began, time.process_time() - spent
     verify(parse("$1$"), parse("$1$"))
     began, spent = time.perf_counter(), time.process_time()
-    said = [
+    loop = [
         verify(parse(f"${gold}$"), parse(answer if answer.startswith("$") else f"${answer}$")) for answer, gold in pairs
     ]
     theirs, their_cpu = time.perf_counter() - began, time.process_time() - spent
-    differ = [(*pair, v.verdict, s) for pair, v, s in zip(pairs, verdicts, said, strict=True) if v.correct != s]
+    differ = [(*pair, v.verdict, s) for pair, v, s in zip(pairs, verdicts, loop, strict=True) if v.correct != s]
     print(json.dumps({"differ": differ}))
     rates = {"ours_per_s": round(len(pairs) / mine), "loop_per_s": round(len(pairs) / theirs)}
     costs = {
@@ -117,29 +73,15 @@ def distinct(pairs: list[tuple[str, str]]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data", type=Path, help="folder with olympiad_pool.jsonl")
-    parser.add_argument("--distinct", action="store_true", help="pairs that do not repeat, on one core")
-    parser.add_argument("--algebra", action="store_true", help="the same, for formulas that only algebra can compare")
-    told = parser.parse_args()
-    data, golds = told.data, GOLDS
-    if data is not None:
-        lines = (data / "olympiad_pool.jsonl").read_text().split("\n")
+    parser.add_argument("--algebra", action="store_true", help="formulas that only algebra can compare")
+    args = parser.parse_args()
+    golds = GOLDS
+    if args.data is not None:
+        lines = (args.data / "olympiad_pool.jsonl").read_text().split("\n")
         golds = [json.loads(line)["gold"] for line in lines if line]
-    if told.distinct:
-        return print(json.dumps(distinct(distinct_pairs(golds))))
-    if told.algebra:
-        return print(json.dumps(distinct(algebra_pairs(golds))))
-    golds = random.Random(1).sample(golds, PROBLEMS) if data is not None else golds
-    items = rollouts(golds)
-    mine, loop = ours(items), plain_loop(items)
-    told = {
-        "rollouts": len(items),
-        "loop_per_s": round(len(items) / loop),
-        "ours_per_s": round(len(items) / mine),
-        "times": round(loop / mine, 1),
-    }
-    print(json.dumps(told))
+    print(json.dumps(compared(algebra_pairs(golds) if args.algebra else distinct_pairs(golds))))
 
 
 if __name__ == "__main__":
