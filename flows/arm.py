@@ -143,8 +143,8 @@ class _Arms:
         return Screened(arm, start, graded, trained_on if graded == rollouts else band(rollouts=graded), trained_on)
 
     def _live(self, head: str, joint: Sequence[str]) -> Bands:
-        """Bands whose variance band a head is trained on: its own, or of that what every arm of `joint` has in its
-        own."""
+        """Bands whose variance band a head is trained on: its own, or the problems of it that every arm of `joint` has
+        in its own."""
         own = self.screened[head].trained_on
         others = tuple(self.screened[arm].trained_on for arm in joint if arm != head)
         return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
@@ -175,7 +175,7 @@ class _Arms:
         rollouts: Sampling,
         evaluation_group_size: int,
     ) -> Training:
-        """With what its objective needs beside the rollouts. bands: None for all problems."""
+        """Train with what the objective needs beside the rollouts. bands: None for all problems."""
         needs, p = ADVANTAGES[learner.advantage].needs, self.study.profile
         return train_adapter.titled(title)(
             pool=pool,
@@ -238,11 +238,10 @@ class _Arms:
         how: str = "",
     ) -> Rollouts:
         """how: of its title, which plan it is."""
-        policy = start.policy
-        rollouts = sample_rollouts.titled(f"{what} {policy.arm} at step {policy.step}{how}")(
+        rollouts = sample_rollouts.titled(f"{what} {start.name}{how}")(
             pool=pool,
             splits=splits,
-            policy=policy,
+            policy=start.policy,
             sampling=plan.sampling,
             group_size=plan.group_size,
             split=split,
@@ -252,7 +251,7 @@ class _Arms:
         return regrade(rollouts=rollouts, pool=pool, grader=self.study.grader)
 
     def _measured(self, start: Start, heldout: Mapping[SamplingPlan, Rollouts]) -> Measured:
-        p, where = self.study.profile, f"{start.policy.arm} at step {start.policy.step}"
+        p, where = self.study.profile, start.name
         final, *deeper = self._finally
         embeddings = diversity = None
         if p.embeds:
@@ -272,7 +271,7 @@ class _Arms:
         p, policy, at = self.study.profile, start.policy, self.at.studied
         methods = with_base({name: method_named(name) for name in p.search.methods})
         return tuple(
-            search_problems.titled(f"{name}: {policy.arm} at step {policy.step}")(
+            search_problems.titled(f"{name}: {start.name}")(
                 pool=at.pool,
                 splits=at.splits,
                 policy=policy,

@@ -35,10 +35,15 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A policy and the training that holds its adapter; null for a base model."""
+    """A policy and the training that holds its adapter; None for a base model."""
 
     policy: Policy
     training: Training | None = None
+
+    @property
+    def name(self) -> str:
+        """In titles of stages."""
+        return f"{self.policy.arm} at step {self.policy.step}"
 
     def after(self, training: Training, step: int, seed: int = 0) -> Start:
         return Start(replace(self.policy, adapter=str(training), adapter_step=step, step=step, seed=seed), training)
