@@ -55,7 +55,7 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
     """Return the answer to one statement over a view per kind, `artifacts` and `ledger`.
 
     study: limits the views to these artifacts and what they were made from, and the ledger to their policies and
-    problems. Errors: UserError with DuckDB's own words, and with the files that are damaged.
+    problems. Errors: UserError with DuckDB's own words, and or with the faults of the files that are damaged.
     """
     table, store = artifacts(root), Store(root)
     if study is not None:
