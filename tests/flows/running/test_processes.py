@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from dataclasses import replace
@@ -64,8 +65,9 @@ def test_one_that_dies_parks_the_run_once_the_others_are_made(tmp_path: Path) ->
     first.kill()
     _, said = run.communicate(timeout=300)
     assert run.returncode == 75, said
-    assert "its process ended early (exit code -9); the same command goes on" in said
-    assert said.count(" failed: its process ended early") == 1, "at once, in a line of its own"
+    lost = r"^varband: screen \w+ failed: its process ended early \(exit code -9\); the same command goes on$"
+    assert len(re.findall(lost, said, re.MULTILINE)) == 1, "at once, in a line of its own"
+    assert len(re.findall(r"^varband: parked: ", said, re.MULTILINE)) == 1
     assert len(Store(tmp_path / "store").refs("bands")) == 1
 
 

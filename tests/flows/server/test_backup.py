@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_what_was_backed_up_comes_back(tmp_path: Path) -> None:
     with postgres() as database, prefect_server(tmp_path / "server", database) as server:
         commands = tmp_path / "bin"
         commands.mkdir()
-        (commands / "varband").write_text("#!/bin/sh\nexec python -c 'from cli.main import main; main()' \"$@\"\n")
+        (commands / "varband").write_text(f"#!/bin/sh\nexec {sys.executable} -c 'from cli.main import main; main()' \"$@\"\n")
         (commands / "varband").chmod(0o755)
 
         def script(name: str) -> str:
