@@ -29,7 +29,9 @@ def test_what_was_backed_up_comes_back(tmp_path: Path) -> None:
     with postgres() as database, prefect_server(tmp_path / "server", database) as server:
         commands = tmp_path / "bin"
         commands.mkdir()
-        (commands / "varband").write_text(f"#!/bin/sh\nexec {sys.executable} -c 'from cli.main import main; main()' \"$@\"\n")
+        (commands / "varband").write_text(
+            f"#!/bin/sh\nexec {sys.executable} -c 'from cli.main import main; main()' \"$@\"\n"
+        )
         (commands / "varband").chmod(0o755)
 
         def script(name: str) -> str:
