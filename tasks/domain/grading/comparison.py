@@ -9,7 +9,6 @@ from typing import Literal
 
 from tasks.domain.grading.sets import real_set, same_set
 from tasks.domain.grading.shapes import (
-    MIRROR,
     Shape,
     alike,
     in_order_of,
@@ -23,7 +22,7 @@ from tasks.domain.grading.shapes import (
     same_label,
     shape,
 )
-from tasks.domain.grading.terms import EQUAL, same_terms, squeeze
+from tasks.domain.grading.terms import EQUAL, MIRROR, same_terms, squeeze
 from tasks.domain.grading.values import Undecided
 
 _SEVERAL = ("list", "choice", "set")

@@ -178,7 +178,7 @@ def split_unit(text: str) -> tuple[str, str | None]:
 def _unit(words: str) -> str | None:
     """The sign of a unit, or what is counted in the singular; null for anything else."""
     words = re.sub(r" ?/ ?", " per ", re.sub(r"[. ]+", " ", words).strip())
-    return _known(words) if _known(words) is not None else unit_of(words)
+    return unit_of(words) if (known := _known(words)) is None else known
 
 
 def unit_of(words: str) -> str | None:

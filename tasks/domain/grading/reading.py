@@ -233,7 +233,8 @@ _COMPARED = (
     (r"not equal to", r"\ne"),
 )
 _ANY_COMPARED = "|".join(pattern for pattern, _ in _COMPARED)
-_LIST = r"#(?:(?: ?[,;]| and| or| , and| , or|(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore)(?: ,)?) #)*"
+_THEN = r"(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore)(?: ,)?"
+_LIST = rf"#(?:(?: ?[,;]| and| or| , and| , or|{_THEN}) #)*"
 _VALUE = rf"(?:(?P<rel>{_ANY_COMPARED}) (?P<bound>#)|(?P<list>{_LIST})(?P<unit> [a-z][a-z' -]*?)??)"
 _FOR_ALL = (
     r"(?: ?,)? for(?: (?:all|any|every|each)|(?= integer| real| natural))(?: (?:real|positive|non-?negative|natural"
@@ -329,7 +330,7 @@ def _with_numbers(marks: list[Token]) -> list[Token]:
 
 
 def _parse(marks: list[Token], text: str) -> Extraction:
-    line = " ".join({"#": "#", "@": "@"}.get(t.kind, t.text.lower()) for t in marks)
+    line = " ".join(t.kind if t.kind in "#@" else t.text.lower() for t in marks)
     line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line).replace("where # is an integer", "for integer #")
     formulas = [t.text for t in marks if t.kind == "#"]
     for sentence in _SENTENCES if len(marks) <= MAX_MARKS else ():
@@ -370,7 +371,7 @@ def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> st
 def _list(found: re.Match[str], formulas: list[str]) -> str:
     first = found.string[: found.start("list")].count("#")
     parts = iter(formulas[first:])
-    joined = re.sub(r"(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore|giving)(?: ,)? ", ", ", found["list"])
+    joined = re.sub(f"{_THEN} ", ", ", found["list"])
     return re.sub("#", lambda _: next(parts), joined)
 
 

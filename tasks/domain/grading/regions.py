@@ -115,7 +115,6 @@ def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
 
 
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
-_BOX_BRACE = re.compile(r"\\.|[{}]", re.S)
 _BARE = re.compile(r"[^\s$]+?(?=,?\\boxed|[\s$]|$)")
 _PERCENT = re.compile(r"\s*\\?%")
 _DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
@@ -213,7 +212,7 @@ def _closing_braces(text: str) -> dict[int, int]:
     r"""Place of every opening brace that is closed → place of the brace that closes it. `\{` is no brace, `\\{` is."""
     open_at: list[int] = []
     closing = {}
-    for match in _BOX_BRACE.finditer(text):
+    for match in _BRACE.finditer(text):
         if match.group() == "{":
             open_at.append(match.start())
         elif match.group() == "}" and open_at:

@@ -16,6 +16,7 @@ from mpmath import mp
 
 from tasks.domain.grading.formulas import Unreadable, number, parse
 from tasks.domain.grading.shapes import Shape, is_inequality, is_name, named, shape
+from tasks.domain.grading.terms import MIRROR
 from tasks.domain.grading.values import MAX_DIGITS, Undecided, real, values
 
 #: Numbers at which letters in the ends are tried.
@@ -124,7 +125,7 @@ def _relation(found: Shape) -> RealSet | None:
     if not is_inequality(found) or not ({*marks} <= _LESS or not {*marks} & _LESS):
         return None
     if not {*marks} <= _LESS:
-        items, marks = items[::-1], tuple({">": "<", r"\ge": r"\le"}[m] for m in marks[::-1])
+        items, marks = items[::-1], tuple(MIRROR[m] for m in marks[::-1])
     names = [bool(_ABSOLUTE.fullmatch(item.text)) or is_name(item.text) for item in items]
     if len(items) == 3 and names[1]:
         place = 1

@@ -15,7 +15,7 @@ from typing import Literal
 from tasks.domain.grading.formulas import GREEK, Expr, Unreadable, nodes, parse
 from tasks.domain.grading.latex_normalisation import matching, normalise, split
 from tasks.domain.grading.quantities import number
-from tasks.domain.grading.terms import squeeze
+from tasks.domain.grading.terms import CANONICAL, MIRROR, squeeze
 
 #: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
 _ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
@@ -51,7 +51,6 @@ _MATRIX = re.compile(
     r"(?P<inner>(?:(?!\\begin|\\end).)*)\\end ?\{(?P=name)\}",
     re.S,
 )
-_CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
 _ALL_REALS = re.compile(r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", re.I)
 _POINTS = re.compile(r"^\{(.*)\}$")
 #: The numbers above zero, or below.
@@ -149,7 +148,7 @@ def _shape(text: str) -> Shape:
     if len(unions) > 1 and not (signs[:1] == ["="] and r"\cup" in sides[0]):
         return Shape("union", text, _shapes(_POINTS.sub(r"\{\1\}", u) for u in unions))
     if signs:
-        return Shape("relation", text, _shapes(sides), tuple(_CANONICAL.get(sign, sign) for sign in signs))
+        return Shape("relation", text, _shapes(sides), tuple(CANONICAL.get(sign, sign) for sign in signs))
     return _bracketed(text) or Shape("scalar", text)
 
 
@@ -285,8 +284,6 @@ def _tuple(found: Shape, items: tuple[Shape, ...]) -> Shape:
 
 
 # ---- names, values and labels in relations
-
-MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 
 
 def is_inequality(relation: Shape) -> bool:

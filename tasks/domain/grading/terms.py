@@ -137,8 +137,10 @@ def within(tolerance: Fraction) -> Match:
 #: Products in which order counts: `AB` beside `BA`.
 _ORDERED = re.compile(r"([A-Z])([A-Z]).*\2\1")
 _RELATION = re.compile(r"\\(?:le|ge|ne|equiv)(?![A-Za-z])|[<>]=?|==?|!=(?=.)")
-_SAME_SIGN = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "="}
-_TURNED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+#: Relations as they are compared.
+CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
+#: Inequalities read from right to left.
+MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 
 
 #: An answer in words is no longer.
@@ -211,11 +213,11 @@ def _equal(prediction: str, gold: str) -> Match:
 def _same_relation(one: tuple[list[str], list[str]], other: tuple[list[str], list[str]]) -> bool:
     """Do two relations say the same: sides that differ by a constant factor, or equations with the same solutions?"""
     mine, theirs = (_difference(*sides) for sides, _ in (one, other))
-    sign, wanted = (_SAME_SIGN.get(signs[0], signs[0]) for _, signs in (one, other))
+    sign, wanted = (CANONICAL.get(signs[0], signs[0]) for _, signs in (one, other))
     factor = factor_between(mine, theirs)
     if factor is None:
         return sign == wanted == "=" and same_solutions(mine, theirs)
-    return (sign if not factor < 0 else _TURNED.get(sign, sign)) == wanted
+    return (sign if not factor < 0 else MIRROR.get(sign, sign)) == wanted
 
 
 def _difference(left: str, right: str) -> Expr:

@@ -35,7 +35,7 @@ class NoValue(Exception):
 DIGITS, MAX_DIGITS = 90, 20_000
 _MAX_BITS = 70_000
 _MAX_COUNT = 20_000
-#: Of one verdict: seconds.
+#: Units of work that one verdict may take: some seconds.
 MAX_WORK = 300_000
 _CONSTANT_VALUES = {"pi": lambda: +mp.pi, "e": lambda: +mp.e, "i": lambda: mp.mpc(0, 1)}
 
