@@ -35,7 +35,7 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
     row, in order: verdict, reason, answer, canonical, grader_version.
     """
     from flows.study.request import profile_of, text_of
-    from tasks.domain.grading.grading import read_overrides
+    from tasks.domain.grading.grading import Overrides, read_overrides
     from tasks.engines.grading.graders import EVERYBODYS, Graders, read_grade_items
 
     scaffolds = EVERYBODYS
@@ -43,12 +43,14 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
         profile = profile_of(study, text_of(study))
         scaffolds = {name: profile.arm(name).scaffold for name in profile.arms}
     items = read_grade_items(sys.stdin.buffer.read() if str(file) == "-" else file, scaffolds)
-    given = None if overrides is None else read_overrides(_text(overrides), str(overrides))
-    with Graders(overrides=given) as graders:
+    given = Overrides() if overrides is None else read_overrides(_text(overrides), str(overrides))
+    with Graders() as graders:
         for start in range(0, len(items), 1024):
-            for verdict in graders.grade(items[start : start + 1024]):
+            some = items[start : start + 1024]
+            for item, found in zip(some, graders.grade(some), strict=True):
+                verdict = given.apply(found, item.gold)
                 row = {name: getattr(verdict, name) for name in ("verdict", "reason", "answer", "canonical")}
-                options.write_json(row | {"grader_version": graders.version})
+                options.write_json(row | {"grader_version": given.version(graders.version)})
 
 
 @grade.command()

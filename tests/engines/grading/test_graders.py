@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tasks.domain.grading.grading import Overrides, Verdict
+from cli.grade import grade
+from tasks.domain.grading.grading import GRADER_VERSION, Verdict
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.grading.selftest import run_selftest
 
@@ -107,12 +110,20 @@ def test_same_from_threads(graders: Graders) -> None:
     assert all(v.correct for v in expected)
 
 
-def test_overrides_stand_above_the_grader_and_show_in_its_version() -> None:
-    decided = Overrides({("six", "6m"): ("correct", "the text says that m = 1")})
-    with Graders(overrides=decided) as pool, Graders() as plain:
-        assert pool.version.startswith(plain.version + "+")
-        # the answer is what the region states: words that spell a number become the number
-        assert _grade(pool, "8", "7").verdict == "wrong"
-    other = Overrides({("8", "7"): ("correct", "misprint in the gold")})
-    with Graders(overrides=other) as pool:
-        assert _grade(pool, "8", "7").reason == "override: misprint in the gold"
+def test_overrides_stand_above_the_grader_and_show_in_its_version(tmp_path: Path) -> None:
+    rows, decided, none = (tmp_path / name for name in ("rows.jsonl", "decided.jsonl", "none.jsonl"))
+    answers = ("<answer>8</answer>", "<answer>9</answer>")
+    rows.write_text("\n".join(json.dumps({"arm": "no_panel", "completion": a, "gold": "7"}) for a in answers))
+    decided.write_text('{"answer": "8", "gold": "7", "verdict": "correct", "reason": "misprint in the gold"}')
+    none.write_text("")
+
+    def graded(overrides: Path) -> list[dict[str, str]]:
+        done = CliRunner().invoke(grade, ["file", str(rows), "--overrides", str(overrides)])
+        assert done.exit_code == 0, done.output
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    (plain, other), (above, same) = graded(none), graded(decided)
+    assert [row["verdict"] for row in (plain, other, above, same)] == ["wrong", "wrong", "correct", "wrong"]
+    assert above["reason"] == "override: misprint in the gold" and same["reason"] == other["reason"]
+    assert plain["grader_version"] == GRADER_VERSION
+    assert above["grader_version"].startswith(GRADER_VERSION + "+")
