@@ -123,9 +123,8 @@ class Adapters:
         two = self.policy.lora.second is not None
         return ServedAdapter(f"{served.name}-{AS_CRITIC}", served.folder / AS_CRITIC) if two else None
 
-    def finish(self, problems: Sequence[PromptProblem], steps: Sequence[dict[str, Any]]) -> tuple[Path, list[Path]]:
-        """(folder of the last adapter, folders of those that were evaluated, it among them), each with its model
-        card."""
+    def finish(self, problems: Sequence[PromptProblem], steps: Sequence[dict[str, Any]]) -> list[Path]:
+        """Folders of the adapters that were evaluated, the last one at the end, each with its model card."""
         self.written()
         base = self.policy.base
         kept = {step: folder for step, folder in self._served() if step and evaluated(self.config, step)}
@@ -133,7 +132,7 @@ class Adapters:
         for step, folder in kept.items() if self.writes else ():
             self._drop_served(folder)
             (folder / "README.md").write_text(model_card(base=base.name, steps=steps[:step], **about))
-        return kept[self.config.steps], list(kept.values())
+        return list(kept.values())
 
     def _drop_served(self, folder: Path) -> None:
         """From here on the folder's adapter is the one in PEFT's format."""

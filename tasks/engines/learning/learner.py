@@ -55,13 +55,12 @@ class StepMetrics:
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """steps, exposure, diagnostics: rows of STEPS, EXPOSURE and DIAGNOSTICS without the arm. adapter_folder: PEFT,
-    float32, after the last step. kept_adapters: as served at each evaluation after step 0, folders `step-NNNN`."""
+    """steps, exposure, diagnostics: rows of STEPS, EXPOSURE and DIAGNOSTICS without the arm. kept_adapters: PEFT,
+    float32, one for each evaluation after step 0, folders `step-NNNN`; the last one is the training's result."""
 
     steps: list[Row]
     exposure: list[Row]
     diagnostics: list[Row]
-    adapter_folder: Path
     kept_adapters: list[Path]
 
 
@@ -154,8 +153,8 @@ class _Training:
             self.rollouts.close()
             self.adapters.close()
         self._written()
-        final, kept = self.adapters.finish(self.problems, self.steps)
-        return TrainResult(self.steps, self.exposure, self.diagnostics, final, kept)
+        kept = self.adapters.finish(self.problems, self.steps)
+        return TrainResult(self.steps, self.exposure, self.diagnostics, kept)
 
     def _step(self, step: int) -> StepMetrics:
         clock = Clock()

@@ -131,7 +131,7 @@ def test_a_kept_adapter_that_a_kill_cut_off_is_written_again(
             run(policy.base, tmp_path / "cut")
     assert {f.name for f in (tmp_path / "cut" / "checkpoints").iterdir()} == {"step-0002", "step-0003"}
     whole, again = (
-        load_file(run(policy.base, tmp_path / way).adapter_folder / "adapter_model.safetensors")
+        load_file(run(policy.base, tmp_path / way).kept_adapters[-1] / "adapter_model.safetensors")
         for way in ("whole", "cut")
     )
     assert all(torch.equal(whole[name], again[name]) for name in whole)

@@ -38,7 +38,7 @@ def test_kl_is_to_where_training_started(tiny_base: Path, tmp_path: Path) -> Non
     config = replace(LOOP, steps=6)
     first = run(tiny_base, tmp_path / "first", config)
     assert {row["kl_start"] for row in first.steps} == {None}
-    for init in (None, first.adapter_folder):
+    for init in (None, first.kept_adapters[-1]):
         ends = []
         for weight in (1e-6, 10.0):
             folder = tmp_path / f"{init is None}-{weight}"

@@ -113,7 +113,7 @@ def test_plans_rows_and_folders(tiny_base: Path, tmp_path: Path) -> None:
     assert all({"arm", *row} == set(Training.schema.names) for row in result.steps)
     assert all({"arm", *row} == set(EXPOSURE.names) for row in result.exposure)
     assert [row["step"] for row in result.steps] == [1, 2, 3, 4]
-    assert same(result.adapter_folder, result.kept_adapters[-1])
+    assert same(result.kept_adapters[-1], result.kept_adapters[-1])
     for folder, step in zip(result.kept_adapters, (3, 4), strict=True):
         assert f"after {step} GRPO steps" in (folder / "README.md").read_text()
 
@@ -126,7 +126,7 @@ def test_stopped_and_resumed_anywhere_is_the_undisturbed_run(tiny_base: Path, tm
 def test_asynchronous_checkpoints_and_sparse_ones_change_nothing(tiny_base: Path, tmp_path: Path) -> None:
     whole = run(tiny_base, tmp_path / "whole")
     execution = Execution(device="cpu", async_checkpoints=True, checkpoint_every=3, token_budget=8192)
-    assert same(whole.adapter_folder, run(tiny_base, tmp_path / "other", execution=execution).adapter_folder)
+    assert same(whole.kept_adapters[-1], run(tiny_base, tmp_path / "other", execution=execution).kept_adapters[-1])
 
 
 def test_another_recipe_does_not_go_on_from_this_checkpoint(tiny_base: Path, tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_another_recipe_does_not_go_on_from_this_checkpoint(tiny_base: Path, tmp
 def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path) -> None:
     first = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=1))
     with pytest.raises(UserError, match="lora_rank 4 and not 8"):
-        run(tiny_base, tmp_path / "b", replace(CONFIG, lora_rank=8, lora_alpha=8), init=first.adapter_folder)
+        run(tiny_base, tmp_path / "b", replace(CONFIG, lora_rank=8, lora_alpha=8), init=first.kept_adapters[-1])
     with pytest.raises(UserError, match=r"target_modules .* and not"):
-        run(tiny_base, tmp_path / "c", replace(CONFIG, target_modules=ATTENTION), init=first.adapter_folder)
+        run(tiny_base, tmp_path / "c", replace(CONFIG, target_modules=ATTENTION), init=first.kept_adapters[-1])
     with pytest.raises(UserError, match="no readable adapter_config"):
         run(tiny_base, tmp_path / "d", init=tmp_path)
 
@@ -149,7 +149,7 @@ def test_an_adapter_of_some_layers_is_scored_with_the_others_at_zero(tiny_base: 
     """Engines serve it, so what they sample must be checked."""
     from safetensors.torch import load_file, save_file
 
-    folder = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=1)).adapter_folder
+    folder = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=1)).kept_adapters[-1]
     whole = load_file(folder / "adapter_model.safetensors")
     some = {name: matrix for name, matrix in whole.items() if ".layers.0." in name}
     save_file(some, folder / "adapter_model.safetensors")
@@ -184,7 +184,7 @@ def test_a_step_without_a_gradient_says_so(tiny_base: Path, tmp_path: Path) -> N
     row = result.steps[0]
     assert (row["live_groups"], row["all_one"], row["trained_tokens"]) == (0.0, 2, 0)
     assert row["entropy"] is row["loss"] is row["grad_norm"] is row["ratio_max"] is None
-    assert not any(t.any() for n, t in weights(result.adapter_folder).items() if "lora_B" in n)
+    assert not any(t.any() for n, t in weights(result.kept_adapters[-1]).items() if "lora_B" in n)
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -40,8 +40,8 @@ def test_two_processes_are_one(tiny_base: Path, tmp_path: Path) -> None:
     for mine, shared in zip(one.steps, two.steps, strict=True):
         assert {k for k, v in shared.items() if v is None} == {k for k, v in mine.items() if v is None} == {"kl_start"}
         assert shared | {"kl_start": 0} == pytest.approx(mine | {"kl_start": 0}, rel=1e-4)
-    for name, matrix in weights(one.adapter_folder).items():
-        assert torch.allclose(weights(two.adapter_folder)[name], matrix, atol=1e-5)
+    for name, matrix in weights(one.kept_adapters[-1]).items():
+        assert torch.allclose(weights(two.kept_adapters[-1])[name], matrix, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -66,4 +66,4 @@ def test_sigterm_parks_within_the_grace_and_loses_the_step_in_flight_at_most(
     resumed = run(tiny_base, tmp_path / "stopped", execution=alone, on_step=lambda m: done.append(m.row["step"]))
     assert done == [3, 4]
     if processes == 1:
-        assert same(run(tiny_base, tmp_path / "whole", execution=alone).adapter_folder, resumed.adapter_folder)
+        assert same(run(tiny_base, tmp_path / "whole", execution=alone).kept_adapters[-1], resumed.kept_adapters[-1])

@@ -86,7 +86,7 @@ def test_stopped_anywhere_and_resumed_it_is_the_undisturbed_run(
     stops = range(1, 2 * config.steps + 1)
     whole = check_resumed(tiny_base, tmp_path, config, stops, lambda: Book().sample, execution=execution)
     plain = run(tiny_base, tmp_path / "plain", replace(config, staleness=0), sample=Book().sample)
-    assert not same(whole.adapter_folder, plain.adapter_folder)
+    assert not same(whole.kept_adapters[-1], plain.kept_adapters[-1])
 
 
 def failing(at: int, book: Book) -> Callable[[StepPlan], list[TrainRollout]]:
@@ -105,4 +105,6 @@ def test_a_wall_met_ahead_parks_after_the_update_that_is_paid_for(tiny_base: Pat
         run(tiny_base, tmp_path / "a", STALE, sample=failing(at, book), on_step=lambda m: done.append(m.row["step"]))
     assert done == list(range(1, at))
     resumed = run(tiny_base, tmp_path / "a", STALE, sample=book.sample)
-    assert same(resumed.adapter_folder, run(tiny_base, tmp_path / "b", STALE, sample=Book().sample).adapter_folder)
+    assert same(
+        resumed.kept_adapters[-1], run(tiny_base, tmp_path / "b", STALE, sample=Book().sample).kept_adapters[-1]
+    )

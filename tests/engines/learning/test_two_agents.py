@@ -77,4 +77,4 @@ def test_killed_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Pa
     """Both adapters, rows, diagnostics, and what each agent remembers."""
     whole = check_resumed(tiny_base, tmp_path, config, range(1, 2 * config.steps, 3), lambda: answering)
     assert {"critic_updates", "critic_mended", "draft_right"} <= {row["metric"] for row in whole.diagnostics}
-    assert not same(whole.adapter_folder, whole.adapter_folder / "critic")
+    assert not same(whole.kept_adapters[-1], whole.kept_adapters[-1] / "critic")

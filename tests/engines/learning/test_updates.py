@@ -180,7 +180,7 @@ def test_minibatches_and_epochs_are_updates_one_after_the_other(tiny_base: Path)
 )
 def test_stopped_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path, config: LearnerConfig) -> None:
     """From the base model and from an adapter."""
-    first = run(tiny_base, tmp_path / "first", replace(LOOP, steps=1)).adapter_folder
+    first = run(tiny_base, tmp_path / "first", replace(LOOP, steps=1)).kept_adapters[-1]
     for init in (None, first):
         check_resumed(tiny_base, tmp_path / str(init is None), config, (4,), init=init)
 

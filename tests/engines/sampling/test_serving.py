@@ -136,7 +136,7 @@ def test_a_mixture_of_experts_trains_and_is_served(targets: str, tmp_path: Path)
     for row in result.steps:
         assert row["grad_norm"] > 0
         assert row["ratio_max"] < 1.001 and row["kl_behaviour"] < 1e-6
-    moved = load_file(result.adapter_folder / "adapter_model.safetensors")
+    moved = load_file(result.kept_adapters[-1] / "adapter_model.safetensors")
     b = {name for name, matrix in moved.items() if "lora_B" in name and matrix.any()}
     assert any("self_attn" in name for name in b)
     assert any(".experts.0." in name for name in b) == (targets != "attention")
