@@ -10,7 +10,7 @@ import pytest
 
 from storage.artifacts.store import Store
 from storage.sql import query
-from tasks.domain.statistics.regression import rank_correlation
+from tasks.domain.statistics.regression import Correlation, rank_correlations
 from tasks.evidence import VECTORS
 from tasks.measures.width import MEASURES
 from tasks.measures.widths import vocabulary_of, widths_of
@@ -104,6 +104,10 @@ def test_correlations_with_length_and_accuracy_are_there() -> None:
     assert -1 < told["vendi", None]["low"] < told["vendi", None]["high"] < 1
     assert {r["k"] for r in rows if r["other"]} == {4}
     assert ("length", None) in told
+
+
+def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) -> Correlation:
+    return rank_correlations([x_P, y_P], [(0, 1)], cluster_P)[0]
 
 
 def test_rank_correlation_by_hand_and_where_it_has_none() -> None:

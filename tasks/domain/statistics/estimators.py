@@ -81,9 +81,13 @@ def spread(vectors_ND: np.ndarray) -> float | None:
     return float(vectors_ND.astype(np.float64).var(axis=0, ddof=1).sum())
 
 
-def num_clusters(vectors_ND: np.ndarray, eps: float = 0.25) -> int | None:
+#: Cosine distance up to which two traces are joined.
+JOINED = 0.25
+
+
+def num_clusters(vectors_ND: np.ndarray) -> int | None:
     """Clusters of DBSCAN with min_samples 2, a noise point counting as one: the connected components of the graph
-    that joins traces at a cosine distance of at most eps. As published. Null for fewer than two traces.
+    that joins traces at a cosine distance of at most JOINED. As published. Null for fewer than two traces.
 
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2
@@ -93,7 +97,7 @@ def num_clusters(vectors_ND: np.ndarray, eps: float = 0.25) -> int | None:
     if len(vectors_ND) < 2:
         return None
     v = vectors_ND.astype(np.float64)
-    return int(connected_components((1.0 - v @ v.T) <= eps, directed=False, return_labels=False))
+    return int(connected_components((1.0 - v @ v.T) <= JOINED, directed=False, return_labels=False))
 
 
 def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:

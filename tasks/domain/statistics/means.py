@@ -316,10 +316,10 @@ class Means:
             lambda spread: np.maximum(spread.beyond(above_V, above_V > 0), spread.beyond(below_V, below_V < 0)),
         )
 
-    def detectable(self, power: float = POWER, level: float = LEVEL) -> np.ndarray:
-        """The smallest mean_V, on the side of this one, that `p_value` finds in so many studies of this spread; NaN
+    def detectable(self) -> np.ndarray:
+        """The smallest mean_V, on the side of this one, that `p_value` finds in POWER of studies of this spread; NaN
         where none within the reach is large enough."""
-        found_V = self._where(self.known_V, lambda spread: spread.found((1 - level) / 2, power, self.estimate_V < 0))
+        found_V = self._where(self.known_V, lambda spread: spread.found((1 - LEVEL) / 2, POWER, self.estimate_V < 0))
         return np.where(found_V <= self.furthest, found_V, np.nan)
 
     def _where(self, wanted_V: np.ndarray, found: Callable[[Spread], np.ndarray]) -> np.ndarray:

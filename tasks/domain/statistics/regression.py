@@ -152,20 +152,16 @@ class Correlation:
     reason: str | None = None
 
 
-def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) -> Correlation:
-    """
-    >>> x = np.arange(8.0)
-    >>> found = rank_correlation(x, np.array([1.0, 0, 2, 4, 3, 5, 7, 6]), x)
-    >>> round(found.estimate, 4), round(found.low, 2), round(found.high, 2)
-    (0.9286, 0.79, 0.98)
-    """
-    return rank_correlations([x_P, y_P], [(0, 1)], cluster_P)[0]
-
-
 def rank_correlations(
     several: Sequence[np.ndarray], pairs: Sequence[tuple[int, int]], cluster_P: np.ndarray
 ) -> list[Correlation]:
-    """Of each pair of the values, whose ranks without each cluster are made once for all pairs."""
+    """Of each pair of the values, whose ranks without each cluster are made once for all pairs.
+
+    >>> x = np.arange(8.0)
+    >>> (found,) = rank_correlations([x, np.array([1.0, 0, 2, 4, 3, 5, 7, 6])], [(0, 1)], x)
+    >>> round(found.estimate, 4), round(found.low, 2), round(found.high, 2)
+    (0.9286, 0.79, 0.98)
+    """
     clusters, at_P = np.unique(cluster_P, return_inverse=True)
     if len(clusters) < LEAST:
         return [Correlation(None, reason=FEW)] * len(pairs)

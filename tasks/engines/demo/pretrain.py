@@ -186,10 +186,10 @@ def make_tokenizer(vocabulary: int, seed: int) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def _corpus(seed: int, n: int = 4000) -> Iterator[str]:
+def _corpus(seed: int) -> Iterator[str]:
     """Problems and traces, without the tags: those are tokens already."""
     rng = random.Random(f"tokenizer/{seed}")
-    for _ in range(n):
+    for _ in range(4000):
         problem = pretraining_problem(rng)
         yield problem.text
         for scaffold in MIX:

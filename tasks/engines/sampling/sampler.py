@@ -291,17 +291,12 @@ PIECE_TOKENS = 12
 
 
 def stream(
-    generator: Generator,
-    prompt_ids: tuple[int, ...],
-    decoding: Decoding,
-    seed: int,
-    adapter: ServedAdapter | None,
-    piece_tokens: int = PIECE_TOKENS,
+    generator: Generator, prompt_ids: tuple[int, ...], decoding: Decoding, seed: int, adapter: ServedAdapter | None
 ) -> Iterator[tuple[str, Finish | None]]:
     """(text, null) piece by piece, then ("", how it ended). The text includes the stop string that ended it."""
     ids, text, left = prompt_ids, "", decoding.max_tokens
     while left > 0:
-        part = replace(decoding, max_tokens=min(piece_tokens, left))
+        part = replace(decoding, max_tokens=min(PIECE_TOKENS, left))
         request = Request(0, ids, derived_seed(seed, len(ids)), part)
         piece = next(iter(generator.generate([request], adapter)))
         whole = text + piece.text
