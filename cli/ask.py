@@ -64,7 +64,7 @@ def ask(problem: str | None, method: str | None, arm: str, max_tokens: int | Non
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked: a base model and where it lies, with the adapter that is served, its rank and its training."""
+    """A base model and its folder, with the adapter that is served, its rank and its training."""
 
     base: BaseModel
     folder: Path

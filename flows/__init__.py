@@ -1,1 +1,1 @@
-"""What runs, in what order, with which numbers."""
+"""Studies, the DAG that they run, and where it runs."""

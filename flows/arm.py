@@ -204,13 +204,13 @@ class _Arms:
 
     @property
     def _finally(self) -> tuple[SamplingPlan, ...]:
-        """How a policy is sampled that is measured: as all are and, where the asymptote is asked for, deeper."""
+        """Plans by which measured policies are sampled: the final one, and a deeper one for the asymptote."""
         p = self.study.profile
         return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
 
     @property
     def _compared(self) -> tuple[SamplingPlan, ...]:
-        """How policies are sampled by which objectives are compared; empty where none are."""
+        """The plan by which policies of several objectives are sampled; empty without objectives."""
         p = self.study.profile
         return (replace(p.final, group_size=p.objective_group_size),) if p.objectives else ()
 

@@ -1,4 +1,4 @@
-"""What is made of an arm, as the DAG hands it down."""
+"""Artifacts of an arm, as the steps of the DAG hand them on."""
 
 from __future__ import annotations
 

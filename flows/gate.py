@@ -21,7 +21,7 @@ SHOWN, END = 3, 160
 
 
 def gate_of(study: Study, splits: Splits, screened: Sequence[Screened]) -> Condition | None:
-    """What must hold before the study's trainings. screened: every arm that trains. None with `gate.anyway`."""
+    """The condition of the study's trainings. screened: every arm that trains. None with `gate.anyway`."""
     after = tuple(ref for one in screened for ref in (one.rollouts, one.trained_on))
     return None if study.profile.gate.anyway else Condition(after, partial(why_closed, study, splits, screened))
 

@@ -90,7 +90,7 @@ def prepare(study: Study) -> Prepared:
 
 
 def _kept_clear(taught: Problems, lessons: str, studied: Problems) -> Problems:
-    """What lessons teach, with what nearly equals a held-out problem of the study left out of their training."""
+    """Problems of lessons, without those that nearly equal a held-out problem of the study."""
     clear = keep_clear.titled(f"keep {lessons} clear of held-out")(
         pool=taught.pool, splits=taught.splits, studied=studied.pool, heldout=studied.splits
     )

@@ -1,1 +1,1 @@
-"""How a study is carried out: planned, priced, accounted for, in processes, on a pool, under Prefect."""
+"""Runs of a study: plan, price, accounts, local processes, a pool of workers, Prefect."""

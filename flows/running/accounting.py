@@ -53,7 +53,7 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, **changes: object) -> None:
-        """What was spent is read from the journal: other workers of the run have charged to it too."""
+        """Write the record. Spending is read from the journal: other workers of the run have charged to it too."""
         with self._lock:
             with suppress(Unreachable):
                 changes = {"spent": self.meter.journal.spent(), **changes}

@@ -1,4 +1,4 @@
-"""What a planned study will cost: rollouts that the ledger lacks × tokens × seconds × prices. Nothing is run.
+"""The cost of a planned study: rollouts that the ledger lacks × tokens × seconds × prices. Nothing is run.
 
 Lengths and rates are this store's own where it has measured them, else assumptions, and a plan says which. A plan also
 says a range: a study takes fewer tokens where most of its problems are easy ones.
@@ -49,7 +49,7 @@ BASES = ("", "measured", "guessed", "assumed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one stage will take. least, most: tokens, if completions are shorter or longer than on average.
+    """The cost of one stage. least, most: tokens, if completions are shorter or longer than on average.
 
     basis: of the lengths, as `Length` says; empty where nothing is sampled.
     """

@@ -58,7 +58,7 @@ class Forecast:
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
         own = [
-            *stands_on(study),
+            *base_notes(study),
             not_measured(study.profile, planned),
             f"the run would pause before training: {said}" if (said := why_not(planned, store)) else "",
             without(study),
@@ -233,8 +233,8 @@ def nightly(planned: Sequence[Planned], prices: Prices) -> str:
     )
 
 
-def stands_on(study: Study) -> list[str]:
-    """What arms stand on where that is not one base model; which of them are ceilings."""
+def base_notes(study: Study) -> list[str]:
+    """Name the base models of the arms if there are several, and the arms that are ceilings."""
     p, found = study.profile, []
     if len({study.models[arm].sha256 for arm in p.arms}) > 1:
         found.append(f"{study.model_names}: arms on different bases do not compare scaffolds alone")
@@ -264,7 +264,7 @@ def misread_traces(study: Study) -> list[str]:
 
 
 def without(study: Study) -> str:
-    """What this plan does without; empty if that is nothing."""
+    """Name the inputs that this plan does without; empty if there are none."""
     if not study.absent:
         return ""
     sources = [s for inputs in (*study.pools.values(), *study.benchmarks.values()) for s in inputs.sources]

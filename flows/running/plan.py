@@ -69,7 +69,7 @@ def is_costly(planned: Sequence[Planned], *besides: str) -> bool:
 
 
 class Sampled(NamedTuple):
-    """What one step samples: the policy and its parameters, and the problems by pool, split artifact and split."""
+    """The sampling of one step: policy and parameters, and the problems by pool, split artifact and split."""
 
     policy: Policy
     sampling: Sampling

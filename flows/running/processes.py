@@ -139,7 +139,7 @@ class Processes:
         return ours
 
     def _received(self, line: Connection) -> list[tuple[Piece, UserError | None]]:
-        """Which piece has ended, if one has."""
+        """Return the piece that has ended, if one has."""
         worker = self._running[line]
         try:
             message = line.recv()

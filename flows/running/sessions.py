@@ -70,7 +70,7 @@ def left_out(kinds: Sequence[str]) -> frozenset[str]:
 
 @contextmanager
 def stages_of(study: Study, store: Store, listener: Listener = unheard, **orchestration: Any) -> Iterator[Session]:
-    """As stages_on, with all that the study was resolved to."""
+    """Run stage calls of the block with the engines, models and grader of a study, as `stages_on` does."""
     hardware, without = study.profile.hardware, left_out(study.profile.hardware.without)
     known: dict[str, Any] = {"places": study.places, "grader": study.grader, "ranks": study.served}
     with stages_on(store, listener, hardware=hardware, without=without, **known, **orchestration) as current:
@@ -79,7 +79,7 @@ def stages_of(study: Study, store: Store, listener: Listener = unheard, **orches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charging:
-    """Which run pays for what is made, the most that it may spend over all of its attempts, and at what prices.
+    """The run that pays, its budget over all of its attempts, and the prices.
 
     month: the most that all runs of the root may spend in a month.
     """

@@ -1,1 +1,1 @@
-"""What a Prefect server knows of this project, and how it is set up."""
+"""The Prefect server: its start, deployments, flows, automations and pages."""

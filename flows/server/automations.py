@@ -1,4 +1,4 @@
-"""What a Prefect server does by itself: it notices lost machines, starts their runs again, and tells people."""
+"""Automations of the Prefect server: notice lost machines, start their runs again, and notify people."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _automate(client: Any, automation: Json) -> str:
 
 
 def _content(value: Any) -> Any:
-    """Without the ids that every description of a trigger has anew."""
+    """Return a description without the ids, which are new in every description of a trigger."""
     if isinstance(value, dict):
         return {k: _content(v) for k, v in value.items() if k != "id"}
     return sorted(map(_content, value), key=str) if isinstance(value, list) else value

@@ -60,7 +60,7 @@ SHOWN = 1000
 
 
 class TopUp(RunInput):
-    """What a parked run asks for."""
+    """The form of a parked run."""
 
     tokens: float = Field(default=0, ge=0, le=MOST, description="More tokens.")
     gpu_hours: float = Field(default=0, ge=0, le=MOST, description="More GPU-hours.")

@@ -67,7 +67,7 @@ class Deployment:
         }
 
     def of_people(self) -> Json:
-        """What they find; a second run waits instead of being dropped."""
+        """Return the fields that people may change. A second run waits instead of being dropped."""
         return {
             "paused": False,
             "parameters": self.parameters,
@@ -159,7 +159,7 @@ def _strange(parameters: Json, form: Json) -> str:
 
 
 def filled(theirs: Any, ours: Any) -> Any:
-    """What people entered, with what is ours in it: fields by name, of a list the first.
+    """Return what people entered, with our values in it: fields by name, of a list the first entry.
 
     >>> filled({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
     {'budget': {'usd': 5}, 'study': {'file': 'new', 'seeds': [1]}}

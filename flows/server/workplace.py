@@ -1,4 +1,4 @@
-"""What a run has on the worker that it came to: the store and the log; whether that worker is like the asker's."""
+"""The store and the log of a run on its worker, and a check that the worker is like that of the parent run."""
 
 from __future__ import annotations
 

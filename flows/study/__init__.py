@@ -1,1 +1,1 @@
-"""What is asked: profiles, questions over them, a person's wishes, and what they come to."""
+"""Studies: profiles, questions over them, a person's settings, and the study that these resolve to."""

@@ -127,7 +127,7 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
 
 
 def _adapter(training: LearnerConfig) -> dict[str, object]:
-    """What must agree where one training starts from the adapter of another."""
+    """Return the settings that must agree if one training starts from the adapter of another."""
     return {
         "lora_rank": training.lora_rank,
         "expert_rank": training.expert_rank or training.lora_rank,

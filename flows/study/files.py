@@ -76,7 +76,7 @@ def read_study(
 def _questions(
     beside: Tables, study: Profile, benchmarks: Sequence[Benchmark], faults: list[Fault]
 ) -> Iterator[tuple[str, Profile]]:
-    """Of `[questions.NAME]`, and of `[matrix]` one for each combination of its lists."""
+    """The questions of `[questions.NAME]`, and one for each combination of the lists of `[matrix]`."""
     tables: dict[str, tuple[Path, Any]] = {}
     for name, table in beside.get("questions", {}).items():
         with collected(faults, "questions", name):

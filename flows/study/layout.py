@@ -17,14 +17,15 @@ from tasks.engines.model_checks import check_parallel
 
 
 def trainings(profile: Profile, head: str) -> list[LearnerConfig]:
-    """Of an arm: lessons, its own, and by each objective."""
+    """The trainings of an arm: its lessons, its own, and one by each objective."""
     lessons = [lesson.training for lesson in profile.lessons if head in lesson.arms]
     return lessons + ([profile.training, *(one.training for one in profile.objectives)] if profile.seeds else [])
 
 
 def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: Mapping[str, int]) -> dict[str, int]:
-    """Of the largest adapter that is served on each base model, by its digest; 0 where none is. models: of each arm.
-    elsewhere: of those made elsewhere, likewise."""
+    """Return the rank of the largest adapter that is served on each base model, by the model's digest; 0 if none is.
+
+    models: by arm. elsewhere: ranks of the adapters that were made elsewhere, by digest of the base."""
     found = {model.sha256: elsewhere.get(model.sha256, 0) for model in models.values()}
     for head in profile.heads(profile.arms):
         base = models[head].sha256

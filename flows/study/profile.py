@@ -230,7 +230,7 @@ class Profile(Checked):
 
     @property
     def known_arms(self) -> dict[str, Arm]:
-        """By name: everybody's, and the study's own."""
+        """Arms by name: the built-in ones, and the study's own."""
         return ARMS | {arm.name: arm for arm in self.own}
 
     def arm(self, name: str) -> Arm:

@@ -153,7 +153,7 @@ class Request:
         return replace(study, command=self.command())
 
     def command(self) -> str:
-        """What asks for the same on the command line."""
+        """The same request as a command line."""
         words = ["varband", "run", self.profile]
         for option in ("name", "data", "encoder"):
             words += [f"--{option}", value] if (value := getattr(self, option)) else []

@@ -83,7 +83,7 @@ class Study:
 
     @property
     def in_numbers(self) -> str:
-        """What it does, by its own numbers; words of its profile may be of another study."""
+        """The study in its own numbers; the purpose of its profile may be that of another study."""
         p = self.profile
         steps, seeds = p.training.steps, len(p.seeds)
         trains = steps and seeds and p.heads(p.arms)

@@ -1,4 +1,4 @@
-"""How many problems a pool will have that is not built yet: those of its files, and of named sets that are not on this
+"""The number of problems of a pool that is not built yet: those of its files, and of named sets that are not on this
 machine as many as were published."""
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What is looked at between studies: nightly re-evaluation, audit of a store, the machine's health."""
+"""Checks between studies: nightly re-evaluation, audit of a store, the machine's health."""

@@ -24,7 +24,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """As the driver's tool has it. free, total: MiB; None where it does not say."""
+    """A GPU as nvidia-smi lists it. free, total: MiB; None where it does not say."""
 
     name: str
     driver: str
@@ -46,7 +46,7 @@ def gpus() -> list[Gpu]:
 
 
 def environment_now(study: Study, policy: Policy) -> dict[str, str]:
-    """What samples and grades here now. A server's version is `unknown` where it does not tell it."""
+    """Return what samples and grades on this machine now. A server's version is `unknown` where it does not tell it."""
     hardware = study.profile.hardware
     if engine_name(hardware.engine) == "openai":
         server = endpoint_for(hardware.endpoint)
@@ -67,7 +67,7 @@ def environment_now(study: Study, policy: Policy) -> dict[str, str]:
 
 
 def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampling) -> dict[str, str]:
-    """What sampled and graded an evaluation, as far as the ledger and its manifest know it."""
+    """Return what sampled and graded an evaluation, as far as the ledger and its manifest know it."""
     manifest, rows = store.manifest(rollouts), Ledger(store.root).rows(account_of(policy, sampling), ["engine"])
     engine = UNKNOWN if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
     graders = store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()

@@ -1,4 +1,4 @@
-"""What a night shows on its run's page: one sentence, a table of what was compared, a picture of the last 30 nights."""
+"""A night on its run's page: one sentence, a table of what was compared, a picture of the last 30 nights."""
 
 from __future__ import annotations
 

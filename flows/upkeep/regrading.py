@@ -34,7 +34,7 @@ class Regraded:
     stored: int = 0
 
     def sentences(self) -> Iterator[str]:
-        """What a person is told; the tables `changes` and `figures` say the rest."""
+        """The summary in sentences; the tables `changes` and `figures` hold the rest."""
         if not self.stored:
             yield "no rollouts are stored here with their texts: counts stay as they were printed"
             return

@@ -197,7 +197,7 @@ def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
 
 
 def _readable_by_the_same(source: Path, to: Path) -> None:
-    """What only its user may read stays so in the copy, which its own user may write."""
+    """Keep a file private in the copy if only its user may read it. The copy's user may write it."""
     to.chmod(source.stat().st_mode & 0o777 | 0o600)
 
 

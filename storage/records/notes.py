@@ -1,4 +1,4 @@
-"""What each run needs, in `runs/<run>.jsonl`, a ref a line: kept from the start of the run until it has finished.
+"""Artifacts that each run needs, in `runs/<run>.jsonl`, a ref a line: kept from a run's start until it has finished.
 
 The first line holds a checksum of the rest, so that a collection never takes what a paused study needs because its
 notes were cut or replaced.

@@ -108,7 +108,7 @@ def plus(spent: Amounts, charges: Iterable[Charge | Amounts]) -> Amounts:
 
 
 def spent_in_month(root: Path, month: str) -> Amounts:
-    """What all runs of a root paid in a calendar month of UTC, written 2026-11."""
+    """Return what all runs of a root paid in a calendar month of UTC, written 2026-11."""
     since = datetime.fromisoformat(f"{month}-01T00:00:00+00:00").timestamp()
     paths = [(path, path.stat()) for path in _journals(root)]
     return plus(Amounts(), (_of_month(path, at.st_size, month) for path, at in paths if at.st_mtime >= since))

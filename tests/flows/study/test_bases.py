@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.forecast import stands_on
+from flows.running.forecast import base_notes
 from flows.running.plan import plan
 from flows.study.forms import StudyForm
 from flows.study.models import SHIPPED
@@ -73,7 +73,7 @@ def test_a_ceiling_is_screened_and_evaluated_and_never_trained(places: Path, tmp
         steps[one.step.ref.kind].append(one.step.title)
     assert {"screen top", "evaluate top at step 0 (final, 8 each)"} <= {*steps["rollouts"]}
     assert steps["training"] == ["train panel seed 0", "train thinking seed 0"]
-    assert stands_on(study) == [
+    assert base_notes(study) == [
         "panel on demo, thinking on other, top on other: arms on different bases do not compare scaffolds alone",
         "evaluated as it is, never trained: top",
     ]
