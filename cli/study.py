@@ -111,6 +111,23 @@ def show(which: str) -> None:
 
 
 @study.command()
+@click.argument("word", required=False, default="")
+def settings(word: str) -> None:
+    """List the settings of a study, with values, default and meaning.
+
+    WORD: list those whose name holds it, such as `training.` or `seed`.
+    """
+    from flows.study.settings import sections
+
+    for section in sections():
+        for one in section.settings:
+            names = [f"{table}.{one.name}".removeprefix(".") for table in section.tables]
+            if any(word in name for name in names):
+                default = f", default {one.default}" if one.default else ""
+                click.echo(f"{', '.join(names)}  ({one.values}{default})\n    {one.meaning}")
+
+
+@study.command()
 @click.argument("one", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 @click.argument("other", metavar="[PROFILE|STUDY.toml]", required=False, shell_complete=options.studies)
 def diff(one: str, other: str | None) -> None:

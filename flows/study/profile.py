@@ -51,103 +51,125 @@ Windows = tuple[Annotated[str, refused_by(window_named)], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingPlan(Checked):
-    """One kind of sampling in a study: how, and how many rollouts a problem."""
+    """One kind of sampling in a study."""
 
     sampling: Sampling
-    group_size: Size
+    """Sampling parameters."""
+    group_size: Annotated[Size, Field(description="Rollouts per problem (G).")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screening(SamplingPlan):
-    """adaptive: leave a problem once a correct and a wrong rollout of it were seen. Its band is the one that the
-    whole group has; only fewer rollouts are paid for."""
+    """The sampling of the base model by which problems are put into bands."""
 
     adaptive: bool = False
+    """Stop sampling a problem once it has a correct and a wrong rollout. Its band is the same and costs fewer
+    rollouts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder(Checked):
-    """The sentence encoder of the diversity figures. `windows`: parts of a trace that it is shown beside the whole,
-    of which it reads the first `max_tokens`; head2000chars is the published opening window."""
+    """The sentence encoder of the diversity figures."""
 
     name: Model = "all-mpnet-base-v2"
+    """Name under `VARBAND_MODELS`, folder, or `OWNER/NAME@COMMIT`."""
     max_tokens: AtLeastOne = 384
+    """Tokens of a text that the encoder reads; the rest is cut off."""
     windows: Windows = ("first256", "middle256", "last256", "head2000chars")
+    """Parts of a trace that are embedded beside the whole: `first256`, `middle256`, `last256` (tokens), and
+    `head2000chars`, the published opening window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassK(Checked):
+    """pass@k of the held-out problems."""
+
     ks: Annotated[tuple[Size, ...], Field(min_length=1), Distinct] = (1, 2, 4, 8)
+    """Values of k."""
     draws: Annotated[Whole, Field(ge=1, le=1_000_000)] = 10_000
+    """Resamples of the bootstrap."""
     seed: Seed = 0
+    """Seed of the bootstrap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool(Checked):
-    """Which problems. `sources`: files and named sets; without any, `synthetic` ones a source, of `levels` by turns.
-
-    limit: draw so many problems at random by `split_seed` (after deduplication), for short runs on real input.
-    on_issue: what happens to a problem whose gold fails its self-check: `exclude` or `keep`.
-    """
+    """The problems of a study."""
 
     sources: Sources = ()
+    """Files of problems, named sets, and sets on the hub. Empty: made-up word problems."""
     synthetic: Annotated[Whole, Field(ge=0, le=MOST)] = 0
+    """Made-up problems of each of the four kinds, if `sources` is empty."""
     levels: tuple[Annotated[Level, Field(pattern="^[1-5]$")], ...] = ()
+    """Levels of made-up problems, used in turn."""
     seed: Seed = 0
+    """Seed of the made-up problems."""
     limit: Annotated[AtLeastOne | None, OrNone] = None
+    """Draw so many problems at random after duplicates are removed, for short runs on real problems."""
     on_issue: Literal["exclude", "keep"] = "exclude"
+    """Whether a problem whose gold fails its check is left out (`exclude`) or kept."""
     heldout_per_source: Count = 25
+    """Held-out problems of each source."""
     split_seed: Seed = 0
+    """Seed of the split into training and held-out problems, and of `limit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson(Checked):
-    """A training before the one that is studied: on all of its pool's training problems, without screening.
-    Each lesson starts from the adapter of the one before it, with a fresh optimiser."""
+    """A training before the one that is studied, on all training problems of its pool and without screening.
+    Each lesson starts from the adapter of the lesson before it, with a fresh optimiser."""
 
     name: Name
+    """Name of the lesson; its table is `[lessons.NAME]`."""
     arms: tuple[str, ...]
+    """Arms that take it."""
     pool: Pool
+    """Its problems."""
     training: LearnerConfig
+    """Its training, with the fields of `training`."""
     rollouts: Sampling
+    """Sampling of its training rollouts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark(Checked):
-    """Problems beside the held-out ones, whose pass@k is measured before training and after, sampled as `final` is.
-    What is, or nearly is, a training problem of the study or of its lessons is not asked.
-
-    levels: the problems of these levels only; empty: all. per_level: so many of each, drawn by hash; None: all.
-    """
+    """Problems beside the held-out ones, sampled before and after training as `final` is.
+    Problems that equal or nearly equal a training problem of the study are left out."""
 
     name: Name
+    """Name of the benchmark; its table is `[benchmarks.NAME]`."""
     sources: Sources
+    """Files, named sets, or sets on the hub."""
     levels: tuple[Level, ...] = ()
+    """Problems of these levels only. Empty: all."""
     per_level: Annotated[AtLeastOne | None, OrNone] = None
+    """Problems of each level, drawn by hash."""
     seed: Seed = 0
+    """Seed of that draw."""
     group_size: Size
+    """Rollouts per problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective(Checked):
-    """An objective that a study compares with its own: the same arm under another training."""
+    """An objective that is compared with the study's own: the same arm under another training."""
 
     name: str
+    """Name of the objective; its table is `[objectives.NAME]`."""
     training: LearnerConfig
+    """Its training, with the fields of `training`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search(Checked):
-    """Test-time search on the held-out problems, before training and after, sampled as `final` is.
-
-    methods: as `majority` or `majority:width=8` (tasks/domain/search/registry.py); none: not asked. tokens: of prompts
-    and completions, after which a problem's search starts no further round. reward: folder of the reward model, or
-    sha256:… of one, for methods that are scored by one.
-    """
+    """Test-time search on the held-out problems, before and after training, sampled as `final` is."""
 
     methods: Methods = ()
+    """Methods of search, such as `majority` or `majority:width=8`."""
     tokens: AtLeastOne = 16_384
+    """Tokens of prompts and completions after which a problem's search starts no further round."""
     reward: str = ""
+    """Folder of the reward model, for methods that need one."""
 
     def budgets(self, least: int) -> tuple[int, ...]:
         """The largest, halved as long as one rollout's completion may fit, ascending.
@@ -181,47 +203,62 @@ class Search(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(Checked):
-    """One complete study, by name.
-
-    train_on: `variance`, the arm's own variance band; `joint`, of that what every trained arm has in its own; or `all`,
-    for a model too weak to have one.
-    asymptote: rollouts of each held-out problem, before training and after, by which pass@k is followed to its end
-    (64, 128); what the ledger holds of them is reused. 0: not asked.
-    objectives: every arm is trained by each too, from the same start with the same seeds, and compared with `training`
-    by `objective_group_size` rollouts of each held-out problem. measures: which of the standard ones are made,
-    beside those of what is asked for; none named: all. Where some are named and none of them is made from embeddings
-    (`diversity`, `ceilings`, `chain`, `widths`), nothing is embedded. budget: of a run over all its attempts.
-    own: arms that the study defines itself, and those of everybody's of which it says another model, an adapter, or
-    that they are evaluated as they are. title, about: what a team calls a study of its own and says of it,
-    labels; `name` and `purpose` are then those of the profile that it is based on.
-    """
+    """One complete study, by name. `own`: arms that the study defines, or whose model, adapter or training it
+    changes."""
 
     name: str
+    """Name of the profile that the study is based on."""
     purpose: str
+    """The question of the study; the title of its report."""
     title: str = field(default="", compare=False)
+    """Name of a team's own study."""
     about: str = field(default="", compare=False)
+    """Description of a team's own study."""
     pool: Pool
+    """The problems."""
     model: Model
+    """Base model: a name under `VARBAND_MODELS`, a folder, or `OWNER/NAME@COMMIT`."""
     arms: Annotated[tuple[str, ...], Distinct]
+    """Arms that are compared."""
     seeds: Annotated[tuple[Seed, ...], Distinct] = (0,)
+    """Seeds of the training; each trains every arm once. Empty: nothing is trained."""
     train_on: Literal["variance", "joint", "all"] = "variance"
+    """Training problems: the arm's own variance band (`variance`), problems in the band of every trained arm
+    (`joint`), or `all`."""
     lessons: Annotated[tuple[Lesson, ...], Named] = ()
+    """Trainings before the studied one."""
     screening: Screening
+    """Sampling of the base model that finds the bands."""
     gate: Gate = field(default_factory=Gate)
+    """Limits on the screening that must hold before training."""
     rollouts: Sampling
+    """Sampling of the training rollouts."""
     training: LearnerConfig
+    """The studied training."""
     evaluation: SamplingPlan
+    """Sampling of the held-out problems at steps of the curve."""
     final: SamplingPlan
+    """Sampling of the held-out problems before and after training, from which gains are computed."""
     asymptote: Annotated[Whole, Field(ge=0, le=MOST)] = 0
+    """Rollouts of each held-out problem for pass@k at large k (64, 128). Stored ones are reused. 0: none."""
     benchmarks: Annotated[tuple[Benchmark, ...], Named] = ()
+    """Further problem sets that are sampled before and after training."""
     objectives: tuple[Objective, ...] = ()
+    """Objectives that train every arm too, from the same start and with the same seeds."""
     objective_group_size: Size = 32
+    """Rollouts per held-out problem by which objectives are compared."""
     measures: Annotated[tuple[str, ...], Distinct] = ()
+    """Measures that are made. Empty: all. Without `diversity`, `ceilings`, `chain` and `widths` nothing is embedded."""
     search: Search = field(default_factory=Search)
+    """Test-time search."""
     encoder: Encoder = field(default_factory=Encoder)
+    """Sentence encoder of the diversity figures."""
     passk: PassK = field(default_factory=PassK)
+    """pass@k of the held-out problems."""
     hardware: Hardware = field(default_factory=Hardware)
+    """How stages use their machine. No part of any artifact's name."""
     budget: Budget = field(default_factory=Budget)
+    """The most that a run may spend."""
     own: tuple[Arm, ...] = ()
 
     @property

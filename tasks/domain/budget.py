@@ -21,14 +21,14 @@ Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(Checked):
-    """The most that a run may spend over all of its attempts; null is no limit.
-
-    tokens: prompt and completion. gpu_hours: devices × hours; on a host without a GPU the host counts as one device.
-    """
+    """The most that a run may spend over all of its attempts."""
 
     tokens: Limit = None
+    """Tokens of prompts and completions."""
     gpu_hours: Limit = None
+    """GPUs × hours. A machine without a GPU counts as one."""
     usd: Limit = None
+    """US dollars, by the prices of profile and team."""
 
     @classmethod
     def parse(cls, text: str | None) -> Budget:

@@ -16,19 +16,23 @@ SHARES = {"invalid_tags": "have no valid tags", "no_answer": "give no answer", "
 
 @checked(frozen=True, slots=True, kw_only=True)
 class Gate(Checked):
-    """Limits on the screening of each arm that trains. Outside of one the run pauses before the study's training.
-
-    invalid_tags, no_answer, truncated: largest shares of an arm's rollouts. truncated_apart: the most by which the
-    arms' shares cut off may differ. least_accuracy, most_accuracy: of an arm's mean. anyway: train all the same.
-    """
+    """Limits on the screening of each arm that trains. If one is not met, the run pauses before the study's
+    training."""
 
     invalid_tags: Share = 0.5
+    """Largest share of an arm's rollouts without valid tags."""
     no_answer: Share = 0.5
+    """Largest share of an arm's rollouts without an answer."""
     truncated: Share = 0.5
+    """Largest share of an arm's rollouts cut off at `max_tokens`."""
     truncated_apart: Share = 0.25
+    """Largest difference between the arms' shares cut off."""
     least_accuracy: Share = 0.0
+    """Lowest mean accuracy of an arm."""
     most_accuracy: Share = 1.0
+    """Highest mean accuracy of an arm."""
     anyway: bool = False
+    """Train even if a limit is not met."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

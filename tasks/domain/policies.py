@@ -98,15 +98,18 @@ class Policy:
 
 @checked(frozen=True, slots=True, kw_only=True)
 class Sampling(Checked):
-    """How rollouts are drawn. The number asked for is no part of it: growing G keeps what is there.
-    temperature: 0 is greedy, and vLLM takes 2 at most. kv_cache: of keys and values on a GPU; in fp8 it holds twice the
-    tokens, of a policy that is a little another."""
+    """How rollouts are drawn. The number of rollouts is no part of it: a larger group keeps what is stored."""
 
     max_tokens: AtLeastOne
+    """Longest completion, in tokens."""
     temperature: Annotated[Real, Field(ge=0, le=2)] = 1.0
+    """0 is greedy; 2 is the most that vLLM takes."""
     top_p: ShareAboveZero = 1.0
+    """Share of probability that the kept tokens have together (nucleus sampling)."""
     seed: Seed = 0
+    """Seed of the draws."""
     kv_cache: KVCache = "full"
+    """Precision of keys and values on a GPU. `fp8` holds twice the tokens and samples a slightly different policy."""
 
     def identity(self, stop: tuple[str, ...]) -> dict[str, object]:
         spelt: dict[str, object] = {

@@ -46,7 +46,7 @@ class Checked:
     whole study (context=COLLECT)."""
 
     __slots__ = ()
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     def check(self) -> None:
         """Errors: UserError for fields that cannot stand together."""

@@ -40,62 +40,62 @@ BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware(Checked):
-    """How this process may use its machine.
-
-    engine: `vllm`, `transformers`, `auto` (vLLM where it is installed), or `openai`: a server at `endpoint`, else at
-    VARBAND_OPENAI_BASE_URL, with the key in VARBAND_OPENAI_API_KEY. served_model: the name under which that server has
-    the study's model, where it is not the name of its folder.
-    batch_size: rollouts sampled and made durable together. On the CPU a batch starts from an empty prefix cache, so its
-    results do not depend on what ran before; null streams, for throughput.
-    dtype: of the sampler's weights on a GPU; the learner's is bfloat16 there. On a CPU both are float32.
-    processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine; replicas: engines that
-    share the rollouts out among them, each on GPUs of its own. sampler_apart: the sampling engines' GPUs follow the
-    learner's, as for training.staleness=1; else both have the same.
-    spread: GPUs that the arms at once leave over are shared out among them, in `processes` and `replicas`; an
-    engine has as many as its model asks for (`tensor_parallel`).
-    engine_process: what of vLLM runs beside this process: nothing (`inside`), its scheduler and model (`core`), the
-    model alone (`worker`), or each in one of its own (`both`): scheduling a step takes as long as a small model's
-    step on a GPU, and beside the model's own program they wait for each other. Texts are spelt here; grading and files
-    have threads and processes of their own.
-    adapters: `merged` into the weights, at the base model's price (tasks/engines/learning/merging.py), `unmerged`
-    through vLLM's LoRA operations, or `auto`: merged where the model allows it.
-    graphs_up_to: tokens of the largest step that has a CUDA graph; null: of any step, twice max_num_seqs. With more
-    rollouts at once than it a token takes four times as long.
-    threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
-    and then gives the same bits whatever the number of cores.
-    without: kinds that this machine does not make, nor what follows from them: sample and train where the GPU is, and
-    embed and report elsewhere, from a copy.
-    shard_rollouts: what one worker of a pool samples at a time, about; enough to be worth its engine's start.
-    arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare. Where it is more
-    than a study has arms, their seeds are made at once too. On GPUs each process has its own, and where there are
-    fewer, as many run as there are GPUs for.
-    """
+    """How a process may use its machine."""
 
     engine: EngineName = "auto"
+    """Sampling engine. `auto`: vLLM where it is installed, else transformers. `openai`: a server."""
     endpoint: str = ""
+    """Address of the server of `openai`. Empty: VARBAND_OPENAI_BASE_URL. The key is in VARBAND_OPENAI_API_KEY."""
     served_model: str = ""
+    """The server's name for the study's model. Empty: the name of the model's folder."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where models run."""
     memory_fraction: ShareAboveZero = 0.45
+    """Share of a GPU's memory for the sampling engine."""
     kv_cache_mb: AtLeastOne = 256
+    """Memory for keys and values on the CPU, in MiB."""
     max_num_seqs: Annotated[Whole, Field(ge=1, le=65_536)] = 64
+    """Rollouts that an engine samples at once."""
     max_model_len: AtLeastOne = 512
+    """Longest prompt and completion together, in tokens."""
     tensor_parallel: AtLeastOne = 1
+    """GPUs that share one sampling engine. Adapters are then served unmerged."""
     replicas: AtLeastOne = 1
+    """Sampling engines of an arm, each on GPUs of its own."""
     sampler_apart: bool = False
+    """Give the sampling engines GPUs of their own, as for `training.staleness = 1`."""
     spread: bool = False
+    """Share a machine's GPUs out among the arms. A model too large for one GPU gets 2, 4 or 8 per engine."""
     engine_process: Literal["inside", "core", "worker", "both"] = "inside"
+    """Part of vLLM that runs in processes of its own: none (`inside`), scheduler and model (`core`), the model
+    (`worker`), or each (`both`). Many rollouts of a small model are faster with `core` or `both`."""
     adapters: Literal["auto", "merged", "unmerged"] = "auto"
+    """`merged` into the weights (no cost per token), `unmerged` through vLLM's LoRA operations, or `auto`: merged
+    where the model allows it."""
     graphs_up_to: Annotated[AtLeastOne | None, OrNone] = None
+    """Tokens of the largest step with a CUDA graph. With more rollouts at once a token takes four times as long.
+    `none`: twice `max_num_seqs`."""
     batch_size: Annotated[AtLeastOne | None, OrNone] = 256
+    """Rollouts that are sampled and stored together. On the CPU a batch starts from an empty prefix cache, so that
+    results do not depend on what ran before. `none` streams."""
     threads: Annotated[Annotated[Whole, Field(ge=1, le=1024)] | None, OrNone] = None
+    """Threads of the CPU engines. With one, results are the same on any number of cores."""
     without: tuple[str, ...] = ()
+    """Kinds of artifact that this machine does not make, nor what follows from them."""
     arms_at_once: AtLeastOne = 1
+    """Arms (and seeds, above their number) that are made at once, each in a process with its own engine."""
     shard_rollouts: AtLeastOne = 16_384
+    """Rollouts, about, that one worker of a pool samples at a time."""
     processes: AtLeastOne = 1
+    """GPUs, and processes, of the learner."""
     token_budget: AtLeastOne = 8192
+    """Tokens of one pack of the learner."""
     checkpointing: Literal["auto", "on", "off"] = "auto"
+    """Whether activations are recomputed to save memory."""
     checkpoint_every: AtLeastOne = 1
+    """Steps between two checkpoints of a training."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Precision of the sampler's weights on a GPU. The learner's is bfloat16; on a CPU both are float32."""
 
     def check(self) -> None:
         if self.sampler_apart and self.engine_process == "inside" and self.replicas == 1:

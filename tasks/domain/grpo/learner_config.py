@@ -56,77 +56,103 @@ def check_layers(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig(Ruled, Checked):
-    """All that changes the result of training, and nothing else. Defaults are the original recipe's.
-
-    expert_rank: of each expert of a mixture, below `lora_rank`; None: the same. Alpha is that of the others, so the
-        scale is alpha / expert_rank (docs/training.md).
-    tag_rule: what the tag reward is paid for, see tasks.domain.scaffolds; `published` replays the original study.
-    advantage: an objective of tasks.domain.grpo.advantages; advantage_k: the attempts of `pass_at_k` and `pkpo`.
-    truncated: `keep` trains on rollouts that hit `max_tokens`; `mask` drops their tokens from the loss, not their
-        rewards from the group's mean.
-    max_extra_groups: how many further prompts one step may sample to replace dead groups.
-    clip_low, clip_high: the ratio's range 1-low … 1+high where a loss clips; high alone bounds `cispo`. tis_cap: the
-        largest importance weight of `tis`. max_tokens: longest completion, which `dr_grpo` divides by.
-    minibatches: optimiser updates that a step's groups are dealt out to; epochs: how often each group is used.
-    kl_weight: of k3 towards where the training started, on every token of a step that has a live group.
-    staleness: 1 trains each step on rollouts of the policy before the last one, sampled while the last step trains.
-    lr_schedule: after `warmup_steps` steps of linear rise, constant or falling to zero behind the last step.
-    overlong_cache: DAPO's soft punishment of the last so many tokens below `max_tokens`; 0: none.
-    bonus, bonus_gate, bonus_baseline: of exploration (advantages/exploration.py); gate `none` is the paper's.
-    entropy_weight: of each trained token's entropy, which the loss rewards; it follows `entropy_target` by
-        `entropy_delta` a step (credit.py). cov_share, cov_low, cov_high, cov_kl: of `clip_cov` and `kl_cov`.
-    token_budget: sampled tokens after which training ends; its last adapter is that of step `steps` all the same.
-    tau_positive, tau_negative: temperatures of `sapo`, of tokens of positive and other advantage.
-    candidates: answers in one completion, of `vpo` and `multi_rlvr`.
-    """
+    """All that changes the result of training, and nothing else. Defaults are the original recipe's."""
 
     steps: Annotated[Whole, Field(ge=1, le=10 * MOST)]
+    """Training steps."""
     groups_per_step: Size
+    """Problems per step."""
     group_size: Annotated[Whole, Field(ge=2, le=MOST)]  # an advantage is relative to the others
+    """Rollouts per problem (G)."""
     learning_rate: Share
+    """Adam's learning rate."""
     lora_rank: Annotated[Whole, Field(ge=1, le=16_384)]
+    """Rank of the LoRA adapter."""
     lora_alpha: Size
+    """Scale of the adapter is `lora_alpha / lora_rank`."""
     expert_rank: Annotated[AtLeastOne | None, OrNone] = None
+    """Rank for each expert of a mixture, below `lora_rank`; their scale is `lora_alpha / expert_rank`."""
     target_modules: Annotated[tuple[str, ...], Distinct, Field(min_length=1)] = ALL_LINEAR
+    """Linear layers that get an adapter."""
     loss: str = "importance_sampling"
+    """Loss: see the table of losses."""
     advantage: str = "centred"
+    """Objective: see the table of objectives."""
     tag_weight: NotNegative = 0.2
+    """Weight of valid tags in the reward."""
     tag_rule: TagRule = "pairs"
+    """Rule of valid tags. `published` is the original study's, which accepts an empty trace."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
+    """Adam's decay rates."""
     eps: Annotated[Real, Field(ge=1e-30, le=1)] = 1e-8  # LoRA's first gradient is 0, which is divided by it
+    """Adam's epsilon. LoRA's first gradient is 0 and is divided by it."""
     weight_decay: Share = 0.0
+    """Adam's weight decay."""
     grad_clip: Annotated[Positive | None, OrNone] = None
+    """Largest norm of the gradient."""
     eval_every: AtLeastOne = 10
+    """Steps between two points of the curve."""
     seed: Seed = 0
+    """Seed of the adapter's start, of the order of problems and of the rollouts."""
     truncated: Literal["keep", "mask"] = "keep"
+    """`keep` trains on rollouts that hit `max_tokens`; `mask` leaves their tokens out of the loss, but not their
+    rewards out of the group's mean."""
     max_extra_groups: Annotated[Whole, Field(ge=0, le=MOST)] = 0
+    """Further problems that a step may sample to replace groups whose rewards are all equal."""
     prompt_order: PromptOrder = "round_robin_by_source"
+    """Order of the training problems."""
     clip_low: Share = 0.2
+    """Ratios are clipped below 1 − `clip_low`, where the loss clips."""
     clip_high: NotNegative = 0.2
+    """Ratios are clipped above 1 + `clip_high`, where the loss clips; the only bound of `cispo`."""
     tis_cap: Positive = 2.0
+    """Largest importance weight of `tis`."""
     max_tokens: Annotated[AtLeastOne | None, OrNone] = None
+    """Longest completion, by which `dr_grpo` divides and from which `overlong_cache` counts back."""
     minibatches: Size = 1
+    """Updates that a step's groups are dealt out to."""
     epochs: Annotated[Whole, Field(ge=1, le=1000)] = 1
+    """How often each group is used."""
     kl_weight: NotNegative = 0.0
+    """Weight of the KL term (k3) towards the start of the training."""
     lr_schedule: LrSchedule = "constant"
+    """Learning rate after the warm-up: constant, or falling to zero after the last step."""
     warmup_steps: Count = 0
+    """Steps in which the learning rate rises linearly."""
     staleness: Annotated[Whole, Field(ge=0, le=1)] = 0
+    """1 trains each step on rollouts of the policy before the last one; they are sampled while the last step trains."""
     advantage_k: AtLeastOne = 4
+    """Attempts k of `pass_at_k` and `pkpo`."""
     overlong_cache: Count = 0
+    """Tokens below `max_tokens` in which DAPO's soft punishment grows. 0: none."""
     bonus: NotNegative = 0.2
+    """Weight of the exploration bonus, for objectives that have one."""
     bonus_gate: Literal["right", "none"] = "right"
+    """Rollouts that get the bonus: correct ones (`right`) or all (`none`, as in the paper)."""
     bonus_baseline: Share = 0.5
+    """Baseline of the bonus of `ucb_con`."""
     entropy_weight: NotNegative = 0.0
+    """Weight of each trained token's entropy, which the loss rewards."""
     entropy_target: Annotated[Positive | None, OrNone] = None
+    """Entropy that `entropy_weight` is steered to."""
     entropy_delta: Positive = 0.005
+    """Change of `entropy_weight` per step, with a target."""
     cov_share: ShareAboveZero = 2e-4
+    """Share of the tokens that `clip_cov` and `kl_cov` treat apart."""
     cov_low: NotNegative = 1.0
+    """Lowest covariance of the tokens that `clip_cov` leaves out."""
     cov_high: Positive = 5.0
+    """Highest covariance of the tokens that `clip_cov` leaves out."""
     cov_kl: NotNegative = 1.0
+    """Weight of the KL term of `kl_cov`."""
     tau_positive: Positive = 1.0
+    """Temperature of `sapo` for tokens of positive advantage."""
     tau_negative: Positive = 1.05
+    """Temperature of `sapo` for other tokens."""
     token_budget: Annotated[AtLeastOne | None, OrNone] = None
+    """End the training at the first step that reaches so many sampled tokens."""
     candidates: AtLeastTwo = 3
+    """Answers in one completion, for `vpo` and `multi_rlvr`."""
 
     def versions(self) -> Mapping[str, int | str]:
         chosen: dict[str, int | str] = {self.advantage: ADVANTAGES[self.advantage].version}

@@ -22,6 +22,7 @@ from flows.study.reading import flat
 from flows.study.request import Request, profile_of
 from flows.study.resolve import resolve
 from flows.study.set_option import overridden, settable
+from flows.study.settings import sections
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
@@ -164,3 +165,15 @@ def test_requests_of_earlier_versions_are_read() -> None:
     assert Request.from_json(read.as_json()) == read
     with pytest.raises(UserError, match=r"another version \(colour\)"):
         Request.from_json(kept | {"colour": "red"})
+
+
+def test_every_setting_is_listed_with_its_meaning() -> None:
+    """`varband study settings` and the docs' page are views of the fields: none is missing, none has no words."""
+    listed = {
+        f"{table}.{one.name}".removeprefix("."): one for s in sections() for table in s.tables for one in s.settings
+    }
+    assert not [name for name, one in listed.items() if not one.meaning]
+    own = {name for name in settable(DEMO) if not name.startswith(("arms.", "questions."))}
+    assert own <= {*listed}, own - {*listed}
+    assert listed["training.learning_rate"].values == "number, 0 to 1"
+    assert listed["final.sampling.temperature"].default == "1"
