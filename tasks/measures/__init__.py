@@ -1,1 +1,1 @@
-"""Measures: rollouts in, one table out; one file a table."""
+"""Measures turn rollouts into tables, one table per file."""

@@ -1,4 +1,4 @@
-"""Audit: lints over the designs of what is compared. Each lint is a named query, `lint_*.sql`."""
+"""The audit checks the designs of compared runs. Each check is a named query, `lint_*.sql`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def audit_designs(
     diversities: tuple[Diversity, ...],
     gate: Gate = Gate(),  # noqa: B008
 ) -> pa.Table:
-    """Mismatched designs of one experiment, found before its figures are read. Schema: AUDIT. gate: the study's."""
+    """Return the mismatches between the designs of one experiment. Schema: AUDIT. gate: the study's form gate."""
     held = f"held-out of {splits}"
     drawn = [*((ref, str(pool), "screening") for ref in screenings), *((ref, held, "heldout") for ref in final)]
     recipes = {ref: store().manifest(ref).recipe for ref in trainings}
@@ -84,12 +84,12 @@ def audit_designs(
 
 
 def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
-    """Leaks between the study's held-out problems and the pools of the lessons that its trainings started from."""
+    """Return near-duplicates between the held-out problems and the pools of the lessons before these trainings."""
     lessons, waiting = set[tuple[str, str]](), list(trainings)
     while waiting:
         for init in store().manifest(waiting.pop()).recipe.inputs.get("init", []):
             inputs = store().manifest(Ref.parse(init)).recipe.inputs
-            if "pool" in inputs:  # of an adapter made elsewhere nobody knows what it was taught
+            if "pool" in inputs:  # the training data of an imported adapter are unknown
                 lessons.add((inputs["pool"][0], inputs["splits"][0]))
                 waiting.append(Ref.parse(init))
     held, _ = sides_of(store().read(pool), store().read(splits))
@@ -105,7 +105,7 @@ def _policy(rollouts: Ref) -> Policy:
 
 
 def _drawn(rollouts: Ref) -> dict[str, Any]:
-    """The arguments that the rollouts were sampled with. Errors: UserError for imported ones."""
+    """Return the sampling arguments of rollouts. Errors: UserError if the rollouts were imported."""
     if (arguments := sampled_with(rollouts)) is None:
         raise UserError(f"{rollouts} was imported: nothing tells how it was sampled")
     return dict(arguments)
@@ -130,7 +130,7 @@ def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
 
 
 def _made_elsewhere(screening: Ref) -> Iterator[Row]:
-    """Of an arm that starts from an adapter of which nobody here knows what it was trained on."""
+    """Warn if the arm starts from an imported adapter, whose training data are unknown."""
     policy = _policy(screening)
     if policy.adapter is not None:
         made = store().manifest(Ref.parse(policy.adapter))
@@ -140,7 +140,7 @@ def _made_elsewhere(screening: Ref) -> Iterator[Row]:
 
 
 def _answer_kinds(screenings: Sequence[Ref]) -> list[Row]:
-    """Arms whose answers are judged by different rules."""
+    """Warn if the arms' answers are graded by different rules."""
     kinds: dict[str, set[str]] = {}
     for policy in map(_policy, screenings):
         kinds.setdefault(policy.scaffold.answer_kind, set()).add(policy.arm)
@@ -150,7 +150,7 @@ def _answer_kinds(screenings: Sequence[Ref]) -> list[Row]:
 
 
 def _raised(rollouts: Ref) -> Iterator[Row]:
-    """Of answers that another package's grader could not judge."""
+    """Warn if an external grader raised an error on some answers."""
     all_reasons = store().read(rollouts, ["reason"])["reason"].to_pylist()
     raised = [reason for reason in all_reasons if reason and reason.startswith(RAISED)]
     if raised:
@@ -160,7 +160,7 @@ def _raised(rollouts: Ref) -> Iterator[Row]:
 
 
 def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> list[Row]:
-    """Why the screenings of the arms that were trained did not allow it, or do not let them be compared."""
+    """Return the reasons why the trained arms did not pass the form gate or cannot be compared."""
     arms, places = [], {}
     for ref in screenings:
         policy = _policy(ref)
@@ -182,7 +182,7 @@ def _without_update(training: Ref) -> Iterator[Row]:
 
 
 def _steps(training: Ref) -> Row:
-    """Steps that a training was asked for, and the last one of which it has a row."""
+    """Return the requested number of steps of a training and the last executed one."""
     learner = restored(LearnerConfig, store().manifest(training).recipe.arguments["learner"])
     executed = max(store().read(training, ["step"])["step"].to_pylist(), default=0)
     counted = {"run": str(training), "requested": learner.steps, "executed": executed}
@@ -190,7 +190,7 @@ def _steps(training: Ref) -> Row:
 
 
 def _exposed(training: Ref, pool: Ref, splits: Ref) -> list[Row]:
-    """Problems and groups of a training by source; none in a copy without its files."""
+    """Return a training's problems and groups by source; an empty list for a copy without its files."""
     file = store().files(training) / "exposure.parquet"
     if not file.exists():
         return []
@@ -219,7 +219,8 @@ def _coverage(diversity: Ref, problems: str) -> list[Row]:
 
 
 def _mislabelled(screening: Ref, sizes: Mapping[str, int]) -> list[Row]:
-    """Dead groups of a screening that the training's group size is expected to make live. sizes: by arm."""
+    """Return dead groups of a screening that are expected to be live at the training's group size. sizes: group size by
+    arm."""
     counts = query(
         "select arm, count(*) as n, count(*) filter (where correct) as c from t group by arm, problem_id",
         t=store().read(screening, ["arm", "problem_id", "correct"]),

@@ -20,7 +20,8 @@ from tasks.stage import progress, stage, store
 
 
 def bands_of(rollouts: pa.Table) -> pa.Table:
-    """Schema: Bands. One row per problem of one policy's screening; a group of one rollout has no variance band."""
+    """Return the band of each problem of one policy's screening. Schema: Bands. A group of one is never in the variance
+    band."""
     return query(
         """
         select problem_id, source, arm, group_size, num_correct, band(num_correct, group_size) as band
@@ -31,16 +32,17 @@ def bands_of(rollouts: pa.Table) -> pa.Table:
 
 
 def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
-    """Long table of what several arms' bands say together, one number a row.
+    """Compare the bands of several arms in a long table, one number per row.
 
-    Columns: metric, arm, other, source (`all`: the whole pool), band, other_band, count, estimate with low and high
-    (over problems), p_value with its correction over all of them, n, reason. Metrics: `count` (problems by band),
-    `cell` (two arms' cross-tab on common problems), `ratio` (variance bands of arm over other, near-duplicates as
-    one), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`,
-    `expected_live` (share of groups with both outcomes at the training group size), `mislabelled` (share of all_zero
-    and all_one problems that are expected to be live all the same), `beta_a`, `beta_b`, `beta_zero` (the fit behind
-    both; the last is the share that nothing solves), `adaptive_saving` (rollouts not needed if a problem were left once
-    a correct and a wrong rollout were seen).
+    Columns: metric, arm, other, source (`all`: the whole pool), band, other_band, count, estimate, low and high (over
+    problems), p_value (corrected over the table), n, reason. Metrics:
+    - `count`: problems by band. `cell`: cross-tabulation of two arms on common problems.
+    - `ratio`: arm's variance band over other's; near-duplicates count once. `shared`, `only`: overlap of the two.
+    - `mcnemar`: test of variance band or not. `stuart_maxwell`: test of all three bands.
+    - `expected_live`: share of groups with both outcomes at the training group size. `mislabelled`: share of all_zero
+      and all_one problems that are expected to be live at it.
+    - `beta_a`, `beta_b`, `beta_zero`: the fit; `beta_zero` is the share of problems that no rollout solves.
+    - `adaptive_saving`: rollouts saved by stopping a problem after one correct and one wrong rollout.
     """
     names = ("problem_id", "arm", "source", "band", "group_size", "num_correct")
     of = {name: np.array(bands[name].to_pylist()) for name in names}
@@ -68,7 +70,7 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
 
 
 def share(is_P: np.ndarray, cluster_P: np.ndarray) -> Row:
-    """low and high of a share of problems, of which near-duplicates are one, or the reason; nothing without a problem.
+    """Return low and high of a share of problems, counting near-duplicates once, or a reason; {} without problems.
 
     >>> {end: round(v, 3) for end, v in share(np.arange(100) < 14, np.arange(100)).items()}
     {'low': 0.085, 'high': 0.221}
@@ -83,7 +85,7 @@ def share(is_P: np.ndarray, cluster_P: np.ndarray) -> Row:
 
 
 def _pair(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> list[Row]:
-    """Rows of two arms' bands on their common problems."""
+    """Return the rows that compare two arms' bands on their common problems."""
     arm, other = one["arm"][0], two["arm"][0]
     ids, at, at_other = np.intersect1d(one["problem_id"], two["problem_id"], return_indices=True)
     both: Row = {"arm": arm, "other": other, "source": "all", "n": (n := len(ids))}
@@ -115,8 +117,7 @@ def _pair(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> list[
 
 
 def _ratio(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray) -> Row:
-    """How many times as many problems are in the first arm's variance band, over the same problems, of which
-    near-duplicates are one."""
+    """Return the ratio of the two arms' variance bands on common problems; near-duplicates count once."""
     live_C2 = folded(np.column_stack([live_P, other_P])[None] * 1.0, cluster_P)[0]
     estimate, low, high = ratio(live_C2[None, :, 0], live_C2[None, :, 1], trained=False)
     found = {"estimate": estimate, "clusters": len(live_C2)}
@@ -128,7 +129,7 @@ def _ratio(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray) -> Ro
 
 @stage(Bands, version=1)
 def classify_bands(*, rollouts: Rollouts) -> pa.Table:
-    """The bands of one arm's screening. Schema: Bands. Tells what share of it has no answer or no valid tags."""
+    """Return the bands of one arm's screening. Schema: Bands. Log the shares without an answer or valid tags."""
     rows = store().read(rollouts, [*dict.fromkeys([*COLUMNS, *FORM_COLUMNS])])
     if rows.num_rows:
         form = form_of(rows)
@@ -140,13 +141,12 @@ def classify_bands(*, rollouts: Rollouts) -> pa.Table:
 
 @stage(JointBands, version=1)
 def keep_joint(*, own: Bands, others: tuple[Bands, ...]) -> pa.Table:
-    """One arm's bands, without the problems of its variance band that another arm does not have in its own: what is
-    left there all of them can train on. Schema: Bands."""
+    """Return one arm's bands, with a variance band limited to problems in every arm's variance band. Schema: Bands."""
     return joint_of(store().read(own), [store().read(ref) for ref in others])
 
 
 def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
-    """Schema: Bands.
+    """Keep the variance-band problems of `own` that are in the variance band of all others too. Schema: Bands.
 
     >>> rows = {"source": ["s"] * 2, "arm": ["a"] * 2, "group_size": [8] * 2, "num_correct": [4] * 2}
     >>> own = pa.table({"problem_id": ["p", "q"], **rows, "band": [Band.VARIANCE] * 2}).cast(Bands.schema)
@@ -171,6 +171,6 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
 
 @stage(BandCrosstab, version=13)
 def cross_bands(*, bands: tuple[Bands, ...], train_group_size: int) -> pa.Table:
-    """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
+    """Compare several arms' bands; expected counts are for groups of `train_group_size` rollouts."""
     rows = pa.concat_tables([store().read(ref) for ref in bands])
     return crosstab_of(with_clusters(rows, bands), train_group_size)

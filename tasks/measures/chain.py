@@ -1,5 +1,5 @@
-"""The chain of the hypothesis: are problems whose traces differ more at the start more often in the variance band, and
-do they gain more? Observed, not set by anyone: what goes together need not follow from one another."""
+"""The causal chain of the hypothesis, by regression: do problems with more diverse traces at the start fall into the
+variance band more often, and do they gain more from training? The data are observational: no slope proves a cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.measures.groups import Row, read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
-#: Fewer problems than these tell nothing of a slope with difficulty and arms held fixed.
+#: The fewest problems for which a slope is estimated with difficulty and arms held fixed.
 FEWEST = 20
 LINKS = ("diversity to band", "band to gain", "diversity to gain")
 
@@ -34,22 +34,21 @@ class Chain(
         "reason str",
     ),
 ):
-    """Slopes of the chain with difficulty held equal, and gains by dose."""
+    """Slopes of the chain at equal difficulty, and gains by level of diversity."""
 
 
 def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table:
-    """Rows of metric:
+    """Return rows of these metrics:
+    - `diversity to band`, `diversity to gain`: effect of one standard deviation of an arm's initial diversity on the
+      chance of the variance band at screening, and on the gain.
+    - `band to gain`: how much more the problems of the variance band gain than others.
+    - `gain by dose`: mean gain by thirds of the diversity that difficulty and arm do not explain. `by source`: means.
 
-    `diversity to band`, `diversity to gain`: by a standard deviation of an arm's diversity at the start, how much more
-    often a problem is in the variance band at screening, and how much more it gains; `band to gain`: how much more
-    problems of the variance band gain than others. Difficulty (share correct and its square), arm and source are held
-    fixed (a source that is more diverse and easier to learn from would turn a slope round). So
-    that no noise is on both sides, a slope's predictor and its difficulty come from one draw of rollouts, and the band
-    or the accuracy that the gain starts from come from the other: the screening, and those of step 0.
-    `gain by dose`: mean gain by thirds of what of diversity difficulty and arm leave unexplained. `by source`: means.
-
-    groups: held-out groups of the first and the last step, with `cluster`. n: rows of (problem, arm). Null with the
-    reason where there are too few problems, or shares at screening are biased.
+    Slopes hold difficulty (share correct and its square), arm and source fixed; a source with both higher diversity and
+    larger gains would otherwise reverse a slope. Predictor and outcome come from different rollouts (screening, step
+    0), so that they share no sampling noise. groups: held-out groups of the first and the last step, with `cluster`. n:
+    rows of (problem, arm). Estimates are None, with a reason, if there are too few problems or screening shares are
+    biased.
     """
     table = _laid_out(groups, bands, diversity)
     rows: list[Row] = []
@@ -62,7 +61,7 @@ def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table
 
 
 def _laid_out(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table:
-    """One row per (problem, arm) that was screened, embedded at step 0, and evaluated under as many adapters as any:
+    """Return one row per (problem, arm) that was screened, embedded at step 0, and evaluated under all adapters.
     `after`: accuracy by adapter."""
     return query(
         """
@@ -131,14 +130,14 @@ def _refused(table: pa.Table, problems: int) -> str | None:
 
 
 def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
-    """In standard deviations within its arm; as it is where nothing varies."""
+    """Return values in standard deviations within their arm; unscaled if there is no variance."""
     away_N = _less_mean(value_N, arm_N)
     scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(np.unique(arm_N)), 1)))
     return away_N / scale if scale > 0 else away_N
 
 
 def _less_mean(value: np.ndarray, class_N: np.ndarray) -> np.ndarray:
-    """Values less the mean of their class, along the last axis: what a class shares is then no part of a slope."""
+    """Subtract from values the mean of their class, along the last axis; this removes fixed effects of the class."""
     member_NC = np.eye(class_N.max() + 1)[class_N]
     return value - value @ member_NC / member_NC.sum(axis=0) @ member_NC.T
 
@@ -174,7 +173,7 @@ def _by_source(table: pa.Table) -> list[Row]:
 def follow_the_chain(
     *, rollouts: tuple[Rollouts, ...], bands: tuple[Bands, ...], diversities: tuple[Diversity, ...]
 ) -> pa.Table:
-    """Diversity at the start, variance band and gain, by problem and by source."""
+    """Relate initial diversity, variance band and gain, by problem and by source."""
     parts: list[Sequence[Ref]] = [bands, diversities]
     screened, spread = (pa.concat_tables([store().read(ref) for ref in refs]) for refs in parts)
     return chain_of(read_groups(rollouts), screened, spread)

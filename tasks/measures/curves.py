@@ -1,4 +1,4 @@
-"""Training curves: held-out accuracy by step, gains against what was trained on, and training's own series."""
+"""Training curves: held-out accuracy by step, gains beside the training data, and metrics of the training steps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tasks.domain.statistics.paired_tests import Family, family_of_gain, in_fami
 from tasks.measures.groups import Row, accuracy, counts_of, estimates, read_groups
 from tasks.stage import stage, store
 
-# Held-out curves: accuracy by step and source with intervals, and what a gain is set against.
+# Held-out curves: accuracy by step and source with intervals, and gains.
 
 Shares = dict[str, dict[str, int]]
 
 
 def heldout_rows(groups: pa.Table) -> list[Row]:
-    """`heldout`: mean over problems by arm, step and source, with its interval over problems and seeds."""
+    """Return `heldout` rows: mean accuracy by arm, step and source, with its interval over problems and seeds."""
     counts, rows = counts_of(groups), list[Row]()
     for arm, step, source in counts.places:
         of = counts.at((arm, step, source))
@@ -38,9 +38,9 @@ def heldout_rows(groups: pa.Table) -> list[Row]:
 
 
 def gain_rows(groups: pa.Table) -> list[Row]:
-    """`gain`: accuracy at every arm's last step minus that at its first, paired by problem. The last step is the
-    result, whichever step was best. p_adjusted: Benjamini-Hochberg over the arms' gains on all sources, and over those
-    by source. p_equivalent: that the gain is larger than MARGIN either way."""
+    """Return `gain` rows: accuracy at each arm's last step minus that at its first, paired by problem. The last step
+    counts, even if another was better. p_adjusted: Benjamini-Hochberg over the arms' gains on all sources, and over
+    those by source. p_equivalent: p-value of the equivalence test with margin ±MARGIN."""
     counts, rows = counts_of(groups), list[Row]()
     for arm, (first, last) in counts.spans.items():
         for source in counts.sources:
@@ -59,8 +59,8 @@ def gain_rows(groups: pa.Table) -> list[Row]:
 
 
 def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tuple[Row, list[float]]:
-    """Σ sign · accuracy on the problems that all ends have, as a row; and their means. p_equivalent: that it is larger
-    than MARGIN either way, None where that is not known. alike: the reason if no problem differs."""
+    """Return (row of Σ sign · accuracy on the common problems, the mean of each end). p_equivalent: p-value of the
+    equivalence test with margin ±MARGIN, or None. alike: the reason if no problem differs."""
     common = on_common_problems(ends)
     if not len(common[0].problem_P):
         return {"n": 0}, []
@@ -74,9 +74,9 @@ METRICS = (*TRAINING_METRICS, *Band)
 
 
 def training_rows(steps: pa.Table) -> list[Row]:
-    """`training`: every metric by step, averaged over seeds; low and high are the smallest and largest seed.
-    `all_zero`, `variance`, `all_one` are the step's groups by band and `variance_share` what is left of the training
-    pool's variance band: how the pool migrates."""
+    """Return `training` rows: each metric by step, averaged over seeds; low and high are the smallest and largest seed.
+    `all_zero`, `variance`, `all_one`: groups of the step by band. `variance_share`: share of them in the variance
+    band."""
     columns = {metric: metric for metric in METRICS if metric in steps.column_names}
     if set(Band) <= columns.keys():
         columns["variance_share"] = "variance / nullif(all_zero + variance + all_one, 0)"
@@ -96,8 +96,8 @@ def training_rows(steps: pa.Table) -> list[Row]:
 
 
 def with_shares(rows: list[Row], training: Shares, exposure: Shares) -> list[Row]:
-    """Gains beside what share of its training pool, and of the rollout groups it was really trained on, an arm had
-    from each source. training, exposure: arm → source → count."""
+    """Add to each gain the source's share of the arm's training pool and of its trained rollout groups. training,
+    exposure: arm → source → count."""
 
     def share(counts: Shares, row: Row) -> float | None:
         own = counts.get(row["arm"], {})
@@ -115,8 +115,9 @@ def with_shares(rows: list[Row], training: Shares, exposure: Shares) -> list[Row
 def curves_of(
     groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares, ends: pa.Table | None = None
 ) -> pa.Table:
-    """Columns of Curves. series: `heldout`, the curve; `gain` (with the shares of training pool and exposure);
-    `training`. ends: groups of the final evaluation, which the gains are of; None: the curve's are final."""
+    """Return the training curves. Schema: Curves. series: `heldout`, `gain` (with the shares of training pool and
+    exposure), `training`. ends: groups of the final evaluation, from which gains are computed; None: those of the
+    curve."""
     rows = heldout_rows(groups)
     rows += with_shares(gain_rows(groups if ends is None else ends), training, exposure)
     if steps is not None and steps.num_rows:
@@ -125,7 +126,7 @@ def curves_of(
 
 
 def counted(table: pa.Table) -> Shares:
-    """arm → source → rows; an arm that is evaluated with another's adapter has that one's."""
+    """Return arm → source → rows. An arm that is evaluated with another arm's adapter gets the counts of that arm."""
     found: Shares = {}
     for row in query("select arm, source, count(*) as n from t group by arm, source", t=table).to_pylist():
         found.setdefault(row["arm"], {})[row["source"]] = row["n"]
@@ -144,8 +145,7 @@ def training_curves(
     pool: Pool,
     splits: Splits,
 ) -> pa.Table:
-    """Held-out by step, source and arm with intervals; gains, of the final evaluations, against training-pool share and
-    actual exposure."""
+    """Return held-out accuracy by step, source and arm, and final gains beside training-pool share and exposure."""
     problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
     groups, ends = read_groups(list(dict.fromkeys(evaluations))), read_groups(final)
     if not trainings:
@@ -158,17 +158,16 @@ def training_curves(
     return curves_of(groups, steps, counted(pools), exposure, ends)
 
 
-# The difference of gains: did one arm gain more from training than another? The question that the study asks.
+# The difference of gains is the study's main result: did one arm gain more from training than another?
 
 
 def gains_of(groups: pa.Table) -> pa.Table:
-    """Every two arms and source: how much more the first gained in held-out accuracy than the other, from its first
-    evaluated step to its last, on the problems that all four were asked.
+    """Compare the held-out gains of every two arms by source, from first to last evaluated step, on common problems.
 
-    Paired by problem; the interval and p are over problems and, for each arm of its own, training seeds. p_adjusted:
-    Holm over the pairs of arms on all sources (the confirmatory family of a study), Benjamini-Hochberg by source.
-    p_equivalent: that the gains differ by more than MARGIN either way; detectable: the difference that a study of this
-    size and spread finds with 80 % power. Null with the reason where an arm was evaluated at one step only.
+    Paired by problem; interval and p are over problems and training seeds of each trained arm. p_adjusted: Holm over
+    the pairs of arms on all sources (the confirmatory family), Benjamini-Hochberg by source. p_equivalent: p-value of
+    the equivalence test with margin ±MARGIN. detectable: difference that this design detects with 80 % power. None,
+    with a reason, if an arm was evaluated at one step only.
     """
     counts, rows = counts_of(groups), list[Row]()
     spans = counts.spans
@@ -196,5 +195,5 @@ def gains_of(groups: pa.Table) -> pa.Table:
 
 @stage(GainDifferences, version=10)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
-    """How much more each arm gained than every other, from held-out evaluations along training."""
+    """Compare the held-out gains of every two arms."""
     return gains_of(read_groups(evaluations))

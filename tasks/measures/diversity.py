@@ -1,4 +1,4 @@
-"""Diversity: how far apart the traces of one problem lie, with and without an encoder."""
+"""Diversity: distances between the traces of one problem, with and without an encoder."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ from tasks.measures.groups import Row, counts_of, in_classes, seeded, stretches,
 from tasks.measures.standard import standard_measure
 from tasks.stage import beside, stage, store
 
-# Diversity of groups: distances between the traces of one problem, and how its answers differ.
+# Diversity of groups: distances between the traces of one problem, and between its answers.
 
-#: Whose traces are compared with each other.
+#: Traces with equal values of these columns form a group.
 GROUP = ["arm", "step", "seed", "window", "source", "problem_id"]
 NUMBERS = ("correct", "num_tokens", "num_chars", "coverage")
 
 
 def diversity_of(embeddings: pa.Table) -> pa.Table:
-    """One row per (problem, policy, window). Null, with the reason, where fewer than two traces leave it undefined.
+    """Return one row per (problem, policy, window); values are None, with a reason, for fewer than two traces.
 
-    diversity: mean pairwise cosine distance; spread: trace of the covariance; vendi_of_4: effective number of distinct
-    traces among 4; length_cv over n − 1: none of these depends on n. clusters does (DBSCAN eps 0.25, min 2, noise
-    counted, as published). coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means.
-    In a window of so many tokens only traces that are longer than it count: others were shown whole, and less of.
+    Independent of n: diversity (mean pairwise cosine distance), spread (trace of the covariance), vendi_of_4 (effective
+    number of distinct traces among 4), length_cv (with n − 1). Dependent on n: clusters (DBSCAN eps 0.25, min 2, noise
+    counted, as published). coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means. A window
+    of a fixed number of tokens includes only traces that are longer than the window.
     """
     own = embeddings.filter(pc.field("window") != REWORDED)
     if own.num_rows == 0:
@@ -103,12 +103,12 @@ def _group(
 
 
 def answers_of(rollouts: pa.Table) -> pa.Table:
-    """Encoder-free companions, per problem and policy: how the final answers of a group differ.
+    """Measure the diversity of final answers per problem and policy, without an encoder.
 
-    entropy (nats; the plug-in plus (m − 1)/2n for m answers, Miller and Madow 1955), disagreement (unbiased chance that
-    two rollouts give different answers) and distinct_of_4 (rarefaction) over `answer_class`; a rollout without an
-    answer is left out and `answered` says how many are in. A policy that is always right has 0 of the first two, so
-    `num_correct` stands beside them.
+    Over `answer_class`: entropy (nats; plug-in plus (m − 1)/2n for m answers, Miller and Madow 1955), disagreement
+    (unbiased chance that two rollouts give different answers), distinct_of_4 (rarefaction). Rollouts without an answer
+    are left out; `answered` counts the rest. A policy that is always right has entropy and disagreement 0, so read
+    `num_correct` too.
     """
     return query(
         """
@@ -142,17 +142,15 @@ COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "sha
 
 
 def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str]) -> pa.Table:
-    """Every two (arm, step), paired by problem; columns of DiversityComparison.schema.
+    """Compare every two (arm, step), paired by problem. Schema: DiversityComparison.
 
-    basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces. low,
-    high, p_value, adjusted_*: over problems, near-duplicates (`cluster` of a table that has it) as one, and, for what
-    was trained, seeds: those of a table's `adapter`, where it has this column, which pair arms of the same adapters;
-    else the artifacts of an (arm, step) are its replicates.
-    t, p_t, p_normal: of the seeds' means, as publications print them, uncorrected. p_adjusted and
-    adjusted_p_corrected, of p_value and adjusted_p: Benjamini and Hochberg over whole traces at equal n, and over the
-    rest.
-    adjusted_*: the difference left where log length and accuracy do not differ, or accuracy alone in a window of
-    tokens; adjusted_reason: why there is none.
+    basis: `all` problems where both are defined, or `equal_n`, those where both have equally many traces. low, high,
+    p_value, adjusted_*: over problems (near-duplicates, by `cluster`, count once) and, for trained policies, over
+    seeds. Seeds are a table's `adapter` values, which pair arms that use the same adapters; without that column each
+    artifact of an (arm, step) is one replicate. t, p_t, p_normal: uncorrected tests on seed means, as publications
+    print them. p_adjusted, adjusted_p_corrected: Benjamini-Hochberg corrections of p_value and adjusted_p over whole
+    traces at equal n, and over the rest. adjusted_*: difference after regression on log length and accuracy (on
+    accuracy alone in a window of tokens); adjusted_reason: why it is missing.
     """
     rows: list[Row] = []
     for window, policies in _policies(tables).items():
@@ -172,8 +170,7 @@ def _family(row: Row) -> Family:
 
 
 def _policies(tables: Sequence[pa.Table]) -> dict[str, dict[tuple[str, int], Seeded]]:
-    """window → (arm, step) → COLUMNS and the cluster, by replicate and problem. An untrained policy (step 0) is one
-    replicate."""
+    """Return window → (arm, step) → COLUMNS and cluster, by replicate and problem. Step 0 is one replicate."""
     named = []
     for i, table in enumerate(tables):
         for name, column in (("cluster", table["problem_id"]), ("adapter", pa.repeat(f"artifact {i}", len(table)))):
@@ -225,7 +222,7 @@ def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
         float((v["share_correct"] * (1 - v["share_correct"]) / np.maximum(v["n"] - 1, 1)).mean()) / len(seeded)
         for v, seeded in zip((x, y), values, strict=True)
     )
-    if of_tokens(about["window"]):  # as much is shown of each
+    if of_tokens(about["window"]):  # the encoder sees the same length of each
         x["num_tokens"] = y["num_tokens"] = np.ones(row["n"])
     return row | _adjusted(x, y, metric, means, cluster_P, noise)
 
@@ -233,8 +230,7 @@ def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
 def _adjusted(
     x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, means: Means, cluster_P: np.ndarray, noise: float
 ) -> Row:
-    """adjusted_* of a comparison, or adjusted_reason. noise: variance that few rollouts give a difference in
-    accuracy."""
+    """Return adjusted_* of a comparison, or adjusted_reason. noise: sampling variance of a difference in accuracy."""
     if not (x["num_tokens"] > 0).all() or not (y["num_tokens"] > 0).all():
         return {"adjusted_reason": "not adjusted: lengths are not known"}
     longer_P = np.log(x["num_tokens"] / y["num_tokens"])
@@ -251,26 +247,27 @@ def _adjusted(
     return dict(zip(("adjusted_difference", "adjusted_low", "adjusted_high", "adjusted_p"), left, strict=True))
 
 
-# What a diversity figure is held against: a floor, one trace in other words; a ceiling, shuffled problems.
+# Reference points of diversity: a floor (one trace, reworded) and a ceiling (traces of different problems).
 
 KEYS = ("arm", "step", "seed", "window")
 
 
 def ceilings_of(embeddings: pa.Table) -> pa.Table:
-    """One row per policy and window.
+    """Return one row per policy and window.
 
-    floor: mean distance of a trace from itself in other words, over `reworded` traces, one a problem (of the whole
-    trace only). within: mean distance of two traces of one problem, over all such pairs. between: of two traces of
-    different problems, what shuffling the problems would give. position: where `within` lies from floor (0) to
-    ceiling (1), free of how wide an arm's vocabulary spreads all of its traces; from 0 where there is no floor.
-    coverage: mean share of a trace that the encoder saw; n: traces.
+    floor: mean distance between a trace and its reworded version, over `reworded` traces, one per problem (whole traces
+    only). within: mean distance of two traces of one problem, over all pairs. between: mean distance of two traces of
+    different problems, as after shuffling problems. position: place of `within` between floor (0) and ceiling (1),
+    which removes the overall spread of an arm's vocabulary; the floor is 0 if unknown. coverage: mean share of a trace
+    that the encoder saw; n: traces.
     """
     whole, again = (embeddings.filter(pc.field("window") == w) for w in ("whole", REWORDED))
     return ceilings_of_parts([embeddings], [(again, whole)])
 
 
 def ceilings_of_parts(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.Table, pa.Table]]) -> pa.Table:
-    """The same, part by part: of whole problems in a window; of reworded traces, with those of their problems."""
+    """Compute `ceilings_of` in parts. embeddings: whole problems of a window; again: (reworded traces, their
+    originals)."""
     sums: dict[tuple[Any, ...], np.ndarray] = {}
     for part in embeddings:
         shown = part.filter(pc.field("window") != REWORDED).sort_by([(name, "ascending") for name in GROUP])
@@ -301,7 +298,7 @@ def ceilings_of_parts(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.T
 
 
 def _floors(parts: Iterable[tuple[pa.Table, pa.Table]]) -> dict[tuple[Any, ...], tuple[float, int]]:
-    """(arm, step, seed) → mean distance of traces from themselves in other words, and their number."""
+    """Return (arm, step, seed) → (mean distance between a trace and its reworded version, number of traces)."""
     sql = """
         select a.arm, a.step, a.seed, 1 - list_dot_product(a.embedding::double[], b.embedding::double[]) as distance
         from whole a join again b using (arm, step, seed, problem_id, rollout)
@@ -315,7 +312,7 @@ def _floors(parts: Iterable[tuple[pa.Table, pa.Table]]) -> dict[tuple[Any, ...],
 
 @stage(Diversity, version=4)
 def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
-    """Mean pairwise distance per problem, with length, accuracy and encoder coverage beside it."""
+    """Return the mean pairwise distance per problem beside length, accuracy and encoder coverage."""
     parts = store().groups(embeddings, ["window", "problem_id"])
     rows = pa.concat_tables([Diversity.schema.empty_table(), *map(diversity_of, parts)])
     return rows.sort_by([(key, "ascending") for key in GROUP])
@@ -323,7 +320,7 @@ def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
 
 @stage(AnswerDiversity, version=4)
 def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
-    """How the answers of each problem's rollouts differ; needs no encoder."""
+    """Measure the diversity of each problem's answers; needs no encoder."""
     columns = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct"]
     parts = [answers_of(part) for part in in_classes(rollouts, partitions, columns)]
     whole = pa.concat_tables([AnswerDiversity.schema.empty_table(), *parts])
@@ -332,8 +329,8 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
 
 @stage(DiversityComparison, version=17)
 def compare_diversity(*, diversities: tuple[Diversity, ...]) -> pa.Table:
-    """Every two policies, paired by problem, and by seed where both are the same adapters. No rows where the study asks
-    for no diversity."""
+    """Compare every two policies, paired by problem, and by seed if both use the same adapters. Empty without
+    diversities."""
     if not diversities:
         return DiversityComparison.schema.empty_table()
     tables = [_with_adapter(with_clusters(store().read(ref), [ref]), ref) for ref in diversities]
@@ -341,7 +338,7 @@ def compare_diversity(*, diversities: tuple[Diversity, ...]) -> pa.Table:
 
 
 def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:
-    """With the training whose adapter was sampled, as far as it is known: else an artifact is a training of its own."""
+    """Add the sampled adapter as a column; if it is unknown, the artifact's own name stands for it."""
     policy = (sampled_with(measured) or {}).get("policy")
     adapter = policy.get("adapter") if isinstance(policy, dict) else None
     return rows.append_column("adapter", pa.array([str(adapter or measured)] * rows.num_rows, pa.string()))
@@ -350,12 +347,12 @@ def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:
 @standard_measure("ceilings")
 @stage(DiversityCeilings, version=4)
 def measure_ceilings(*, embeddings: tuple[Embeddings, ...]) -> pa.Table:
-    """Distance within problems between its floor, a trace in other words, and its ceiling, shuffled problems."""
+    """Place the distance within problems between its floor (reworded traces) and its ceiling (shuffled problems)."""
     return pa.concat_tables([_ceilings(ref) for ref in embeddings])
 
 
 def _ceilings(ref: Embeddings) -> pa.Table:
-    """Reworded traces come after all others: they and those that they are of are read on their own."""
+    """Read reworded traces separately from others, because they are stored after all others."""
     at, in_other_words = ["window", "problem_id"], pc.field("window") == REWORDED
     known = set(store().keys(ref, at).filter(in_other_words)["problem_id"].unique().to_pylist())
     asked = pc.field("problem_id").isin(pa.array(sorted(known), pa.string())) & (pc.field("window") == "whole")

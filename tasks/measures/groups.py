@@ -1,4 +1,4 @@
-"""Groups: the rollouts of one problem under one policy, reduced to numbers; means of these over problems and seeds."""
+"""A group is all rollouts of one problem under one policy. Count groups, and average them over problems and seeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.domain.statistics.means import Seeded, by_seed, folded
 from tasks.stage import Ref, beside, store
 
 Row = dict[str, Any]
-#: What a group needs of its rollouts; completions stay on disk.
+#: Columns of rollouts that are read to count groups; completions stay on disk.
 COLUMNS = [
     "problem_id",
     "source",
@@ -34,10 +34,8 @@ COLUMNS = [
 
 
 def count_groups(rollouts: pa.Table) -> pa.Table:
-    """One row per (policy, problem), sorted: group_size, num_correct, num_tokens, truncated, num_answered.
-
-    Errors: UserError if the same rollout of a problem occurs twice under one policy.
-    """
+    """Return one row per (policy, problem), sorted: group_size, num_correct, num_tokens, truncated, num_answered.
+    Errors: UserError if the same rollout of a problem occurs twice under one policy."""
     groups = query(
         """
         select arm, step, coalesce(adapter, '') as adapter, seed, problem_id, any_value(source) as source,
@@ -57,8 +55,8 @@ def count_groups(rollouts: pa.Table) -> pa.Table:
 
 
 def read_groups(refs: Sequence[Ref]) -> pa.Table:
-    """One row per (policy, problem), with its cluster of near-duplicates. `groups` artifacts hold counts whose rollouts
-    were never published."""
+    """Return one row per (policy, problem), with its cluster of near-duplicates. refs: rollouts, or `groups` artifacts,
+    which hold published counts without rollouts."""
     counted = [store().read(ref) for ref in refs if ref.kind == "groups"]
     sampled = [ref for ref in refs if ref.kind != "groups"]
     if sampled:
@@ -68,8 +66,8 @@ def read_groups(refs: Sequence[Ref]) -> pa.Table:
 
 
 def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
-    """rows by problem_id with their cluster, as the pools know it from which these artifacts were sampled; a problem
-    that no pool knows is its own."""
+    """Add the cluster of each problem, from the pools that these artifacts were sampled from. A problem outside the
+    pools is its own cluster."""
     pools = [store().read(pool, ["problem_id", "cluster"]) for pool in dict.fromkeys(map(pool_of, refs)) if pool]
     if not pools:
         return rows.append_column("cluster", rows["problem_id"])
@@ -85,7 +83,7 @@ def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
 
 
 def pool_of(ref: Ref) -> Ref | None:
-    """The pool that rollouts, or what was made of rollouts, were sampled from; None for what was imported."""
+    """Return the pool behind rollouts or an artifact derived from them; None for imported ones."""
     recipe = store().manifest(ref).recipe
     while "pool" not in recipe.inputs:
         onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
@@ -96,8 +94,7 @@ def pool_of(ref: Ref) -> Ref | None:
 
 
 def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:
-    """Rollouts with their classes: `answer_class`, and what else the partitions have. Errors: UserError if a rollout
-    has none."""
+    """Join rollouts with their classes (`answer_class` and others). Errors: UserError if a rollout has none."""
     keys = ["problem_id", "arm", "step", "seed", "rollout"]
     found = rollouts.join(partitions.drop(["adapter"]), keys, join_type="inner", use_threads=False)
     if found.num_rows < rollouts.num_rows:
@@ -106,7 +103,7 @@ def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:
 
 
 def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
-    """Rollouts of whole problems, part after part, with their classes and clusters. Errors: as `classed`."""
+    """Yield rollouts of whole problems, in parts, with their classes and clusters. Errors: as `classed`."""
     at = ["problem_id"]
     problems = store().keys(rollouts, at)["problem_id"].unique().cast(pa.string())
     clusters = with_clusters(pa.table({"problem_id": problems}), [rollouts])
@@ -116,14 +113,14 @@ def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -
         yield classed(rows, classes).join(clusters, at, use_threads=False)
 
 
-# Numbers of groups by slice, the curve over k of a slice, and the means of its columns.
+# Slices of groups by arm, step and source: counts, curves over k, and means.
 
 Slice = tuple[str, int, str]
 _KEYS = ("arm", "step", "source", "adapter", "seed", "problem_id", "cluster")
 
 
 def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any], slice]]:
-    """(key, place) of every stretch of rows with equal keys, in a sorted table.
+    """Return (key, slice) of each run of rows with equal keys in a sorted table.
 
     >>> stretches(pa.table({"arm": ["a", "a", "b"]}), ["arm"])
     [({'arm': 'a'}, slice(0, 2, None)), ({'arm': 'b'}, slice(2, 3, None))]
@@ -140,13 +137,14 @@ def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any],
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Columns of groups, sorted, and where each (arm, step, source) lies; source `all` is every row of (arm, step)."""
+    """Columns of groups, sorted, and the slice of each (arm, step, source). Source `all` is every row of (arm,
+    step)."""
 
     columns: dict[str, np.ndarray]
     places: dict[Slice, slice]
 
     def at(self, place: Slice) -> dict[str, np.ndarray]:
-        """Columns of one slice, empty where there is no such slice."""
+        """Return the columns of one slice, empty if there is no such slice."""
         mine = self.places.get(place, slice(0, 0))
         return {name: column[mine] for name, column in self.columns.items()}
 
@@ -157,7 +155,7 @@ class Counts:
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
-        """Arm → its first and its last step."""
+        """Each arm's first and last step."""
         steps: dict[str, list[int]] = {}
         for arm, step, _ in self.places:
             steps.setdefault(arm, []).append(step)
@@ -169,8 +167,8 @@ class Counts:
 
 
 def counts_of(groups: pa.Table) -> Counts:
-    """problem, cluster, adapter and policy are numbers that mean the same in every slice; adapter 0 is none; all other
-    columns are kept. Groups without a column `cluster` have a cluster a problem."""
+    """Sort groups into slices. problem, cluster, adapter and policy become numbers with one meaning in all slices;
+    adapter 0 is none. Without a column `cluster` each problem is its own cluster."""
     cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
     kept = ", ".join(f'"{name}"' for name in groups.column_names if name not in _KEYS)
     ordered = query(
@@ -193,12 +191,12 @@ def counts_of(groups: pa.Table) -> Counts:
 
 
 def seeded(of: Mapping[str, np.ndarray], columns: Sequence[str]) -> Seeded:
-    """Columns of one slice, and behind them the cluster, by seed and problem."""
+    """Return columns of one slice, followed by the cluster, by seed and problem."""
     return by_seed(of["problem"], of["adapter"], np.column_stack([*(of[name] for name in columns), of["cluster"]]))
 
 
 def accuracy(counts: Counts, place: Slice) -> Seeded:
-    """Accuracy and cluster by seed and problem."""
+    """Return accuracy and cluster by seed and problem."""
     of = counts.at(place)
     return seeded(of | {"accuracy": of["num_correct"] / of["group_size"]}, ["accuracy"])
 
@@ -206,11 +204,11 @@ def accuracy(counts: Counts, place: Slice) -> Seeded:
 def estimates(
     of: Mapping[str, np.ndarray], heads: Mapping[str, Row], *, partial: bool = False, gradual: bool = False
 ) -> list[Row]:
-    """One row per column that `heads` names: its mean, a share, over the problems that every adapter was asked, with
-    the interval over problems and seeds, or the reason why there is none.
+    """Return one row per column in `heads`: its mean over the problems that every adapter has, with the interval over
+    problems and seeds, or the reason for a missing interval.
 
-    of: columns of one slice. heads: column → what its row begins with; `why`: the reason where numbers are missing, for
-    which one missing number is enough unless `partial`. gradual: as `levels` has it.
+    of: columns of one slice, whose values are shares. heads: column → first fields of its row; its `why` is the reason
+    for missing values, used if any value is missing, or with `partial` only if all are. gradual: see `levels`.
     """
     found = seeded(of, list(heads))
     values_SPV, rows = found.values_SPV, list[Row]()
@@ -228,13 +226,14 @@ def estimates(
     return rows
 
 
-# Form: how many rollouts gave no answer, had no valid tags, were cut off. It stands beside every accuracy.
+# Form: shares of rollouts without an answer, without valid tags, or truncated. Every accuracy is shown with them.
 
 FORM_COLUMNS = ["verdict", "tag_valid", "finish", "correct"]
 
 
 def form_of(rollouts: pa.Table) -> Row:
-    """rollouts: their number; accuracy, no_answer, invalid_tags, truncated: shares of them, None for none.
+    """Return the number of rollouts and their accuracy, no_answer, invalid_tags and truncated shares; None without
+    rollouts.
 
     >>> rows = {"verdict": ["no_answer", "wrong"], "tag_valid": [False, True], "finish": ["length", "stop"]}
     >>> form_of(pa.table(rows | {"correct": [False, False]}))

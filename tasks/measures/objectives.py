@@ -1,4 +1,4 @@
-"""Objectives compared: the same arm, problems, seeds and token budget, trained otherwise."""
+"""Compare objectives: the same arm, problems, seeds and token budget, trained with different losses."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 KS = (1, 8, 32)
-#: Answers and ways are counted among so many rollouts of a problem, however many were sampled.
+#: Distinct answers and correct ways are expected counts among this many rollouts of a problem.
 AMONG = 8
-#: Of a training's last steps, whose mean is what it ends with.
+#: The final value of a training metric is the mean over this many last steps.
 LAST = 5
 _COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "trace"]
 ALIKE = "no problem differs from another"
@@ -41,12 +41,12 @@ class Objectives(
         "p_value real, p_adjusted real, family str, n big, seeds int, holds_for str, reason str",
     ),
 ):
-    """What each objective makes of the same arm, and how much more than the study's own."""
+    """The result of each objective for the same arm, and its difference from the baseline objective."""
 
 
 def values_of(correct: Sequence[bool], answers: Sequence[int | None], traces: Sequence[str | None]) -> dict[str, float]:
-    """By metric, of one problem's rollouts: unbiased pass@k, and the expected number of answers, and of ways of right
-    rollouts, among AMONG of them drawn without replacement. answers: their classes by the grader.
+    """Return each metric for one problem's rollouts: unbiased pass@k, and the expected numbers of distinct answers and
+    of distinct correct ways among AMONG rollouts drawn without replacement. answers: classes by the grader.
 
     >>> ways = ["1+1=2.", "1+1=2.", "3-1=2.", *["4-1=3."] * 5]
     >>> list(values_of([True] * 3 + [False] * 5, [0] * 3 + [1] * 5, ways).items())[1:]
@@ -62,18 +62,18 @@ def values_of(correct: Sequence[bool], answers: Sequence[int | None], traces: Se
 
 
 def _among(classes: Sequence[object], n: int) -> float:
-    """Expected number of classes among AMONG of n rollouts, of which those without a class count none."""
+    """Return the expected number of classes among AMONG of n rollouts; rollouts without a class do not count."""
     counts = np.array([classes.count(one) for one in dict.fromkeys(classes)], dtype=np.int64)
     return float(pass_at_k(np.full(len(counts), n), counts, [AMONG]).sum()) if len(counts) else 0.0
 
 
 def scale_of(metric: str) -> float:
-    """The largest value of a metric."""
+    """Return the largest possible value of a metric."""
     return 1.0 if metric.startswith("pass@") else float(AMONG)
 
 
 def policy_of(seeds: Mapping[int, pa.Table]) -> tuple[list[str], Seeded]:
-    """(metrics, their values as shares of the largest, and the cluster) of a policy. seeds: adapter, 0 for none, to its
+    """Return (metrics, values scaled to 0..1 and cluster, by seed and problem) of a policy. seeds: adapter (0: none) →
     rollouts with their classes and clusters. Problems with fewer rollouts than the others are left out."""
     adapter, groups = list[int](), list[Row]()
     for seed, rollouts in seeds.items():
@@ -94,11 +94,9 @@ def policy_of(seeds: Mapping[int, pa.Table]) -> tuple[list[str], Seeded]:
 
 
 def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) -> list[Row]:
-    """A row for every objective and metric. ends: by objective; the first is the baseline.
-
-    change: after minus before; over_baseline: after minus the baseline's after. Both are paired by problem, their
-    intervals over problems and seeds; p is of over_baseline.
-    """
+    """Return a row for every objective and metric. ends: by objective; the first is the baseline. change: after minus
+    before; over_baseline: after minus the baseline's after, to which p belongs. Both are paired by problem; intervals
+    are over problems and seeds."""
     start, *policies = on_common_problems([start, *ends.values()])
     n, rows = len(start.problem_P), list[Row]()
     for objective, end in zip(ends, policies, strict=True):
@@ -123,8 +121,8 @@ def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) 
 
 
 def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[Row]:
-    """What the trainings of an objective say of themselves, means over seeds: at the first step and over the last ones;
-    tokens: all that a training sampled."""
+    """Return training metrics of an objective, averaged over seeds: `before` at the first step, `after` over the last
+    LAST steps; for `tokens` the total that a training sampled."""
     rows = []
     for metric in _STEPS:
         row: Row = {"objective": objective, "metric": metric, "seeds": len(trainings)}
@@ -168,8 +166,8 @@ def compare_objectives(
     end_answers: tuple[Partitions, ...],
     trainings: tuple[Training, ...],
 ) -> pa.Table:
-    """objectives: of each end and training. start_answers, end_answers: the classes of each start and end. Every arm is
-    compared by itself; p_adjusted: Holm over all of them."""
+    """Compare the objectives of each arm separately; p_adjusted: Holm over all arms. objectives: of each end and
+    training. start_answers, end_answers: the classes of each start and end."""
     arms = [store().read(ref, ["arm"])["arm"][0].as_py() for ref in (*starts, *ends)]
     rows = []
     for start, classes, arm in zip(starts, start_answers, arms[: len(starts)], strict=True):

@@ -1,5 +1,4 @@
-"""Several trainings of one recipe: the interquartile mean over seeds and sources, and how often one arm's seed beats
-another's."""
+"""Several trainings of one recipe: interquartile mean over seeds and sources, and probability of improvement."""
 
 from __future__ import annotations
 
@@ -19,17 +18,14 @@ from tasks.measures.groups import Row, accuracy, counts_of, read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
-# What several seeds of one recipe say together beside the mean: the interquartile mean, which a lucky or a broken
-# seed does not move, and how often a seed of one recipe beats one of another.
-#
-# Source: Agarwal et al. 2021 (arXiv 2108.13264).
+# The interquartile mean is robust to one very good or broken seed. Source: Agarwal et al. 2021 (arXiv 2108.13264).
 # Axes: S seeds, P problems.
 
 DRAWS = 400  # for a standard error only
 
 
 def interquartile_mean(scores: np.ndarray) -> float:
-    """The mean of the middle half: the lowest and the highest quarter are cut off, in fractions where needed.
+    """Return the mean of the middle half: the lowest and the highest quarter are cut off, in fractions where needed.
 
     >>> interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0])), interquartile_mean(np.array([1.0, 2.0, 3.0]))
     (2.0, 2.0)
@@ -41,11 +37,11 @@ def interquartile_mean(scores: np.ndarray) -> float:
 
 
 def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float, float, float]:
-    """(estimate, low, high) of the interquartile mean over seeds × sources. parts_SP: a source's values by seed and
-    problem. Ends are NaN for fewer than three seeds.
+    """Return (estimate, low, high) of the interquartile mean over seeds × sources. parts_SP: one array of values by
+    seed and problem per source. Ends are NaN for fewer than three seeds.
 
-    The variance is a bootstrap's over the problems of each source, with what they leave unseen near an edge, and a
-    jackknife's over seeds; the interval is that of a share (`shares.around`), so that it has a width at 0 and 1 too.
+    The variance adds a bootstrap over the problems of each source, corrected near 0 and 1, and a jackknife over seeds.
+    The interval is that of a share (`shares.around`), so it has a positive width at 0 and 1 too.
     """
     seeds = len(parts_SP[0])
     scores = np.stack([part.mean(axis=1) for part in parts_SP])
@@ -69,8 +65,8 @@ def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float
 
 
 def improvement_of_pairs(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float, float]:
-    """The same where the s-th seed of both is one adapter: the chance that it scores higher under the first, ties
-    counting half, with the interval of a share of seeds.
+    """Return `improvement` for seeds that share adapters: the chance that the same adapter scores higher under the
+    first, ties counting half, with the interval of a share of seeds.
 
     >>> [round(v, 3) for v in improvement_of_pairs(np.array([3.0, 4, 5, 6, 7]), np.array([2.0, 3, 4, 5, 6]))]
     [1.0, 0.489, 1.0]
@@ -81,8 +77,8 @@ def improvement_of_pairs(first_S: np.ndarray, second_S: np.ndarray) -> tuple[flo
 
 
 def improvement(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float, float]:
-    """(estimate, low, high) of the chance that a seed of the first recipe scores higher than one of the second, ties
-    counting half. The interval is a score interval, never of width 0. Source: Newcombe 2006, part 2, method 5.
+    """Return (estimate, low, high) of the chance that a seed of the first recipe scores higher than one of the second,
+    ties counting half. A score interval, never of width 0. Source: Newcombe 2006, part 2, method 5.
 
     >>> [round(v, 3) for v in improvement(np.array([3.0, 4, 5]), np.array([1.0, 2, 3]))]
     [0.944, 0.448, 0.997]
@@ -105,8 +101,8 @@ def improvement(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float
 
 
 def deviation(scores_S: np.ndarray) -> tuple[float, float, float]:
-    """(estimate, low, high) of the standard deviation of a seed's score: chi square's interval. Not known where all
-    seeds are alike.
+    """Return (estimate, low, high) of the standard deviation of seed scores, with the chi-square interval; its ends are
+    NaN if all seeds are equal.
 
     >>> [round(v, 3) for v in deviation(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))]
     [0.158, 0.095, 0.454]
@@ -121,7 +117,7 @@ def deviation(scores_S: np.ndarray) -> tuple[float, float, float]:
     return at, low, high
 
 
-#: Below these an interval over seeds covers less than it says (docs/coverage.md).
+#: With fewer seeds, intervals over seeds cover less than their nominal level (docs/coverage.md).
 FEWEST_FOR_MEANS, FEWEST_FOR_CHANCES = 3, 5
 
 
@@ -133,18 +129,16 @@ class OverSeeds(
         "mean real, other_mean real, n big, seeds int, other_seeds int, holds_for str, reason str",
     ),
 ):
-    """What seeds say together, per arm and for every two arms."""
+    """Statistics over seeds, per arm and for every two arms."""
 
 
 def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
-    """Rows of every arm's last step, which was trained.
+    """Return statistics over seeds of the last step of each trained arm.
 
-    metric: `interquartile mean` of accuracy over seeds × sources, each source once; `SD between seeds` of the accuracy
-    on these problems, sampling included; `probability of improvement`, for all sources and for each: the chance that a
-    new seed of the arm solves more of these problems than one of the other arm, or than itself under the other where
-    both are the same adapters. mean: the plain mean over problems and seeds; n: problems.
-
-    Null with the reason where there are too few seeds for an interval.
+    metric: `interquartile mean` of accuracy over seeds × sources; `SD between seeds` of the accuracy on these problems,
+    sampling noise included; `probability of improvement`, for all sources and for each: the chance that a new seed of
+    the arm solves more of these problems than one of the other arm (if both use the same adapters: than itself under
+    the other). mean: over problems and seeds; n: problems. Intervals are None, with a reason, for too few seeds.
     """
     counts = counts_of(groups)
     last = {arm: span[1] for arm, span in counts.spans.items() if span[1] > 0}
@@ -180,7 +174,7 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
 
 
 def _row(metric: str, found: tuple[float, float, float], why: str | None, whose: str | None) -> Row:
-    """found: estimate, low, high. why: the reason where there is to be no interval."""
+    """Return a row of the table. found: estimate, low, high. why: the reason to leave out the interval."""
     row: Row = {"metric": metric, "estimate": found[0], "holds_for": whose}
     if why or not np.isfinite(found[1]):
         return row | {"reason": why or SILENT}
@@ -205,5 +199,5 @@ def _improved(first_SP: np.ndarray, second_SP: np.ndarray, shared: bool) -> Row:
 @standard_measure("over_seeds", needs=("trainings",), rollouts="final")
 @stage(OverSeeds, version=5)
 def look_over_seeds(*, rollouts: tuple[Rollouts, ...], seed: int = 0) -> pa.Table:
-    """Interquartile mean and probability of improvement over the seeds of every arm."""
+    """Return the interquartile mean and the probability of improvement over the seeds of each arm."""
     return over_seeds_of(read_groups(rollouts), seed)

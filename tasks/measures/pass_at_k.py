@@ -1,4 +1,4 @@
-"""pass@k: the chance that at least one of k rollouts is right, per policy and source, and how gaps close with k."""
+"""pass@k, the chance that at least one of k rollouts is right, per policy and source, and how gaps change with k."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tasks.stage import stage
 
 
 def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
-    """One row per metric, (arm, step), source and k; intervals over problems and, for what was trained, seeds.
+    """Return one row per metric, (arm, step), source and k; intervals over problems and, for trained policies, seeds.
 
     metric: `pass@k` (at least one of k) and `pass^k` (all k). n: problems; rollouts: fewest of a problem; policies:
-    seeds averaged by problem; tokens: mean tokens that k rollouts cost, for comparing at an equal budget.
-    Null with the reason where a problem has fewer than k rollouts.
+    seeds averaged per problem; tokens: mean tokens of k rollouts, for comparisons at an equal budget. None, with a
+    reason, if a problem has fewer than k rollouts.
     """
     rows, counts = [], counts_of(groups)
     for arm, step, source in counts.places:
@@ -38,14 +38,14 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
 
 
 def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
-    """Every two (arm, step) on their common problems, per source.
+    """Compare every two (arm, step) on their common problems, per source. Metrics:
+    - `gap`: first minus second at k. `equal_tokens`: first at k minus second at the k of equal cost (in `reason`).
+    - `closure`: |gap| at the smallest k minus |gap| at the largest, one test. `closure_of_failures`,
+      `closure_of_logits`: the same on those scales. `closure_of_shift`: the closure that a constant shift of logits
+      would give. `closure_beyond_shift`: the rest (over all sources).
+    - `monotone`: share of bootstrap draws in which every step of k narrows the gap.
 
-    metric: `gap` (first minus second at k), `equal_tokens` (first at k minus second at the k that costs as much; the
-    reason says which), `closure` (|gap| at the smallest k minus |gap| at the largest: one
-    contrast, one test), `closure_of_failures` and `closure_of_logits` (the same on those scales), `closure_of_shift`
-    (what a constant shift of logits would close) and `closure_beyond_shift` (what is left; over all sources),
-    `monotone` (share of bootstrap draws in which every step of k narrows the gap).
-    p_adjusted: Benjamini-Hochberg over the table; detectable: the difference found with 80 % power.
+    p_adjusted: Benjamini-Hochberg over the table; detectable: the difference that is detected with 80 % power.
     """
     counts = counts_of(groups)
     curves = {key: counts.curve(*key, ks) for key in counts.places}
@@ -70,11 +70,11 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
 
 
 def asymptotes_of(groups: pa.Table) -> pa.Table:
-    """pass@k of every (arm, step) and source at k = 1, 2, 4, … and at the number of rollouts that each problem has.
+    """Return pass@k of every (arm, step) and source at k = 1, 2, 4, … up to the number of rollouts per problem.
 
-    doubling: what k has that the k before it had not, with its interval: near 0 at the end of a curve that has
-    reached its asymptote. unsolved: problems without a correct rollout, stated at the largest k; unsolved_below: the
-    chance of a correct rollout that such a problem may still have (upper end of a one-sided 95 % interval).
+    doubling: increase over the previous k, with its interval; near 0 if the curve has reached its asymptote. unsolved:
+    problems without a correct rollout, given at the largest k; unsolved_below: upper bound of such a problem's success
+    rate (one-sided 95 % interval).
     """
     rows, counts = [], counts_of(groups)
     for arm, step, source in counts.places:
@@ -98,7 +98,7 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
 def estimate_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:
-    """pass@k and pass^k of every (arm, step), per source and for all of them."""
+    """Return pass@k and pass^k of every (arm, step), per source and overall."""
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
@@ -106,18 +106,18 @@ def estimate_pass_at_k(
 def contrast_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:
-    """Gaps between every two (arm, step), and whether they close as k grows."""
+    """Return the gaps between every two (arm, step), and whether they close as k grows."""
     return contrasts_of(read_groups(rollouts), ks, draws, seed)
 
 
 @standard_measure("asymptotes", needs=("deep",), rollouts="deep")
 @stage(Asymptotes, version=8)
 def follow_to_the_end(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
-    """pass@k of every (arm, step) by doubling k up to all of its rollouts."""
+    """Return pass@k of every (arm, step), doubling k up to the number of rollouts."""
     return asymptotes_of(read_groups(rollouts))
 
 
-# G-Pass@k: the chance that a given share of k rollouts is correct, between pass@k (one of them) and pass^k (all).
+# G-Pass@k: the chance that at least a given share of k rollouts is correct, between pass@k (one) and pass^k (all).
 
 THRESHOLDS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1))
 
@@ -134,11 +134,12 @@ class GPass(
 
 
 def g_pass_of(groups: pa.Table, ks: Sequence[int], thresholds: Sequence[Fraction] = THRESHOLDS) -> pa.Table:
-    """One row per (arm, step), source, k ≥ 3 and threshold τ; intervals over problems and, for what was trained, seeds.
+    """Return one row per (arm, step), source, k ≥ 3 and threshold τ; intervals over problems and, for trained policies,
+    seeds.
 
-    metric: `G-Pass@k`, at least `wanted` = ⌈τ·k⌉ of k rollouts are correct, where that is neither pass@k (1 wanted) nor
-    pass^k (all); `mG-Pass@k`, its mean over the thresholds i/k above a half, for even k the published
-    2/k · Σ_{i > k/2}. Null with the reason where a problem has fewer than k rollouts.
+    metric: `G-Pass@k`, at least `wanted` = ⌈τ·k⌉ of k rollouts are correct, except where it equals pass@k (1 wanted) or
+    pass^k (all); `mG-Pass@k`, its mean over the thresholds i/k above a half, for even k the published 2/k · Σ_{i >
+    k/2}. None, with a reason, if a problem has fewer than k rollouts.
     """
     size_N, correct_N = (groups[name].to_numpy() for name in ("group_size", "num_correct"))
     heads: dict[str, Row] = {}
@@ -163,18 +164,19 @@ def g_pass_of(groups: pa.Table, ks: Sequence[int], thresholds: Sequence[Fraction
 @standard_measure("g_pass", rollouts="final")
 @stage(GPass, version=8)
 def measure_g_pass(*, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...]) -> pa.Table:
-    """G-Pass@k and mG-Pass@k of every (arm, step), per source and for all of them."""
+    """Return G-Pass@k and mG-Pass@k of every (arm, step), per source and overall."""
     return g_pass_of(read_groups(rollouts), ks)
 
 
-# Who solves what: problems solved under one policy only, under both, under neither.
+# Problems that are solved under one policy only, under both, or under neither.
 
 
 def solved_by_of(groups: pa.Table) -> pa.Table:
-    """One row per problem and pair of policies. solved_by: `both`, `arm_only`, `other_only`, `neither`, by all
-    rollouts, as published; `equal_n` says whether that was a fair count, for a policy that was sampled more often has
-    more chances. chance_of_arm, chance_of_other: chance that the smaller of the two numbers of rollouts holds a correct
-    one (pass@k at it). Two policies without a common problem have one row of nulls, with the reason.
+    """Return one row per problem and pair of policies.
+
+    solved_by: `both`, `arm_only`, `other_only`, `neither`, over all rollouts, as published. equal_n: whether both
+    policies have equally many rollouts, so that the comparison is fair. chance_of_arm, chance_of_other: pass@k at the
+    smaller number of rollouts. Two policies without a common problem have one row of nulls, with a reason.
     """
     return query(
         """
@@ -209,5 +211,5 @@ def solved_by_of(groups: pa.Table) -> pa.Table:
 @standard_measure("solved_by", rollouts="final")
 @stage(SolvedBy, version=3)
 def compare_solved(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
-    """Per problem and pair of policies, who solved it."""
+    """Return which policy of each pair solved each problem."""
     return solved_by_of(read_groups(rollouts))

@@ -1,4 +1,4 @@
-"""Re-screening: would a second screening give a problem the same band, and does the beta-binomial foresee how often?"""
+"""Re-screening: how often a second screening gives a problem the same band, beside the beta-binomial's prediction."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from tasks.measures.groups import Row, read_groups, stretches, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
-# Test and retest of bands: how often a second draw gives a problem the same band, and how often a problem that the
-# first draw called dead is live in the second; beside what the beta-binomial of the first draw predicts.
+# Test-retest reliability of bands: how often two draws of rollouts agree on a problem's band, and how often a problem
+# that is dead in the first draw is live in the second, beside the prediction of a beta-binomial fitted to the first.
 #
-# The second draw is other rollouts of the same policy, or the other half of the same group: the mean over all ways of
-# halving it, which counts alone determine.
+# The second draw is new rollouts of the same policy, or the other half of the same group, averaged over all ways to
+# halve it, which is a function of the counts.
 #
-# Axes: P problems; 3 bands in the order of Band, of the first draw, then of the second.
+# Axes: P problems; 33: band in the first draw × band in the second, in the order of Band.
 
 NO_FIT = "no beta-binomial can be fitted to the first draw"
 SECOND, HALVES = "second draw", "halves of one draw"
-#: (metric, band) → bands of the first draw that the figure is of; None: how often both draws agree.
+#: (metric, band) → bands in the first draw that the figure covers; None: the agreement of both draws.
 FIGURES: dict[tuple[str, Band | None], tuple[int, ...] | None] = {
     ("agreement", None): None,
     ("mislabelled", None): (0, 2),
@@ -56,7 +56,7 @@ FIGURES: dict[tuple[str, Band | None], tuple[int, ...] | None] = {
 
 
 def band_number(n: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """The band's place in their order: 0 all_zero, 1 variance, 2 all_one.
+    """Return the band's index: 0 all_zero, 1 variance, 2 all_one.
 
     >>> [list(Band)[i].value for i in band_number(np.array([8, 8, 8]), np.array([0, 3, 8]))]
     ['all_zero', 'variance', 'all_one']
@@ -67,7 +67,7 @@ def band_number(n: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def second_draw(n_P: np.ndarray, c_P: np.ndarray, m_P: np.ndarray, d_P: np.ndarray) -> np.ndarray:
-    """joint_33P: whether a problem has this band in the first draw, c of n correct, and that one in the second, d of m.
+    """Return joint_33P, one-hot: each problem's band in the first draw (c of n correct) and in the second (d of m).
 
     >>> second_draw(*map(np.array, ([8, 8], [0, 8], [8, 8], [0, 7]))).nonzero()
     (array([0, 2]), array([0, 1]), array([0, 1]))
@@ -77,7 +77,7 @@ def second_draw(n_P: np.ndarray, c_P: np.ndarray, m_P: np.ndarray, d_P: np.ndarr
 
 
 def halves(n_P: np.ndarray, c_P: np.ndarray) -> np.ndarray:
-    """joint_33P: the chance of these bands of both halves of groups of one even size.
+    """Return joint_33P: the chance of each pair of bands of the two halves of a group. All groups have one even size.
 
     >>> joint_33P = halves(np.array([4, 4, 4]), np.array([0, 1, 2]))
     >>> joint_33P.trace().round(3).tolist(), joint_33P[0, 1].round(3).tolist()
@@ -94,7 +94,7 @@ def halves(n_P: np.ndarray, c_P: np.ndarray) -> np.ndarray:
 
 
 def parts_of(joint: np.ndarray, kept: tuple[int, ...] | None) -> tuple[Any, Any]:
-    """(part, whole) of a figure, whose value is their ratio."""
+    """Return (numerator, denominator) of a figure."""
     if kept is None:
         return np.trace(joint), joint.sum(axis=(0, 1))
     dead = joint[list(kept)]
@@ -102,12 +102,12 @@ def parts_of(joint: np.ndarray, kept: tuple[int, ...] | None) -> tuple[Any, Any]
 
 
 def measured(joint_33P: np.ndarray, kept: tuple[int, ...] | None, cluster_P: np.ndarray) -> Row:
-    """A figure over problems, with near-duplicates as one; n: problems, or expected dead ones."""
+    """Return a figure over problems, counting near-duplicates once. n: problems, or expected dead ones."""
     part_P, whole_P = parts_of(joint_33P, kept)
     row: Row = {"n": round(float(whole_P.sum()))}
     if whole_P.sum() == 0:
         return row | {"reason": "no problem is called dead"}
-    if kept is None or np.isin(whole_P, (0.0, 1.0)).all():  # a share of the problems, or of the dead ones
+    if kept is None or np.isin(whole_P, (0.0, 1.0)).all():  # a plain share, of all problems or of the dead ones
         there = whole_P > 0
         return row | levels(folded(part_P[there][None, :, None], cluster_P[there]), trained=False)[0]
     both_PV = folded(np.stack([part_P, whole_P], axis=1)[None], cluster_P)[0]
@@ -119,9 +119,9 @@ def measured(joint_33P: np.ndarray, kept: tuple[int, ...] | None, cluster_P: np.
 
 
 def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
-    """(low, high) of Σ part / Σ whole, whose parts are chances: Wilson's interval on the number of problems that would
-    give a share the linearised variance of this one, at most twice the wholes, for either half is once the first;
-    Student's t."""
+    """Return (low, high) of Σ part / Σ whole, where parts are chances. Wilson's interval with Student's t, on the
+    effective number of problems from the linearised variance; at most twice Σ whole, because each half is the first
+    draw once."""
     from scipy.stats import t
 
     part, whole = both_PV.sum(axis=0)
@@ -135,11 +135,11 @@ def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
     return float(max((centre - half) / (1 + shrink), 0.0)), float(min((centre + half) / (1 + shrink), 1.0))
 
 
-# What the beta-binomial that is fitted to the first draw says of the joint bands, as the data have them.
+# The joint distribution of bands that the beta-binomial fitted to the first draw predicts.
 
 
 def of_a_second(counts: Pairs, size: int, model: BetaBinomial) -> np.ndarray:
-    """joint_33 of the problems' bands and those of a second draw of so many rollouts."""
+    """Return joint_33 of the observed bands and the predicted bands of a second draw of `size` rollouts."""
     joint_33 = np.zeros((3, 3))
     for (n, c), times in sorted(Counter(counts).items()):
         joint_33[band_number(np.array([n]), np.array([c]))[0]] += times * np.array(model.bands_given(n, c, size))
@@ -147,7 +147,8 @@ def of_a_second(counts: Pairs, size: int, model: BetaBinomial) -> np.ndarray:
 
 
 def of_halves(size: int, chance: Callable[[int, int], Any], zero: Any) -> np.ndarray:
-    """joint_33 of two halves of so many rollouts each. chance: of one order of n rollouts with c correct."""
+    """Return the predicted joint_33 of two halves of `size` rollouts each. chance: of one order of n rollouts with c
+    correct."""
     able = 1.0 - zero
     zeros, ones = able * chance(2 * size, 0) + zero, able * chance(2 * size, 2 * size)
     mixed, one_half = able * chance(2 * size, size), (able * chance(size, 0) + zero, able * chance(size, size))
@@ -157,9 +158,9 @@ def of_halves(size: int, chance: Callable[[int, int], Any], zero: Any) -> np.nda
 
 
 def predicted(counts: Pairs, draw: str, size: int, alike: float) -> list[dict[str, float]] | None:
-    """estimate, low and high of each of FIGURES, by the fit to the first draw, whatever the shape of the difficulty; {}
-    where no problem is dead, None where nothing can be fitted. size: rollouts of the second draw. alike: how many
-    near-duplicates count as one (`means.repeated`)."""
+    """Return estimate, low and high of each of FIGURES, from the fit to the first draw; bounds hold for any difficulty.
+    {} for a figure without dead problems; None if nothing can be fitted. size: rollouts of the second draw. alike: mean
+    number of near-duplicates per cluster (`means.repeated`)."""
     found = fitted(counts, alike)
     if found is None:
         return None
@@ -193,7 +194,7 @@ def predicted(counts: Pairs, draw: str, size: int, alike: float) -> list[dict[st
 def rows_of(
     draw: str, n_P: np.ndarray, c_P: np.ndarray, joint_33P: np.ndarray, size: int, clusters: pa.ChunkedArray
 ) -> list[Row]:
-    """One row a figure: what was measured beside what was predicted of groups of n rollouts, c of them correct."""
+    """Return one row per figure: measured and predicted values for groups of n rollouts with c correct."""
     counts = list(zip(n_P.tolist(), c_P.tolist(), strict=True))
     cluster_P = np.unique(np.array(clusters.to_pylist()), return_inverse=True)[1]
     predictions, rows = predicted(counts, draw, size, repeated(cluster_P)), list[Row]()
@@ -205,7 +206,7 @@ def rows_of(
             row.setdefault("reason", NO_FIT)
         elif one := predictions[place]:
             row["predicted"] = one["estimate"]
-            if draw == SECOND:  # of these very problems: bounds, no interval
+            if draw == SECOND:  # the prediction for these problems has bounds, no interval
                 row.setdefault("reason", f"predicted: {bounds(one, row['n'])}")
             elif why := too_few(row["n"]):
                 row.setdefault("reason", f"predicted: {why}")
@@ -223,17 +224,17 @@ class Rescreening(
         "high real, predicted real, predicted_low real, predicted_high real, reason str",
     ),
 ):
-    """Bands of a first and a second draw, beside what the first draw's fit predicts."""
+    """Agreement of the bands of two draws, beside the prediction from the first draw."""
 
 
 def rescreening_of(bands: pa.Table, again: pa.Table) -> pa.Table:
-    """One row per arm, draw and metric. bands: the screenings, with `cluster`; again: groups of the same policies drawn
-    anew, which may have fewer problems, or none.
+    """Return one row per arm, draw and metric. bands: the screenings, with `cluster`; again: groups of new rollouts of
+    the same policies, for some problems or none.
 
-    draw: `second draw` (other rollouts of the same policy, of the problems that have them) or `halves of one draw` (of
-    each screening group, over all ways of halving it). metric: `agreement`, the share of problems of the same band;
-    `mislabelled`, the share of dead problems (all, or of one band) that the second draw finds live. estimate: measured;
-    predicted: by the beta-binomial of the first draw, with an interval that holds whatever the shape of the difficulty.
+    draw: `second draw` (new rollouts of the same policy) or `halves of one draw` (of each screening group, over all
+    ways to halve it). metric: `agreement`, the share of problems with the same band in both; `mislabelled`, the share
+    of dead problems (all, or of one band) that are live in the second draw. estimate: measured; predicted: by the
+    beta-binomial of the first draw, with an interval that holds for any distribution of difficulty.
     """
     joined = query(
         """
@@ -271,10 +272,10 @@ def _of_halves(first: pa.Table) -> list[Row]:
 
 
 def drawn_anew(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollouts]:
-    """Those of `others` that are other rollouts of the screened policy: sampled alike, under another seed."""
+    """Return those of `others` that sample the screened policy again: equal settings, another seed."""
 
     def drawn(ref: Rollouts, seeded: bool) -> tuple[Row, Row] | None:
-        """Fields of policy and sampling, and the seed of the latter if it counts."""
+        """Return the fields of policy and sampling. seeded: include the sampling seed."""
         arguments = sampled_with(ref)
         if arguments is None:
             return None
@@ -290,7 +291,7 @@ def drawn_anew(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollou
 def screen_again(
     *, bands: tuple[Bands, ...], screenings: tuple[Rollouts, ...], others: tuple[Rollouts, ...]
 ) -> pa.Table:
-    """Bands of the screening against those of other rollouts of the same policy, and of its halves."""
+    """Compare the screening's bands with those of new rollouts of the same policy, and with those of its halves."""
     screened = with_clusters(pa.concat_tables([store().read(ref) for ref in bands]), screenings)
     anew = [ref for screening in screenings for ref in drawn_anew(screening, others)]
     again = read_groups(anew) if anew else screened.slice(0, 0)

@@ -1,4 +1,4 @@
-"""What a search is worth: what it would have answered within a budget, its curves, and searches against one another."""
+"""Test-time search: accuracy within a token budget, curves over budgets, and comparisons of searches."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from tasks.measures.groups import Row, counts_of, seeded, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
-# What each search would have answered within a budget, problem by problem: what curves and contrasts of search are
-# made from.
+# The answer of each search within a budget, by problem; curves and contrasts of search are computed from it.
 
-#: The ceiling: a selector that knows the gold picks among all rollouts that the budget pays for. No method can.
+#: The upper bound: a selector that knows the gold picks among all rollouts within the budget.
 ORACLE = "oracle (pass@k)"
 PASS_AT_1 = "pass@1"
 COLUMNS = ["problem_id", "arm", "adapter", "step", "method", "round", "correct", "cut", "chosen_correct"]
@@ -35,10 +34,12 @@ Place = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """One policy under one method, by seed and problem, each with the cluster of near-duplicates behind it. shares: is
-    it right within each budget, and the mean of that over all budgets up to the largest (the area); slopes: share of
-    right answers gained with every doubling of the budget. tokens_V, rollouts_V: spent within each, means; answered:
-    share of problems with a round within the smallest."""
+    """One policy under one method, by seed and problem, with the cluster of near-duplicates last.
+
+    shares: correctness within each budget, then its mean over all budgets up to the largest (the area). slopes: share
+    of right answers gained per doubling of the budget. tokens_V, rollouts_V: mean spent within each budget. answered:
+    share of problems with a round within the smallest budget.
+    """
 
     shares: Seeded
     slopes: Seeded | None
@@ -48,22 +49,22 @@ class Searched:
 
 
 def late(smallest: int, *searches: Searched) -> str | None:
-    """Said of slopes that are partly a first answer; None if every problem has a round within the smallest budget."""
+    """Return a note on slopes that include a first answer; None if every problem has a round within the smallest
+    budget."""
     shares = [one.answered for one in searches]
     said = f"of problems have a round within {smallest} tokens"
     return None if min(shares) == 1 else f"{' and '.join(f'{share:.0%}' for share in shares)} {said}"
 
 
 def searched(refs: Sequence[Searches], budgets: Sequence[int]) -> dict[Place, Searched]:
-    """(arm, step, method) → what it answers. budgets: tokens, ascending."""
+    """Return (arm, step, method) → its answers. budgets: tokens, ascending."""
     rows = pa.concat_tables([store().read(ref, COLUMNS) for ref in refs])
     return within_budgets(with_clusters(rows, refs), budgets)
 
 
-#: Lines of answers, one a problem, with the tokens after which each answer stands. A line of pass@1 is one rollout of a
-#: problem, weighted by its chance to have been the first, over the orders in which the same would have been drawn: one
-#: that others do not spend the budget without may have been the last. Drawing ends by what was spent, and often with a
-#: wrong rollout, which is long: their plain mean is too low.
+#: Answers per problem with the tokens spent until each. pass@1 weights a rollout by its chance to come first over all
+#: orders that draw the same set. A plain mean is biased low: sampling stops when the budget is spent, so the last
+#: rollout is often long, and long rollouts are more often wrong.
 ANSWERS = """
     with rounds as (
         select arm, step, coalesce(adapter, '') as adapter, method, problem_id, cluster, round,
@@ -106,10 +107,12 @@ ANSWERS = """
 
 
 def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searched]:
-    """A round counts within a budget if all tokens up to its end, prompts and completions, do. Where none does there is
-    no answer, which is wrong. The method that draws alone answers by its first rollout and spends no more; from all of
-    them come two lines beside the methods: the oracle, and pass@1, the mean of one. nodes: Searches, with the problem's
-    cluster."""
+    """Return the answers of each method within each budget. nodes: Searches, with the problem's cluster.
+
+    A round counts within a budget if all tokens up to its end, prompts and completions, do. A problem without a round
+    in the budget counts as wrong. The baseline method answers by its first rollout; all its rollouts give two reference
+    lines: the oracle, and pass@1, the mean of one rollout.
+    """
     names, within = [], []
     for column in ("chosen", "tokens", "rollouts"):
         for place, budget in enumerate(budgets):
@@ -135,9 +138,9 @@ def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searc
     return found
 
 
-# Accuracy against tokens: what a policy's width is worth when one answer must be given.
+# Accuracy against tokens: the value of a policy's width when one answer must be given.
 
-#: Parts of the problems: the best method of each is chosen on the others.
+#: Folds of problems: the best method for a fold is chosen on the others.
 FOLDS = 10
 LINES = (ORACLE, PASS_AT_1)
 
@@ -150,16 +153,16 @@ class SearchCurves(
         "tokens real, rollouts real, n big, clusters big, holds_for str, reason str",
     ),
 ):
-    """What one answer is worth within a budget."""
+    """Accuracy of one answer within a budget."""
 
 
 def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
-    """One row per metric, (arm, step), method and budget, over problems.
+    """Return one row per metric, (arm, step), method and budget, over problems.
 
-    metric: `accuracy` within a budget; `area`, its mean over every budget up to the largest; `slope`, what a doubling
-    of the budget adds, from the smallest to the largest; `best`, accuracy of the method that was best within the budget
-    on other problems. series: `method`; `line`, pass@1; `ceiling`, the oracle, which knows the golds and is no method.
-    tokens, rollouts: spent within the budget, mean over problems.
+    metric: `accuracy` within a budget; `area`, its mean over every budget up to the largest; `slope`, the increase per
+    doubling of the budget, from the smallest to the largest; `best`, accuracy of the method that was best within the
+    budget on other problems. series: `method`; `line`, pass@1; `ceiling`, the oracle, which knows the golds and is no
+    method. tokens, rollouts: mean over problems spent within the budget.
     """
     rows: list[Row] = []
     for (arm, step, method), one in found.items():
@@ -182,8 +185,8 @@ def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
 
 
 def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list[Row]:
-    """Accuracy within each budget of the method that is best on the problems of the other folds, whose near-duplicates
-    are in one: that of the best on these very problems is too high, by what luck had in its choice."""
+    """Return, per budget, the cross-validated accuracy of the best method: it is chosen on the problems of the other
+    folds. Choosing on the same problems would bias it upward. Near-duplicates are in one fold."""
     common = on_common_problems([one.shares for one in methods])
     if not len(common[0].problem_P):
         return []
@@ -197,18 +200,18 @@ def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list
         for place, best in enumerate(best_V):
             crossed_SPV[:, fold_P == fold, place] = within_MSPV[best, :, fold_P == fold, place].T
     intervals = levels(folded(crossed_SPV, cluster_P), common[0].trained)
-    about = {"n": len(cluster_P), "clusters": None}  # not a column of this metric
+    about = {"n": len(cluster_P), "clusters": None}  # this metric has no clusters
     return [row | about | {"budget": budget} for budget, row in zip(budgets, intervals, strict=True)]
 
 
 @standard_measure("search_curves", needs=("searches",))
 @stage(SearchCurves, version=6)
 def measure_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
-    """Accuracy, area and slope of every policy under every method."""
+    """Return accuracy, area and slope of every policy under every method."""
     return curves_of(searched(searches, budgets), budgets)
 
 
-# Methods against one another, and arms against one another, at equal tokens.
+# Methods compared with each other, and arms compared with each other, at equal tokens.
 
 
 class SearchContrasts(
@@ -224,11 +227,12 @@ class SearchContrasts(
 
 
 def contrasts_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
-    """Paired by problem, and by seed where both are the same adapters: every two methods of one
-    policy, and every two policies under one method, that of the oracle too. metric: `accuracy` within each budget,
-    `area` and `slope` (SearchCurves; one rollout has none). p_adjusted:
-    Benjamini and Hochberg over methods of one policy, over policies, and over slopes of policies, which ask whether
-    width pays at test time."""
+    """Compare every two methods of one policy, and every two policies under one method or the oracle.
+
+    Paired by problem, and by seed if both use the same adapters. metric: `accuracy` within each budget, `area` and
+    `slope` (see SearchCurves; single-rollout methods have no slope). p_adjusted: Benjamini-Hochberg over methods of one
+    policy, over policies, and over slopes of policies, which test whether width pays at test time.
+    """
     rows: list[Row] = []
     for one, other in combinations(sorted(found), 2):
         within, between = one[:2] == other[:2], one[2] == other[2]
@@ -263,5 +267,5 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int], slope: 
 @standard_measure("search_contrasts", needs=("searches",))
 @stage(SearchContrasts, version=7)
 def contrast_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
-    """Methods and policies in pairs."""
+    """Compare methods and policies in pairs."""
     return contrasts_of(searched(searches, budgets), budgets)

@@ -1,7 +1,8 @@
-"""Standard measures: tables that every study makes and that only figures read. Each is declared where it is computed.
+"""Registry of standard measures: tables that every study makes and only figures read, each declared where it is
+computed.
 
-A printed measure is two files: `<name>.py` in this room (its columns, its table, its stage) and
-`storage/reading/queries/report_<name>.sql` (its figure, and the query that it shows). Nothing else names it.
+A printed measure is two files: `<name>.py` in this folder (columns, table, stage) and
+`storage/reading/queries/report_<name>.sql` (figure and query). No other file names it.
 """
 
 from __future__ import annotations
@@ -34,12 +35,11 @@ _STANDARD: dict[str, _Standard] = {}
 
 
 def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> Callable[[Stage[P, K]], Stage[P, K]]:
-    """Have every study make this stage's artifact; queries read it as `name`.
+    """Register this stage as a standard measure; every study makes its artifact, and queries read it as `name`.
 
-    Its arguments come from Available by their names. taken: argument → field, where these differ. needs: fields without
-    which it is not made.
-
-    Errors: TypeError for an argument that is no field and has no default, or for a name that is another's.
+    Its arguments come from Available by their names. taken: argument → field, where the names differ. needs: fields
+    without which the measure is skipped. Errors: TypeError for an argument without a field or default, or for a name
+    that is taken.
     """
 
     def declare(stage: Stage[P, K]) -> Stage[P, K]:
@@ -59,15 +59,15 @@ def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> C
 
 
 def names_of_measures() -> set[str]:
-    """Of every standard measure, whether a study makes it or not."""
+    """Return the names of all standard measures."""
     for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
         import_module(module.name)
     return set(_STANDARD)
 
 
 def standard_measures(available: Available, chosen: Sequence[str] = ()) -> dict[str, Ref]:
-    """Standard measures of what is available, by name. chosen: of these, beside what the study asks for otherwise;
-    none: every one."""
+    """Return the standard measures of the available artifacts, by name. chosen: make only these and those that the
+    study's other settings ask for; empty: all."""
     names_of_measures()
     return {
         name: measure.stage(**{argument: getattr(available, field) for argument, field in measure.taken.items()})

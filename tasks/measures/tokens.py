@@ -1,4 +1,4 @@
-"""Token efficiency: what a correct answer costs, and how lengths compare pair by pair."""
+"""Token efficiency: tokens per correct answer, and paired comparison of lengths."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tasks.measures.groups import COLUMNS, Row, count_groups, counts_of, seeded,
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
-# Ratios of sums over the same problems: their variance is that of their linearised parts.
+# Ratios of sums over the same problems; their variance comes from linearisation (delta method).
 
 SUMS = ("num_tokens", "num_correct", "num_answered", "group_size", "truncated")
 TOKENS, CORRECT, ANSWERED, SIZE = range(4)
 
 
 def cost_rows(groups: pa.Table) -> list[Row]:
-    """Rows of (arm, step) and source, and of every two of them.
+    """Return rows of each (arm, step) and source, and of every two of them.
 
-    metric: `tokens_per_correct`; `tokens_per_correct_ratio`, that of arm over that of other on their common problems;
-    `accuracy_answered`, correct rollouts over those that gave an answer. Intervals are over problems and seeds, of the
-    problems that every seed was asked. Null where nothing is correct, or answered. `truncated` stands beside them.
+    metric: `tokens_per_correct`; `tokens_per_correct_ratio`, arm over other on their common problems;
+    `accuracy_answered`, correct rollouts over those with an answer. Intervals are over problems and seeds, on the
+    problems that every seed has. None if nothing is correct, or answered. `truncated`: share of truncated rollouts.
     """
     counts, rows, found = counts_of(groups), list[Row](), dict[tuple[str, int, str], Seeded]()
     for place in counts.places:
@@ -59,13 +59,14 @@ def cost_rows(groups: pa.Table) -> list[Row]:
 
 
 def _worth(policy: Seeded) -> float:
-    """Problems' worth of correct rollouts."""
+    """Return the sum of success rates over problems."""
     size_P = np.maximum(policy.values_SPV[0, :, SIZE], 1)
     return float((policy.values_SPV[:, :, CORRECT].mean(axis=0) / size_P).sum())
 
 
 def _cost(policies: Sequence[Seeded]) -> Row:
-    """Tokens per correct answer of one policy, or its ratio of two on the same problems, on the logarithmic scale."""
+    """Return tokens per correct answer of one policy, or the ratio of two on common problems; interval on the log
+    scale."""
     sums = [one.values_SPV[:, :, [TOKENS, CORRECT]].mean(axis=(0, 1)) for one in policies if len(one.problem_P)]
     if not sums or not all(total.all() for total in sums):
         return {"reason": "no rollout is correct" if sums else "no problem that every seed was asked"}
@@ -85,7 +86,7 @@ def _cost(policies: Sequence[Seeded]) -> Row:
 
 
 def _of_answered(policy: Seeded) -> Row:
-    """Correct rollouts over answered ones: Wilson's interval with the variance of the linearised share."""
+    """Return correct over answered rollouts: Wilson's interval with the variance of the linearised share."""
     values_SPV = policy.values_SPV
     if not len(policy.problem_P) or values_SPV[:, :, ANSWERED].sum() == 0:
         return {"reason": "no rollout gave an answer"}
@@ -97,7 +98,7 @@ def _of_answered(policy: Seeded) -> Row:
     return row | {"seeds": seeds, "method": "Wilson on the effective number of problems"}
 
 
-# Two policies' lengths, problem by problem: mean tokens of the rollouts in a bucket, by who is correct.
+# Lengths of two policies by problem: mean tokens of paired rollouts, by which of the two is correct (`bucket`).
 
 PAIRS = """
     with ranked as (
@@ -127,8 +128,9 @@ PAIRS = """
 
 
 def length_rows(rollouts: pa.Table, cluster_of: Mapping[str, str] = MappingProxyType({})) -> list[Row]:
-    """Every two policies by bucket: who is correct, or `all_paired`. Ratios are other over arm; longer_in counts
-    problems in which the other is longer. cluster_of: the cluster of a problem that has near-duplicates."""
+    """Compare the lengths of every two policies by bucket: which of the two is correct, or `all_paired`. Ratios are
+    other over arm; longer_in counts problems where the other is longer. cluster_of: problem → cluster of
+    near-duplicates."""
     rows = query(PAIRS, rollouts=rollouts).to_pylist()
     for row in rows:
         x_P, y_P = (np.array(row.pop(name), np.float64) for name in ("xs", "ys"))
@@ -152,8 +154,8 @@ def length_rows(rollouts: pa.Table, cluster_of: Mapping[str, str] = MappingProxy
 
 
 def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lambda groups: groups) -> pa.Table:
-    """Columns of Tokens.schema: rows of `cost_rows`, and rows of metric `bucket`, see `length_rows`. clusters: adds to
-    groups which problems are near-duplicates."""
+    """Return the rows of `cost_rows` and `length_rows` (metric `bucket`). Schema: Tokens. clusters: adds a cluster
+    column to groups."""
     groups = clusters(count_groups(rollouts))
     cluster = "cluster" if "cluster" in groups.column_names else "problem_id"
     cluster_of = dict(zip(groups["problem_id"].to_pylist(), groups[cluster].to_pylist(), strict=True))
@@ -166,6 +168,6 @@ def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lam
 @standard_measure("tokens", rollouts="final")
 @stage(Tokens, version=12)
 def measure_tokens(*, rollouts: tuple[Rollouts, ...]) -> pa.Table:
-    """Tokens per correct answer with truncation beside it, accuracy among answers, and paired lengths."""
+    """Return tokens per correct answer with truncation, accuracy among answers, and paired lengths."""
     read = pa.concat_tables([store().read(ref, COLUMNS) for ref in rollouts])
     return tokens_of(read, lambda groups: with_clusters(groups, rollouts))

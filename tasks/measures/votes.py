@@ -15,9 +15,9 @@ from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
 COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum"]
-#: Of a group that are gone through; of more, so many drawn at random.
+#: The largest number of k-subsets of a group that is enumerated; larger sets are sampled at random.
 SUBSETS = 500
-#: Metric → why it may be missing.
+#: Metric → reason if it is missing.
 METRICS = {
     "likeliest@k": "a problem has fewer than k = {} rollouts, or one without a log-probability",
     "maj@k": "a problem has fewer than k = {} rollouts",
@@ -26,16 +26,14 @@ METRICS = {
 
 
 def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Table:
-    """One row per metric, (arm, step), source and k, over problems.
+    """Return one row per metric, (arm, step), source and k, over problems.
 
     metric: `maj@k`, the most frequent `answer_class` of k rollouts is right (ties share; no answer casts no vote);
-    best-of-k by two selectors that cost nothing: `shortest@k`, the shortest of k rollouts that gave an answer is
-    right; `likeliest@k`, that of the highest mean log-probability a token. All over the k-subsets of a group, or over
-    SUBSETS random ones where there are more, the same of all groups of one size; pass@k, best-of-k with a perfect
-    selector, bounds them from above. Null, with the reason, where a group has fewer than k rollouts, or one of them no
-    log-probability.
-
-    parts: rollouts of whole groups. cluster: of near-duplicates, where a part has such a column.
+    `shortest@k`, the shortest of k rollouts that gave an answer is right; `likeliest@k`, the rollout with the highest
+    mean log-probability per token is right. Averaged over the k-subsets of a group, or over SUBSETS random ones if
+    there are more (the same for all groups of one size). pass@k, best-of-k with a perfect selector, is the upper bound.
+    None, with a reason, if a group has fewer than k rollouts or lacks a log-probability. parts: rollouts of whole
+    groups; an optional column `cluster` marks near-duplicates.
     """
     voted = pa.concat_tables([_voted(part, ks, seed) for part in parts])
     heads = {
@@ -49,7 +47,7 @@ def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Tabl
 
 
 def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:
-    """One row per group, one column per metric and k: the chance that it is right, null where that is undefined."""
+    """Return one row per group, with one column per metric and k: the chance that it is right, or null if undefined."""
     cluster = "any_value(coalesce(cluster, problem_id))" if "cluster" in rollouts.column_names else "problem_id"
     groups = query(
         f"""
@@ -84,6 +82,6 @@ def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:
 def measure_votes(
     *, rollouts: tuple[Rollouts, ...], partitions: tuple[Partitions, ...], ks: tuple[int, ...], seed: int = 0
 ) -> pa.Table:
-    """maj@k and best-of-k of every (arm, step), per source and for all of them. partitions: of each of the rollouts."""
+    """Return maj@k and best-of-k of every (arm, step), per source and overall. partitions: one per rollouts."""
     pairs = zip(rollouts, partitions, strict=True)
     return votes_of((part for refs in pairs for part in in_classes(*refs, COLUMNS)), ks, seed)

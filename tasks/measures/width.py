@@ -1,5 +1,5 @@
-"""Measures of width: how many different things a problem's rollouts are. Each is one function of a group and k, with
-its formula and source; MEASURES lists them."""
+"""Measures of width: the number of different classes, traces or words among a problem's rollouts. Each is one function
+of a group and k, with its formula and source; MEASURES lists them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 
 from tasks.domain.statistics.estimators import subsets, vendi_of_k
 
-# What a measure of width sees: one problem's rollouts under one policy.
+# The input of a measure is one problem's rollouts under one policy.
 #
 # Axes: N rollouts, T places of a window, G n-grams, S subsets of k, C classes.
 #
-# Every measure is about k of the n rollouts, averaged over all subsets of k: what k fresh rollouts are expected to
-# show, whatever n was. So policies with other n compare, and nothing is larger because more was sampled.
+# Every measure is an average over all subsets of k of the n rollouts, so its expected value does not depend on n and
+# policies with different n can be compared.
 
 ORDERS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
 class Words:
-    """A window: the first words of each trace. grams: by order, the number gram_NT of the n-gram that begins at each
+    """A window: the first words of each trace. grams: by order, gram_NT, the id of the n-gram that begins at each
     place."""
 
     grams: tuple[np.ndarray, ...]
@@ -35,7 +35,7 @@ class Words:
         return self.grams[0].shape[1]
 
     def first(self, length: int) -> Words:
-        """Return the window of the first so many words."""
+        """Return the window of the first `length` words."""
         orders = zip(ORDERS, self.grams, strict=True)
         return Words(tuple(gram_NT[:, : max(0, length - order + 1)] for order, gram_NT in orders))
 
@@ -50,13 +50,13 @@ class Words:
 
     @cached_property
     def shared(self) -> list[np.ndarray]:
-        """By order has_NG: which n-grams each trace has of those that several have, an n-gram that is there twice
-        counting as two."""
+        """By order, has_NG: which n-grams that occur in several traces each trace has. A second occurrence in a trace
+        counts as another n-gram."""
         return [shared_by_several(gram_NT) for gram_NT in self.grams]
 
 
 def words_in(texts: Sequence[Sequence[str]]) -> Words:
-    """Return texts as one window of the longest length; what stands beyond the end of a text is not to be read.
+    """Return texts as one window of the longest length; do not read beyond the end of a shorter text.
 
     >>> [gram_NT.tolist() for gram_NT in words_in(["aba", "bbb"]).grams[:2]]
     [[[0, 1, 0], [1, 1, 1]], [[0, 1], [2, 2]]]
@@ -73,13 +73,13 @@ def words_in(texts: Sequence[Sequence[str]]) -> Words:
 
 
 def times_of(gram_NT: np.ndarray) -> np.ndarray:
-    """times_NG: how often each text has each n-gram."""
+    """Return times_NG: how often each text has each n-gram."""
     n, size = len(gram_NT), int(gram_NT.max(initial=-1)) + 1
     return np.bincount((gram_NT + size * np.arange(n)[:, None]).ravel(), minlength=n * size).reshape(n, size)
 
 
 def shared_by_several(gram_NT: np.ndarray) -> np.ndarray:
-    """has_NG, see `Words.shared`.
+    """Return has_NG, see `Words.shared`.
 
     >>> shared_by_several(np.array([[0, 1, 1], [3, 1, 1], [4, 5, 1]])).astype(int).tolist()
     [[1, 1], [1, 1], [1, 0]]
@@ -93,9 +93,9 @@ def shared_by_several(gram_NT: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """class_N: of the partition that is looked at, −1 without one. logprob_N, num_tokens_N: of whole completions, NaN
-    where unknown. vectors_ND: of traces, NaN without one. words: of the window that is looked at. vocabulary: different
-    words in such windows of all policies that are compared."""
+    """One problem's rollouts. class_N: classes of the chosen partition, −1 for none. logprob_N, num_tokens_N: of whole
+    completions, NaN if unknown. vectors_ND: embeddings of traces, NaN if unknown. words: of the chosen window.
+    vocabulary: different words in such windows over all compared policies."""
 
     class_N: np.ndarray
     correct_N: np.ndarray
@@ -109,7 +109,7 @@ class Group:
         return len(self.class_N)
 
     def only(self, at_N: np.ndarray) -> Group:
-        """Return these rollouts alone, given by places or by a mask."""
+        """Return these rollouts alone, selected by indices or by a mask."""
         arrays = ("class_N", "correct_N", "logprob_N", "num_tokens_N", "vectors_ND")
         kept: dict[str, Any] = {name: getattr(self, name)[at_N] for name in arrays}
         return replace(self, words=self.words.only(at_N), **kept)
@@ -122,7 +122,7 @@ class Group:
 
 @lru_cache(maxsize=4096)
 def none_of(n: int, size: int, k: int) -> float:
-    """Chance that k of n rollouts hold none of a class of this size.
+    """Return the chance that k of n rollouts contain none of a class of this size.
 
     >>> none_of(4, 2, 2)
     0.16666666666666666
@@ -131,11 +131,10 @@ def none_of(n: int, size: int, k: int) -> float:
 
 
 def distinct(group: Group, k: int) -> float:
-    """Distinct classes among k rollouts, Σ_c [1 − C(n − n_c, k) / C(n, k)], n_c: rollouts of class c.
-
-    The mean of NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228) over all subsets of k; ecology's
-    rarefaction (Hurlbert 1971). A rollout of no class adds nothing. From 0 (1 where all have a class) to k.
-    """
+    """Return the expected number of distinct classes among k rollouts, Σ_c [1 − C(n − n_c, k) / C(n, k)]. n_c: rollouts
+    of class c. NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228) averaged over all subsets of k;
+    rarefaction in ecology (Hurlbert 1971). A rollout without a class adds nothing. From 0 (1 if all have a class) to
+    k."""
     return sum(1.0 - none_of(len(group), int(size), k) for size in group.counts)
 
 
@@ -143,12 +142,13 @@ PATIENCE = 0.8
 
 
 def utility(group: Group, k: int) -> float:
-    """Utility of k rollouts to a reader who with patience p goes on to the next, 0 to 1.
+    """Return the utility of k rollouts, 0 to 1, for a reader who continues to the next one with probability p =
+    PATIENCE.
 
-    (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i; u_i is 1 for a correct rollout of a class, where
-    NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score. The mean over all orders of the n
-    rollouts: that one of a class of n_c stands at place i and none of its class before it has the chance
-    C(n − n_c, i − 1) / C(n − 1, i − 1) / n.
+    (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i; u_i is 1 for a correct rollout with a class, where
+    NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score. Averaged over all orders of the n
+    rollouts: a rollout of a class of n_c is the first of its class and at place i with chance C(n − n_c, i − 1) / C(n −
+    1, i − 1) / n.
     """
     n, weights = len(group), PATIENCE ** np.arange(k)
     classes, at_N, size_C = np.unique(group.class_N, return_inverse=True, return_counts=True)
@@ -162,27 +162,28 @@ def utility(group: Group, k: int) -> float:
 
 
 def entropy_by_counts(group: Group, k: int) -> float:
-    """Semantic entropy −Σ_c p_c log p_c of k rollouts, in nats (Farquhar et al. 2024, Nature 630); p_c: the share of
-    class c. The plug-in, so it grows with k, from 0 to log k, and policies compare at one k."""
+    """Return the semantic entropy −Σ_c p_c log p_c of k rollouts, in nats (Farquhar et al. 2024, Nature 630). p_c: the
+    share of class c. It is the plug-in estimate, which grows with k from 0 to log k; compare policies at one k."""
     n = len(group)
     return sum(_expected(n, int(size), k) for size in group.counts)
 
 
 @lru_cache(maxsize=4096)
 def _expected(n: int, size: int, k: int) -> float:
-    """Of −p log p, where p is the share of a class of this size in k of n rollouts."""
+    """Return the expected −p log p, where p is the share of a class of this size in k of n rollouts."""
     ways = ((j, comb(size, j) * comb(n - size, k - j)) for j in range(1, min(size, k) + 1))
     return sum(-(j / k) * log(j / k) * w for j, w in ways) / comb(n, k)
 
 
 def entropy_by_likelihood(group: Group, k: int) -> float:
-    """Semantic entropy with p_c ∝ Σ_{i in c} exp(l_i), l_i the mean log-probability a token (the authors' code)."""
+    """Return semantic entropy with p_c ∝ Σ_{i in c} exp(l_i), l_i the mean log-probability per token (the authors'
+    code)."""
     return _weighted(group, group.logprob_N / np.maximum(group.num_tokens_N, 1), k)
 
 
 def entropy_by_sequence_likelihood(group: Group, k: int) -> float:
-    """The same with l_i of the whole sequence, as the authors' formula has it: all but one rollout's if traces are
-    long."""
+    """Return semantic entropy with l_i of the whole sequence, as in the authors' formula; for long traces one rollout
+    has almost all the weight."""
     return _weighted(group, group.logprob_N, k)
 
 
@@ -198,7 +199,8 @@ def _weighted(group: Group, log_weight_N: np.ndarray, k: int) -> float:
 
 
 def vendi(group: Group, k: int) -> float | None:
-    """Vendi score of k traces, from 1 to k: see `vendi_of_k`. It has whatever length does to the encoder."""
+    """Return the Vendi score of k traces, from 1 to k (`vendi_of_k`). It includes any effect of length on the
+    encoder."""
     return vendi_of_k(group.vectors_ND, k)
 
 
@@ -206,12 +208,13 @@ UNSEEN = 0.1
 
 
 def self_bleu(group: Group, k: int) -> float:
-    """Self-BLEU of k windows: each as the hypothesis, the others its references (Zhu et al. 2018, arXiv 1802.01886).
+    """Return the self-BLEU of k windows: each as hypothesis, the others as references (Zhu et al. 2018, arXiv
+    1802.01886).
 
     BLEU of order 4 with uniform weights (Papineni et al. 2002): the geometric mean of clipped precisions of 1- to
-    4-grams. Windows have one length, so there is no brevity penalty. Where an order has no match, UNSEEN stands for
-    it, as in the authors' code (NLTK's smoothing 1), order 1 too: of 16 words 0.007 is nothing shared, and 1 is all
-    alike: narrow is high. Mean over subsets of k.
+    4-grams, averaged over subsets of k. Windows have one length, so there is no brevity penalty. UNSEEN replaces an
+    order without a match, as in the authors' code (NLTK's smoothing 1), order 1 too: with 16 words, 0.007 means nothing
+    shared and 1 means all equal. High is narrow.
     """
     chosen_SK = subsets(len(group), k)
     member_SN = np.zeros((len(chosen_SK), len(group)), np.float32)
@@ -226,11 +229,11 @@ def self_bleu(group: Group, k: int) -> float:
 
 
 def expectation_adjusted_distinct(group: Group, k: int) -> float:
-    """Different words of k windows over those that chance would show, D / (V · [1 − ((V − 1)/V)^C]).
+    """Return the different words of k windows over the number expected by chance, D / (V · [1 − ((V − 1)/V)^C]).
 
-    D: different words of the k windows, the mean over subsets; C: words in them; V: the vocabulary, here the different
-    words in the windows of all policies that are compared (Liu et al. 2022, arXiv 2202.13587). Windows have one length,
-    so C is the same everywhere and V only scales. Above 1 words repeat less than by chance.
+    D: different words of the k windows, averaged over subsets; C: words in them; V: the vocabulary, here the different
+    words in the windows of all compared policies (Liu et al. 2022, arXiv 2202.13587). Windows have one length, so C is
+    constant and V only scales. Above 1, words repeat less than by chance.
     """
     traces, words = np.unique(group.words.spread, return_counts=True)
     seen = [1.0 - none_of(len(group), int(n), k) for n in traces]
@@ -238,7 +241,7 @@ def expectation_adjusted_distinct(group: Group, k: int) -> float:
 
 
 def most_of_ead(group: Group, k: int) -> float:
-    """Every word another, as far as the vocabulary goes."""
+    """Return the largest value of expectation_adjusted_distinct: no word repeats until the vocabulary is used up."""
     return min(group.vocabulary, k * group.words.length) / _by_chance(group, k)
 
 
@@ -248,9 +251,9 @@ def _by_chance(group: Group, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """value: of at least k rollouts. of: what it looks at; rollouts without that are left out, those of no class unless
-    `unclassed`, those without a log-probability if `likelihood`. least, most: what it lies between, for which intervals
-    are made."""
+    """A measure of width. value: function of at least k rollouts. of: its input; rollouts without that are left out,
+    also those without a class (unless `unclassed`) or without a log-probability (if `likelihood`). least, most: bounds,
+    used for intervals."""
 
     name: str
     value: Callable[[Group, int], float | None]

@@ -1,5 +1,4 @@
-"""Width: how many different things a problem's rollouts are, by every measure; and how measures go with one another,
-with length and with accuracy, so that nobody mistakes one for the other."""
+"""Width of each policy by every measure, and rank correlations of the measures, mean length and accuracy."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ from tasks.measures.standard import standard_measure
 from tasks.measures.width import MEASURES, Group, Measure, words_in
 from tasks.stage import stage, store
 
-# Every measure of width on every problem: from rows of rollouts to one number each, or none.
+# Compute every measure of width on every problem.
 
 PARTITIONS = ("answer", "trace", "strategy")
 BASES = ("all", "correct")
-#: Words of a window. A trace that is shorter than one is not looked at in it, so all that is compared is equally long.
+#: Lengths of windows in words. A window leaves out shorter traces, so compared texts have equal length.
 WINDOWS = (16, 64, 256)
 _WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 NONE = {
@@ -39,7 +38,7 @@ NONE = {
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What rows of the table are about, before policy and k. partition: None for measures of none."""
+    """A measure with its options, which identify rows within a policy and k. partition: None for other inputs."""
 
     measure: Measure
     partition: str | None
@@ -47,7 +46,7 @@ class Series:
     window: int | None
 
     def head(self, k: int) -> Row:
-        """What a row begins with, and `why` it may have no number."""
+        """Return the first fields of a row, and `why`, the reason if there is no number."""
         which = "correct " if self.basis == "correct" else ""
         none = NONE["likelihood" if self.measure.likelihood else self.measure.of]
         named = {"metric": self.measure.name, "partition": self.partition, "window": self.window}
@@ -64,7 +63,7 @@ def series_of(windows: Sequence[int]) -> Iterator[Series]:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem under one policy. group: with the longest window; size_N: words of each trace, up to that."""
+    """One problem under one policy. group: with the longest window; size_N: words of each trace, up to that window."""
 
     key: Row
     group: Group
@@ -72,7 +71,7 @@ class Problem:
     size_N: np.ndarray
 
     def seen(self, series: Series, vocabulary: Mapping[int, int]) -> Group:
-        """Return what of a problem a measure looks at."""
+        """Return the rollouts of a problem that a series uses."""
         group, measure, kept_N = self.group, series.measure, np.ones(len(self.group), bool)
         if series.basis == "correct":
             kept_N &= group.correct_N
@@ -91,7 +90,7 @@ class Problem:
 
 
 def words_of(trace: str | None) -> list[str]:
-    """The first words, numbers and signs of a trace, of the longest window.
+    """Return the first words, numbers and signs of a trace, up to the longest window.
 
     >>> words_of("So x=12."), words_of(None)
     (['so', 'x', '=', '12', '.'], [])
@@ -101,7 +100,7 @@ def words_of(trace: str | None) -> list[str]:
 
 
 def vocabulary_of(traces: Iterable[str | None]) -> dict[int, int]:
-    """Window → different words in it: of windows that some trace is as long as, else of the shortest."""
+    """Return window → number of different words, for windows that some trace fills, else for the shortest."""
     held: dict[int, set[str]] = {window: set() for window in WINDOWS}
     for trace in traces:
         words = words_of(trace)
@@ -111,8 +110,8 @@ def vocabulary_of(traces: Iterable[str | None]) -> dict[int, int]:
 
 
 def problems_of(rollouts: pa.Table, vectors: pa.Table) -> Iterator[Problem]:
-    """Every problem under every policy. rollouts: with their classes and `cluster`. vectors: of whole traces, by
-    policy, problem, rollout."""
+    """Yield every problem under every policy. rollouts: with their classes and `cluster`. vectors: embeddings of whole
+    traces, by policy, problem, rollout."""
     place = {key: i for i, key in enumerate(zip(*(vectors[c].to_pylist() for c in VECTORS[:-1]), strict=True))}
     vectors_ND = matrix(vectors["embedding"]) if vectors.num_rows else np.zeros((0, 1))
     with_none_ND = np.vstack([vectors_ND, np.full((1, vectors_ND.shape[1]), np.nan)])
@@ -146,16 +145,13 @@ class Widths(
         "estimate real, low real, high real, n big, clusters big, seeds int, holds_for str, reason str",
     ),
 ):
-    """Width by every measure; with `other`, the rank correlation over problems of two of them."""
+    """Width by every measure; with `other`, the rank correlation of two measures over problems."""
 
 
 def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence[int]) -> pa.Table:
-    """One row per measure, partition or window, basis (all rollouts, or the correct alone), policy and k; then one per
-    two measures and policy, at the largest k that is no more than half a group.
-
-    parts: rollouts of whole problems under one policy or several, and their vectors: see problems_of.
-    vocabulary: of all of them.
-    """
+    """Return one row per measure, partition or window, basis (all or correct rollouts), policy and k; then one per pair
+    of measures and policy, at the largest k of at most half a group. parts: rollouts of whole problems and their
+    vectors, see problems_of. vocabulary: over all parts."""
     several, above_one = list(series_of(sorted(vocabulary))), [k for k in ks if k > 1]
     heads = [series.head(k) for series in several for k in above_one]
     keys, shares, most = list[Row](), list[list[float]](), [1.0] * len(heads)
@@ -194,8 +190,8 @@ def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence
 
 
 def correlations(of: Mapping[str, np.ndarray], heads: Mapping[str, Row]) -> list[Row]:
-    """Every two measures of one policy, and each with the mean length and the accuracy of its problems. of: columns of
-    the policy's problems; heads: column → what its rows begin with."""
+    """Correlate every two measures of one policy, and each with mean length and accuracy per problem. of: columns of
+    the policy's problems; heads: column → first fields of its rows."""
     heads = {**heads, "length": {"metric": "length"}, "accuracy": {"metric": "accuracy"}}
     found, names = seeded(of, list(heads)), list(heads.values())
     mean_PV = found.values_SPV.mean(axis=0)
@@ -227,10 +223,8 @@ def measure_widths(
     embeddings: tuple[Embeddings, ...],
     ks: tuple[int, ...],
 ) -> pa.Table:
-    """Every measure of width of every policy, and their rank correlations over problems.
-
-    partitions, embeddings: of each of the rollouts.
-    """
+    """Return every measure of width of every policy, and their rank correlations over problems. partitions, embeddings:
+    one per rollouts."""
     traces = (t for ref in rollouts for part in store().parts(ref, ["trace"]) for t in part["trace"].to_pylist())
     of_each = zip(rollouts, partitions, embeddings, strict=True)
     parts = (part for ref, own, vectors in of_each for part in with_vectors(in_classes(ref, own, COLUMNS), vectors))

@@ -1,1 +1,1 @@
-"""Partitions: which rollouts of one problem are the same, by answer, by trace or by strategy. Pure functions."""
+"""Partitions group one problem's rollouts into classes, by answer, by trace or by strategy. Pure functions."""

@@ -1,7 +1,7 @@
-"""By strategy: rollouts that share their equations and the methods they name. Needs no encoder.
+"""Partition by strategy: rollouts that share equations and named methods. Needs no encoder.
 
-A profile is the set of a trace's equations, brought to one form, and of its method words. Two are as similar as their
-Jaccard index; from which on they are one strategy is calibrated as the threshold of traces is.
+A profile is the set of a trace's normalised equations and method words. Similarity is the Jaccard index of two
+profiles; its threshold is calibrated like that of traces.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 
 from tasks.domain.partitions.classes import Classes, alike
 
-# Equations of a trace, brought to one form without a parser: what is written the same way up to spacing, LaTeX, the
-# order of the terms of a sum and of the sides of an equation. Text in, text out.
+# Normalise a trace's equations without a parser: spacing, LaTeX, the order of terms in a sum, and the order of sides.
 
 _SPELT = {
     "cdot": "*",
@@ -43,7 +42,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _FUNCTIONS = {"sin", "cos", "tan", "log", "sqrt", "gcd", "lcm", "mod"}
-#: What ends a run of a line wherever it stands: a word of three letters that names no function.
+#: A word of three or more letters that is no function name ends a run of an equation.
 _END = re.compile(rf"(?<![A-Za-z])(?!(?:{'|'.join(sorted(_FUNCTIONS))})(?![A-Za-z]))[A-Za-z]{{3,}}")
 _RELATION = re.compile("[=<>]")
 _SHORT_WORDS = re.compile("a[mnst]|b[ey]|do|go|he|i[fnst]|m[ey]|no|o[fnr]|so|to|u[ps]|we", re.IGNORECASE)
@@ -51,7 +50,7 @@ _FLIPPED = {">": "<", ">=": "<="}
 
 
 def equations(text: str) -> frozenset[str]:
-    r"""Every equation and inequality of a text.
+    r"""Return the normalised equations and inequalities of a text.
 
     >>> sorted(equations(r"So \(x + 2 = 5\), that is 5=2+x. Then $\frac{1}{2} \cdot 6 = 3 > 1$ and we are done."))
     ['(1/2)6=3', '1<3', '2+x=5']
@@ -72,7 +71,7 @@ def _plain(text: str) -> str:
 
 
 def _runs(text: str) -> Iterator[list[str]]:
-    """Longest stretches of numbers, letters, signs and relations that hold a relation; words end them."""
+    """Yield the longest runs of numbers, letters, signs and relations that contain a relation; words end a run."""
     run: list[str] = []
     apart = False
     for found in _TOKEN.finditer(text):
@@ -94,7 +93,7 @@ def _runs(text: str) -> Iterator[list[str]]:
 
 
 def _pairs(run: list[str]) -> Iterator[str]:
-    """`a=b=c` as `a=b` and `b=c`; both sides of each in one form."""
+    """Yield `a=b=c` as `a=b` and `b=c`, with normalised sides."""
     sides, relations = [""], []
     for token in run:
         if token[0] in "=<>":
@@ -109,9 +108,9 @@ def _pairs(run: list[str]) -> Iterator[str]:
             yield f"{first}{_FLIPPED.get(relation, relation)}{last}"
 
 
-@lru_cache(maxsize=1 << 12)  # a problem's traces come together; sixteen times as many held 14 MB
+@lru_cache(maxsize=1 << 12)  # traces of one problem are processed together; 1 << 16 entries used 14 MB
 def _side(text: str) -> str:
-    """Without multiplication signs and brackets that enclose one symbol or all of it; terms of a sum in order."""
+    """Normalise a side: drop multiplication signs and redundant brackets, sort the terms of a sum."""
     if text.count("(") != text.count(")"):
         text = re.sub("[()]", "", text)
     text = re.sub(r"(?<!\d)\*|\*(?!\d)", "", text.rstrip("+-*/^_("))
@@ -131,7 +130,7 @@ def _closes(text: str) -> int:
 
 
 def _terms(text: str) -> list[str]:
-    """Signed terms of a sum, outside brackets.
+    """Return the signed terms of a sum, outside brackets.
 
     >>> _terms("a-(b+c)+2")
     ['+a', '-(b+c)', '+2']
@@ -147,7 +146,7 @@ def _terms(text: str) -> list[str]:
 
 Profile = frozenset[str]
 _DASHES = str.maketrans("-–", "  ")
-#: Stems of what a method is called, whatever else is said of it.
+#: Stems of the names of methods.
 METHODS = (
     "am gm|arithmetic progression|arithmetic sequence|arithmetic series|average|backwards|base case|bayes|"
     "bijection|binomial|case|cauchy|ceva|chinese remainder|combin|complement|complet\\w+ the square|complex|"
@@ -165,7 +164,7 @@ METHODS = (
 
 
 def _by_first_letter(stems: Sequence[str]) -> str:
-    """A pattern of the same matches that tries few of the stems at a letter: all of them take four times as long.
+    """Return an equivalent pattern that groups stems by first letter; it is four times as fast.
 
     >>> _by_first_letter(["list", "case", "lcm"])
     'l(?:ist|cm)|c(?:ase)'
@@ -180,17 +179,17 @@ _METHOD = re.compile(rf"(?<![a-z])(?:{_by_first_letter(METHODS.split('|'))})")
 
 
 def profile(trace: str) -> Profile:
-    """Equations and method words of a trace; empty where it has neither.
+    """Return the equations and method words of a trace, possibly none.
 
     >>> sorted(profile("By Vieta's formulas the roots add up to 5, so a + b = 5; AM-GM bounds their product."))
     ['5=a+b', 'am gm', 'vieta']
     """
-    said = " ".join(trace.lower().translate(_DASHES).split())
-    return equations(trace) | frozenset(_METHOD.findall(said))
+    words = " ".join(trace.lower().translate(_DASHES).split())
+    return equations(trace) | frozenset(_METHOD.findall(words))
 
 
 def jaccard(profiles: Sequence[Profile]) -> np.ndarray:
-    """Similarity_NN of profiles: what two share over what either has; 0 where neither has anything.
+    """Return similarity_NN of profiles, intersection over union; 0 if both are empty.
 
     >>> jaccard([frozenset("ab"), frozenset("bc")]).round(3).tolist()
     [[1.0, 0.333], [0.333, 1.0]]
@@ -205,13 +204,13 @@ def jaccard(profiles: Sequence[Profile]) -> np.ndarray:
 
 
 def by_strategy(traces: Sequence[str | None], threshold: float) -> Classes:
-    """Classes of traces by their profiles; null without a trace, or where it has no equation and names no method.
+    """Return classes of traces by their profiles; None without a trace, or for an empty profile.
 
     >>> by_strategy(["x = 2", None, "2=x", "By symmetry.", "Well."], 0.5)
     [0, None, 0, 1, None]
     """
-    told: dict[str | None, Profile] = {trace: profile(trace) for trace in {*traces} if trace is not None}
-    profiles = [told.get(trace, frozenset()) for trace in traces]
+    known: dict[str | None, Profile] = {trace: profile(trace) for trace in {*traces} if trace is not None}
+    profiles = [known.get(trace, frozenset()) for trace in traces]
     kept = sorted((place for place, one in enumerate(profiles) if one), key=lambda place: sorted(profiles[place]))
     classes: Classes = [None] * len(profiles)
     for place, found in zip(kept, alike(jaccard([profiles[i] for i in kept]), threshold), strict=True):

@@ -1,8 +1,8 @@
-"""Calibration: the similarity from which on two traces are called the same, and how often that is right.
+"""Calibration: the similarity threshold above which two traces count as the same, and its precision and recall.
 
-Labelled groups hold one problem's traces, each of a known solution. A threshold is judged by the partition that it
-makes: precision is the share of pairs of one class that are of one solution, recall the share of pairs of one solution
-that are in one class. Axis suffix: N traces of a problem.
+A labelled group holds one problem's traces, each with a known solution. A threshold is scored by its partition:
+precision is the share of pairs in one class that have one solution, recall the share of pairs with one solution that
+are in one class. Axis suffix: N traces of a problem.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tasks.domain.partitions.classes import cut, merges
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledGroup:
-    """similarity_NN of one problem's traces; solution_N: which of them are the same one in other words. Itself alone is
-    equal to it, so that what was counted of it is remembered."""
+    """similarity_NN of one problem's traces; solution_N: label of the solution of each. Compared by identity, for
+    caching."""
 
     similarity_NN: np.ndarray
     solution_N: Sequence[str]
 
 
 class Counts(NamedTuple):
-    """Pairs of the labelled traces: joined and the same, joined and not, apart and the same, apart and not."""
+    """Pairs of labelled traces: joined or apart (by the partition), correctly (true) or not (false)."""
 
     true_joined: int = 0
     false_joined: int = 0
@@ -37,7 +37,7 @@ class Counts(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 where nothing is joined.
+        """Harmonic mean of precision and recall; 0 if nothing is joined.
 
         >>> Counts(3, 1, 2, 9).f1
         0.6666666666666666
@@ -46,7 +46,7 @@ class Counts(NamedTuple):
 
 
 def counted(group: LabelledGroup, threshold: float) -> Counts:
-    """Pairs of one group, as this threshold partitions it.
+    """Count the pairs of one group under the partition of this threshold.
 
     >>> counted(LabelledGroup(np.array([[1, 0.9, 0.2], [0.9, 1, 0.1], [0.2, 0.1, 1]]), "aab"), 0.5)
     Counts(true_joined=1, false_joined=0, false_apart=0, true_apart=2)
@@ -62,9 +62,9 @@ def _tree(group: LabelledGroup) -> np.ndarray:
     return merges(group.similarity_NN)
 
 
-@lru_cache(1 << 14)  # a threshold moves a group's classes at few places, and each problem is left out in turn
+@lru_cache(1 << 14)  # few thresholds change a group's classes, and leave-one-out repeats them
 def _counted(group: LabelledGroup, merged: int) -> Counts:
-    """merged: how many merges of its tree are near enough."""
+    """Count the pairs after the first `merged` merges of the tree."""
     tree = _tree(group)
     at_N = np.array(cut(tree, tree[merged - 1, 2] if merged else -1.0))
     solution_N = np.array(list(group.solution_N))
@@ -82,10 +82,8 @@ def counts_at(groups: Sequence[LabelledGroup], threshold: float) -> Counts:
 
 
 def threshold_of(groups: Sequence[LabelledGroup]) -> float:
-    """The threshold of the highest F1, in the middle between two similarities that were seen; of several the strictest.
-
-    Errors: UserError where no pair of the groups is the same or none is different: nothing can be told apart then.
-    """
+    """Return the threshold with the highest F1, midway between two observed similarities; of several the strictest.
+    Errors: UserError if no pair of the groups is the same, or none is different."""
     pairs = counts_at(groups, -np.inf)
     if not pairs.true_joined or not pairs.false_joined:
         raise UserError("a threshold is calibrated on traces that are the same and on some that are not")
@@ -95,5 +93,5 @@ def threshold_of(groups: Sequence[LabelledGroup]) -> float:
 
 
 def left_out(groups: Sequence[LabelledGroup]) -> list[Counts]:
-    """Pairs of each problem by the threshold that the other problems alone would set: what a new problem may expect."""
+    """Count each problem's pairs with the threshold calibrated on the other problems (leave-one-out)."""
     return [counted(group, threshold_of([*groups[:i], *groups[i + 1 :]])) for i, group in enumerate(groups)]

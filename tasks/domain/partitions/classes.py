@@ -1,8 +1,8 @@
 """Classes of one problem's rollouts. Axis suffix: N rollouts.
 
-A class is a number from 0 on, in the order in which classes are first met; null where a rollout is in none. Equality is
-passed on: a chain of equal answers is one class. Likeness is not: any two traces of one class are alike, for chains of
-near traces would join what nobody calls the same (docs/analysis.md).
+A class is a number from 0, in order of first occurrence; None for a rollout in no class. Equality is transitive: a
+chain of equal answers is one class. Similarity is not: any two traces of a class must be similar, because chains of
+similar traces would join different ones (docs/analysis.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Classes = list[int | None]
 
 
 def joined(alike_NN: np.ndarray) -> list[int]:
-    """Connected components of a symmetric relation: the order of rollouts changes the numbers of classes alone.
+    """Return the connected components of a symmetric relation. The order of rollouts affects only the numbering of
+    classes.
 
     >>> joined(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], bool))
     [0, 1, 0]
@@ -33,10 +34,10 @@ def joined(alike_NN: np.ndarray) -> list[int]:
 
 
 def alike(similarity_NN: np.ndarray, threshold: float) -> list[int]:
-    """Classes within which every similarity is the threshold or more: complete linkage, the nearest two first.
+    """Return classes in which every pairwise similarity is at least the threshold (complete linkage, most similar pair
+    first).
 
-    Where two pairs are equally near, the first in order is joined first: callers put what they compare in an order of
-    its own, so that the order of rollouts decides nothing.
+    Ties are joined in input order; callers sort their input, so that the order of rollouts has no effect.
 
     >>> alike(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.8], [0.1, 0.8, 1.0]]), 0.7)  # a chain, but its ends are not alike
     [0, 0, 1]
@@ -47,7 +48,7 @@ def alike(similarity_NN: np.ndarray, threshold: float) -> list[int]:
 
 
 def merges(similarity_NN: np.ndarray) -> np.ndarray:
-    """The tree of `alike`: a row a merge, the nearest first, its distance in column 2. N is two at least."""
+    """Return the tree of `alike`: one merge per row, the nearest first, its distance in column 2. N ≥ 2."""
     from scipy.cluster.hierarchy import linkage
 
     distance = 1.0 - similarity_NN[np.triu_indices(len(similarity_NN), 1)]
@@ -55,14 +56,15 @@ def merges(similarity_NN: np.ndarray) -> np.ndarray:
 
 
 def cut(tree: np.ndarray, distance: float) -> list[int]:
-    """Classes by those merges that are no further."""
+    """Return the classes after all merges up to this distance."""
     from scipy.cluster.hierarchy import fcluster
 
     return in_order(fcluster(tree, distance, criterion="distance"))
 
 
 def in_order(label_N: np.ndarray) -> list[int]:
-    """
+    """Renumber labels by first occurrence.
+
     >>> in_order(np.array([7, 3, 7]))
     [0, 1, 0]
     """
@@ -71,7 +73,7 @@ def in_order(label_N: np.ndarray) -> list[int]:
 
 
 def sizes(classes: Classes) -> list[int]:
-    """Rollouts of each class; those in none are left out.
+    """Return the number of rollouts in each class; rollouts without a class are left out.
 
     >>> sizes([0, 1, None, 0])
     [2, 1]
@@ -79,19 +81,18 @@ def sizes(classes: Classes) -> list[int]:
     return list(Counter(one for one in classes if one is not None).values())
 
 
-# By trace: rollouts whose traces an encoder sets as near as it sets a trace and its rewording.
-#
-# The threshold is calibrated, encoder by encoder, on a labelled set (`labelled`), never typed in.
+# Partition by trace: traces are similar if their distance is like that of a trace and its rewording. The threshold is
+# calibrated for each encoder on a labelled set (`labelled`).
 
 
 def similarities(vectors_ND: np.ndarray) -> np.ndarray:
-    """Cosine similarity_NN of unit vectors."""
+    """Return cosine similarity_NN of unit vectors."""
     wide_ND = np.asarray(vectors_ND, np.float64)
     return wide_ND @ wide_ND.T
 
 
 def by_trace(vectors_ND: np.ndarray, threshold: float) -> list[int]:
-    """Classes of traces by their unit vectors, one row a trace.
+    """Return classes of traces from their unit vectors, one row per trace.
 
     >>> by_trace(np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]]), 0.7)
     [0, 1, 0]
@@ -102,33 +103,34 @@ def by_trace(vectors_ND: np.ndarray, threshold: float) -> list[int]:
     return in_order(found_N)
 
 
-# By answer: rollouts whose answers the grader calls equal, whatever their spelling.
+# Partition by answer: rollouts whose answers the grader accepts as equal.
 
 Pair = tuple[str, str]
-#: Are the two answers of each pair the same?
+#: Pairs of answers → whether each pair is equal.
 Equal = Callable[[Sequence[Pair]], Sequence[bool]]
-#: Written so, two answers are the same if and only if they are the same text.
+#: Integers in this form are equal if and only if their texts are.
 INTEGER = re.compile(r"-?[1-9]\d{0,17}|0")
 
 
 def by_answer(canonical_G: Sequence[str | None], correct_G: Sequence[bool], equal: Equal) -> Classes:
-    """0 for every correct answer; 1, 2, … for wrong ones, in the order of their texts; null without an answer.
+    """Return class 0 for correct answers, 1, 2, … for wrong ones in text order, and None without an answer.
 
     >>> by_answer(["4", "7", None, "0.5", "1/2"], [True, False, False, False, False], lambda pairs: [True] * len(pairs))
     [0, 2, None, 1, 1]
     """
     wrong = sorted({a for a, right in zip(canonical_G, correct_G, strict=True) if not right and a is not None})
-    told = {text: first for _, text, first in same_answers({"": wrong}, equal)}
-    firsts = sorted({told.get(text, text) for text in wrong})
-    places = {text: 1 + firsts.index(told.get(text, text)) for text in wrong}
+    first_of = {text: first for _, text, first in same_answers({"": wrong}, equal)}
+    firsts = sorted({first_of.get(text, text) for text in wrong})
+    places = {text: 1 + firsts.index(first_of.get(text, text)) for text in wrong}
     return [0 if right else None if a is None else places[a] for a, right in zip(canonical_G, correct_G, strict=True)]
 
 
 def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: bool = True) -> list[tuple[str, str, str]]:
-    """(problem, answer, the first answer that it equals), for answers that equal an earlier one of their problem.
+    """Return (problem, answer, the first answer that it equals) for each answer that equals an earlier one of its
+    problem.
 
-    by_value: they are mathematics. Then numbers are compared here; what the cross check's arithmetic tells apart is not
-    asked of `equal`.
+    by_value: answers are mathematics. Numbers are then compared here, and `equal` is not called for pairs that the
+    cross check finds different.
 
     >>> same_answers({"p": ["0.5", "1/2", "7"], "q": ["even", "is even"]}, lambda pairs: [True] * len(pairs))
     [('p', '1/2', '0.5'), ('q', 'is even', 'even')]
@@ -151,7 +153,7 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: boo
 
 
 def _told_apart(one: str, other: str) -> bool | None:
-    """Are two different texts the same value, by exact arithmetic; null if that cannot tell."""
+    """Return whether two different texts have the same value, by exact arithmetic; None if undecided."""
     if INTEGER.fullmatch(one) and INTEGER.fullmatch(other):
         return False
     a, b = number(one), number(other)
@@ -161,7 +163,7 @@ def _told_apart(one: str, other: str) -> bool | None:
 
 
 def _firsts(texts: Sequence[str], equals: Iterable[Pair]) -> dict[str, str]:
-    """Text → the first of its class, by chains of equal pairs."""
+    """Return text → the first text of its class, following chains of equal pairs."""
     place = {text: i for i, text in enumerate(texts)}
     equal_NN = np.zeros((len(texts), len(texts)), bool)
     for one, other in equals:

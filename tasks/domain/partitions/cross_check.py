@@ -1,8 +1,8 @@
-r"""Cross check, independent of the grader: its own reading of LaTeX, its own arithmetic, no algebra system.
+r"""Cross check, independent of the grader: its own reading of LaTeX and its own arithmetic, without an algebra system.
 
-It evaluates both texts in complex floating point at fixed pseudo-random values of their variables and says `same`,
-`different`, or `unknown` where it cannot tell. Nothing here is shared with the grader, so that a mistake of
-either shows as a dispute. It cannot hang: numbers that overflow, long texts and deep nesting are `unknown`.
+It evaluates both texts in complex floating point at fixed pseudo-random values of their variables, and returns `same`,
+`different`, or `unknown`. It shares no code with the grader, so that a mistake of either shows as a dispute. It cannot
+hang: numbers that overflow, long texts and deep nesting are `unknown`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FUNCTIONS: dict[str, Callable[[complex], complex]] = {
     r"\csc": lambda z: 1 / cmath.sin(z),
 }
 _FRACTIONS = (r"\frac", r"\dfrac", r"\tfrac")
-#: What closes each, and what is taken of the value between.
+#: Opening bracket → (closing bracket, function of the value inside).
 _BRACKETS: dict[str, tuple[str, Callable[[complex], complex]]] = {
     "(": (")", complex),
     "[": ("]", complex),
@@ -45,11 +45,11 @@ _BRACKETS: dict[str, tuple[str, Callable[[complex], complex]]] = {
 
 
 class Unclear(Exception):
-    """The text is outside what this reader understands."""
+    """The reader does not support this text."""
 
 
 class Reader:
-    """Recursive descent over one expression, evaluating as it reads, at one assignment of the variables."""
+    """A recursive-descent parser that evaluates one expression at one assignment of the variables."""
 
     def __init__(self, text: str, point: int) -> None:
         self._tokens = _TOKEN.findall(text)
@@ -186,7 +186,7 @@ class Reader:
         return complex(constants[token]) if token in constants else self._variable(token)
 
     def _variable(self, token: str) -> complex:
-        """A value that depends on the name alone: real, above 1, so that roots and logarithms are defined."""
+        """Return a value that depends on the name only: real and above 1, so that roots and logarithms are defined."""
         if not re.fullmatch(r"[A-Za-z]|\\(?:alpha|beta|gamma|theta|lambda|phi|omega)", token):
             raise Unclear
         name = token
@@ -204,7 +204,7 @@ class Reader:
 Agreement = Literal["same", "different", "unknown"]
 MAX_CHARS, POINTS = 400, 3
 CLOSE, CLOSE_TO_DECIMAL = 1e-11, 1e-6
-#: Words, units, powers of ten with an e, three dots: not a formula.
+#: Texts with words, units, exponents like 1e5 or dots are no formulas.
 _NOT_FORMULA = re.compile(
     r"(?<![\\A-Za-z])[A-Za-z]{2,}|\d[eE][-+\d]|\.\.|\\(?:text|mathrm|mbox|overline|dots|ldots|pm|mp|infty)"
 )
@@ -218,7 +218,7 @@ _PLAIN = str.maketrans(
 
 
 def cross_check(answer: str, gold: str) -> Agreement:
-    r"""Is the answer the gold?
+    r"""Compare an answer with a gold.
 
     >>> cross_check(r"\frac{n^2+n}{2}", "n(n+1)/2"), cross_check("7", "8")
     ('same', 'different')
@@ -266,7 +266,7 @@ def _close(one: Sequence[complex], other: Sequence[complex], near: float) -> boo
 
 
 def _values(text: str) -> tuple[list[tuple[complex, ...]], str]:
-    """(each value at every point, the form: `()` for one parenthesised tuple, else empty)."""
+    """Return (each value at every point, the form: `()` for one parenthesised tuple, else empty)."""
     text = text.translate(_PLAIN).strip()
     text = _IGNORED.sub(lambda m: " " if m[0].isspace() else "", text).strip().rstrip(".")
     form = ""
@@ -292,7 +292,7 @@ def _split(text: str) -> list[str]:
 
 
 def _right_side(text: str) -> str:
-    """What an assignment assigns. A chain of more, or an equation, is for somebody else to judge."""
+    """Return the right side of an assignment. Errors: Unclear for equations and chains."""
     left, equals, right = text.partition("=")
     if not equals:
         return text

@@ -1,1 +1,1 @@
-"""Problems, where they come from, and what may be wrong with them."""
+"""Problems: sources, identity, checks of golds, near-duplicates, splits."""

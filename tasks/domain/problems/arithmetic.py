@@ -1,8 +1,8 @@
-"""Synthetic word problems in whole-number arithmetic, by level: what the demo's model is asked.
+"""Synthetic word problems in whole-number arithmetic, by level, for the demo model.
 
-Four sources, named so that nobody takes them for competition sets. A problem of level 1 to 5 takes 1, 2, 3, 4 or 6
-steps. A fifth of all texts, chosen by the text's own hash, is reserved: pools take only reserved problems and
-pretraining only the others, so no problem of a pool was ever pretrained on; level 5 occurs in pools alone.
+The four source names start with `synthetic_`, so they are not mistaken for competition sets. Problems of levels 1 to 5
+take 1, 2, 3, 4 or 6 steps. A fifth of all texts, chosen by their hash, is reserved for pools, and pretraining uses only
+the others, so no problem of a pool was pretrained on. Level 5 occurs in pools only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ArithmeticProblem:
-    """steps: the way to the gold, each starting from the value before it."""
+    """A problem. steps: the solution; each step starts from the previous value, and the last gives the gold."""
 
     source: str
     level: int
@@ -49,7 +49,7 @@ class ArithmeticProblem:
 
 
 def apply(left: int, op: str, right: int) -> int:
-    """The value of one operation.
+    """Return the value of one operation.
 
     >>> [apply(17, "+", 6), apply(17, "-", 6), apply(7, "*", 6), apply(17, " mod ", 5)]
     [23, 11, 42, 2]
@@ -58,11 +58,9 @@ def apply(left: int, op: str, right: int) -> int:
 
 
 def demo_problems(per_source: int, seed: int, levels: Sequence[int] = ()) -> list[dict[str, str]]:
-    """A pool: `per_source` problems of each source, all texts different. A larger pool begins with the smaller one.
-
-    Keys: problem, gold, source, source_id, level. levels: by turns; without any every tenth problem of a source is of
-    level 5 and the others take turns at 1 to 4.
-    """
+    """Return a pool of `per_source` problems of each source, with distinct texts. A larger pool begins with the smaller
+    one. Keys: problem, gold, source, source_id, level. levels: used in turn; without any, every tenth problem of a
+    source has level 5 and the others levels 1 to 4 in turn."""
     rows: list[dict[str, str]] = []
     seen: set[str] = set()
     for source in SOURCES:
@@ -76,7 +74,7 @@ def demo_problems(per_source: int, seed: int, levels: Sequence[int] = ()) -> lis
 
 
 def pretraining_problem(rng: random.Random) -> ArithmeticProblem:
-    """A problem that no pool contains, of a level below 5."""
+    """Return a problem below level 5 that no pool contains."""
     while True:
         p = draw_problem(rng.choice(tuple(SOURCES)), rng.choice(PRETRAINING_LEVELS), rng)
         if not reserved(p.text):
@@ -84,7 +82,7 @@ def pretraining_problem(rng: random.Random) -> ArithmeticProblem:
 
 
 def level_of(index: int) -> int:
-    """Level of the problem at this index of its source.
+    """Return the level of the problem at this index of its source.
 
     >>> [level_of(i) for i in range(12)]
     [1, 2, 3, 4, 1, 2, 3, 4, 1, 5, 2, 3]
@@ -93,7 +91,7 @@ def level_of(index: int) -> int:
 
 
 def reserved(text: str) -> bool:
-    """Whether a problem is kept for pools: a property of its text alone."""
+    """Return whether a text is reserved for pools, by its hash."""
     return hashlib.sha256(text.encode()).digest()[0] < _RESERVED_OF_256
 
 
@@ -110,7 +108,7 @@ def _draws(seed: int, source: str, index: int, level: int) -> Iterator[Arithmeti
 
 
 def _changes(value: int, n: int, rng: random.Random) -> tuple[Step, ...]:
-    """n additions and subtractions from `value`, staying within 1..MAX_VALUE; never undoing the one before."""
+    """Return n additions and subtractions from `value`, within 1..MAX_VALUE, none undoing the previous one."""
     steps: list[Step] = []
     while len(steps) < n:
         step = Step(value, rng.choice("+-"), rng.randint(2, 9))
@@ -121,38 +119,38 @@ def _changes(value: int, n: int, rng: random.Random) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _told(steps: tuple[Step, ...], gain: str, loss: str) -> str:
+def _sentences(steps: tuple[Step, ...], gain: str, loss: str) -> str:
     return " ".join((gain if s.op == "+" else loss).format(s.right) for s in steps)
 
 
 def _chain(n: int, rng: random.Random) -> tuple[str, tuple[Step, ...]]:
     start = rng.randint(11, 79)
     steps = _changes(start, n, rng)
-    return f"Start with {start}. {_told(steps, 'Add {}.', 'Take {}.')} What is the result?", steps
+    return f"Start with {start}. {_sentences(steps, 'Add {}.', 'Take {}.')} What is the result?", steps
 
 
 def _story(n: int, rng: random.Random) -> tuple[str, tuple[Step, ...]]:
     start = rng.randint(11, 79)
     steps = _changes(start, n, rng)
     who, what = rng.choice(("Mia", "Tom", "Zoe", "Leo")), rng.choice(("apples", "pens", "coins", "shells"))
-    told = _told(steps, f"{who} gets {{}}.", f"{who} loses {{}}.")
-    return f"{who} has {start} {what}. {told} How many {what} now?", steps
+    changes = _sentences(steps, f"{who} gets {{}}.", f"{who} loses {{}}.")
+    return f"{who} has {start} {what}. {changes} How many {what} now?", steps
 
 
 def _boxes(n: int, rng: random.Random) -> tuple[str, tuple[Step, ...]]:
     first = Step(rng.randint(2, 9), "*", rng.randint(2, 9))
     steps = (first, *_changes(first.value, n - 1, rng))
     what = rng.choice(("apples", "pens", "coins", "shells"))
-    told = _told(steps[1:], " {} come.", " {} go.").replace("  ", " ")
-    return f"There are {first.left} boxes of {first.right} {what}.{told} How many {what} in all?", steps
+    changes = _sentences(steps[1:], " {} come.", " {} go.").replace("  ", " ")
+    return f"There are {first.left} boxes of {first.right} {what}.{changes} How many {what} in all?", steps
 
 
 def _mod(n: int, rng: random.Random) -> tuple[str, tuple[Step, ...]]:
     start = rng.randint(11, 79)
     steps = _changes(start, n - 1, rng)
     last = Step(steps[-1].value if steps else start, " mod ", rng.choice((3, 4, 5, 10)))
-    told = _told(steps, " Add {}.", " Take {}.").replace("  ", " ")
-    return f"Start with {start}.{told} What remains after division by {last.right}?", (*steps, last)
+    changes = _sentences(steps, " Add {}.", " Take {}.").replace("  ", " ")
+    return f"Start with {start}.{changes} What remains after division by {last.right}?", (*steps, last)
 
 
 SOURCES: dict[str, Callable[[int, random.Random], tuple[str, tuple[Step, ...]]]] = {

@@ -1,9 +1,9 @@
-"""Near-duplicates: problems that share their wording or a long stem, found by shared runs of words.
+"""Near-duplicates: problems that share most of their wording, or a long stem.
 
-Five consecutive words make a shingle; sentences in parentheses ("(An arithmetic sequence is …)") are notes and do
-not count. Two problems are near-duplicates if at least half of the shorter one's shingles are in the other
-(`CONTAINED`), or if they share a stem of `STEM_SHINGLES` that is a third of the shorter one. What differs only in
-numbers is found too, because most shingles hold none.
+A shingle is five consecutive words; notes, which are whole sentences in parentheses, do not count. Two problems are
+near-duplicates if at least half of the shorter one's shingles are in the other (`CONTAINED`), or if they share a stem
+of `STEM_SHINGLES` that is a third of the shorter one. Problems that differ only in numbers are found too, because most
+shingles contain none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTAINED = 0.5
 STEM_SHINGLES = 25
 STEM_CONTAINED = 0.33
 MIN_SHARED = 4
-#: A shingle in more problems than this is a phrase of the trade ("find the number of …") and links nothing.
+#: A shingle in more problems than this is a common phrase ("find the number of …") and links none.
 COMMON = 60
 _SILENT = re.compile(
     r"\\(?:left|right|cdots|dots|ldots|quad|qquad|displaystyle|text|mathrm|mathbf|begin|end|dfrac|tfrac|frac|circ)\b"
@@ -30,7 +30,7 @@ _NOTE = re.compile(r"\((?=[A-Z])(?:[^()]|\([^()]*\))*\.\s*\)")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Positions of two texts and the share of the shorter one's shingles that the other has (1 = contained)."""
+    """Positions of two texts, and the share of the shorter one's shingles that the other has."""
 
     first: int
     second: int
@@ -38,7 +38,8 @@ class Pair:
 
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """
+    """Return the shingles of a text; short texts have shorter ones.
+
     >>> sorted(shingles("How many ways are there to go?"))[0]
     ('are', 'there', 'to', 'go')
     """
@@ -48,14 +49,14 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Latin words and numbers; where most letters are of another script, each of those is a word too."""
+    """Return Latin words and numbers; if most letters are of another script, also each of those as a word."""
     plain = _SILENT.sub(" ", _NOTE.sub(" ", text)).lower()
     latin, others = re.findall(r"[a-z]+|\d+", plain), re.findall(r"[^\W\d_a-z]", plain)
     return tuple(latin if len(others) <= len("".join(latin)) else re.findall(r"[a-z]+|\d+|[^\W\d_]", plain))
 
 
 def _look(text: str) -> str:
-    r"""What is the same for copies that differ in case, in spaces, at their end, or in LaTeX that spaces or delimits.
+    r"""Normalise a text: case, spaces, final punctuation, and LaTeX spacing and delimiters.
 
     >>> _look("What is $12+ 7$ ?") == _look(r"what is 12 \, + 7.") != _look("What is 127?")
     True
@@ -64,12 +65,9 @@ def _look(text: str) -> str:
 
 
 def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
-    """Pairs within `texts`, or across `texts` (first) and `others` (second). Sorted by position.
-
-    Copies, however they are spaced, are folded before anything is compared: each is linked to the first of them, and
-    the first alone to what is near. Across two sets every text that is, or nearly is, in the other has a pair.
-    Texts without any word are near nothing but their copies.
-    """
+    """Return pairs within `texts`, or across `texts` (first) and `others` (second), sorted by position. Copies are
+    merged first: each is linked to its first copy, and only that one is compared with others. Across two sets, every
+    text with a duplicate in the other set has a pair. Texts without words match only their copies."""
     everything = [*texts, *(others or ())]
     border = None if others is None else len(texts)
     alike: dict[str, list[int]] = defaultdict(list)
@@ -96,7 +94,7 @@ def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -
 
 
 def _links(one: Sequence[int], other: Sequence[int], border: int | None) -> Iterable[tuple[int, int]]:
-    """Pairs that link two groups of copies, in number linear in the copies."""
+    """Return pairs that link two groups of copies, linear in the number of copies."""
     if border is None:
         return ((one[0], b) for b in other if b > one[0]) if one is other else ((one[0], other[0]),)
     found: set[tuple[int, int]] = set()
@@ -108,7 +106,7 @@ def _links(one: Sequence[int], other: Sequence[int], border: int | None) -> Iter
 
 
 def clusters(names: Sequence[str], pairs: Iterable[Pair]) -> list[str]:
-    """Cluster of each name: the smallest name that it is linked to, through however many links.
+    """Return the cluster of each name: the smallest name that it is linked to, directly or not.
 
     >>> clusters(["c", "a", "b"], [Pair(0, 2, 1.0)])
     ['b', 'a', 'b']

@@ -1,4 +1,4 @@
-r"""What a checker can see in a gold and in a problem's text. Findings are reported; a policy decides what they cost."""
+r"""Checks of golds and problem texts. They report findings; a PoolPolicy decides which of them exclude a problem."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tasks.domain.grading.quantities import number
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.scaffolds import BARE, MATH
 
-#: (answer form, answer, gold, answer kind), each to be graded in that form as of that kind → verdicts, in order.
+#: Grades (answer form, answer, gold, answer kind) tuples; returns their verdicts in order.
 Grade = Callable[[Sequence[tuple[str, str, str, str]]], list[Verdict]]
 MARKUP_KEPT = re.compile(r"\[asy\]|\\begin\{(?:tikzpicture|asy|tabular|array)|\|.*\|.*\|")
 
-#: code → what it means, for people.
+#: Code → its meaning, for reports.
 CODES = {
     "gold_fails": "the gold is not graded as correct against itself",
     "perturbed_gold_passes": "a wrong answer made from the gold is graded as correct",
@@ -46,7 +46,8 @@ CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """severity: `exclude` (the problem cannot be graded) or `warn`. forced: no policy can keep it."""
+    """A finding about a problem. severity: `exclude` (the problem cannot be graded) or `warn`. forced: no policy can
+    keep it."""
 
     code: str
     severity: str
@@ -84,7 +85,8 @@ _ORDERED = re.compile(
 
 
 def findings_of_text(problem: str) -> list[Finding]:
-    """
+    """Check a problem's text.
+
     >>> [f.code for f in findings_of_text("As shown in the diagram, prove that part (b) holds.<br>")]
     ['missing_figure', 'dangling_reference', 'proof_wording', 'markup']
     """
@@ -103,7 +105,7 @@ def _around(text: str, match: re.Match[str]) -> str:
 
 
 def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> list[list[Finding]]:
-    """Findings for each (gold, gold as published, problem). Grades every gold against itself and against wrong ones."""
+    """Check each (gold, gold as published, problem): grade every gold against itself and against wrong answers."""
     probes: list[tuple[int, str, str, str, str]] = []
     for i, (gold, raw, _) in enumerate(golds):
         for form in BARE:
@@ -129,7 +131,7 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
 
 
 def findings_of_kind(golds: Sequence[str], kind: str, grade: Grade) -> list[list[Finding]]:
-    """Of each gold whether it is an answer of a kind that is not mathematics, in every answer form."""
+    """Check golds that are not mathematics: each must be correct against itself in every answer form."""
     verdicts = grade([(form, gold, gold, kind) for gold in golds for form in BARE])
     found: list[list[Finding]] = [[] for _ in golds]
     for place, verdict in enumerate(verdicts):
@@ -140,7 +142,7 @@ def findings_of_kind(golds: Sequence[str], kind: str, grade: Grade) -> list[list
 
 
 def perturbed(gold: str) -> list[str]:
-    r"""Wrong answers made from a gold: off by one, an element lost or changed, an end of an interval closed.
+    r"""Return wrong answers made from a gold: off by one, an element lost or changed, an end of an interval closed.
 
     >>> perturbed("7"), perturbed("1, 3"), perturbed("[0,1)")
     (['8'], ['1', '1, 4'], ['(0,1)'])
@@ -180,7 +182,7 @@ def _off(term: Shape) -> str:
 
 
 def _algebraic_terms(found: Shape) -> list[str]:
-    """Terms that only algebra can compare in another spelling; names on the left of an equation are not among them."""
+    """Return the terms for which only algebra recognises another spelling, without the left side of an equation."""
     if found.kind == "scalar":
         words = re.search(
             r"\\(?:text|mathrm|mbox)|[A-Za-z]{4,}", re.sub(r"\\(?!text|mathrm|mbox)[A-Za-z]+", "", found.text)
@@ -197,18 +199,18 @@ _MISSING = re.compile(
     r"|q\.?e\.?d\.?|tbd|todo)",
     re.I,
 )
-#: What JSON makes of `\\f`, `\\t`, `\\b`, `\\r`, `\\n` and `\\v` of LaTeX.
+#: LaTeX commands whose backslash JSON read as an escape (`\\f`, `\\t`, `\\b`, `\\r`, `\\n`, `\\v`).
 _LOST_BACKSLASH = re.compile(
     "\f(?=rac|orall|box)|\t(?=ext|imes|heta|an|au|o |frac|riangle)|\b(?=inom|eta|ar|oxed|egin|ig|f|ullet)"
     "|\r(?=ight|ho|angle|ceil|floor|m)|\n(?=eq|e |u |abla|ot)|\v(?=ec|arphi|ert|ee)"
 )
 
-#: Commands whose backslash is gone (`frac{1}{2}`), or gone with its first letter (`rac{1}{2}`).
+#: Commands without their backslash (`frac{1}{2}`), or also without the first letter (`rac{1}{2}`).
 _BARE_COMMAND = re.compile(r"(?<![\\A-Za-z])(?:[cdt]?frac|rac|[dt]?binom|inom|text|ext|mathrm|boxed|oxed)\{")
 
 
 def why_no_answer(gold: str) -> str:
-    r"""Why a gold as published is no answer; empty if it may be one.
+    r"""Return why a published gold is no answer; empty if it may be one.
 
     >>> why_no_answer("nan"), why_no_answer('["2", "9"]'), why_no_answer("\frac12"), why_no_answer("[2, 9]")
     ('stands in place of an answer', 'is JSON and no answer', 'a backslash was lost before rac12', '')

@@ -1,4 +1,4 @@
-"""Leakage: problems of one set that stand, exactly or nearly, in another."""
+"""Leakage: problems of one set that occur, exactly or nearly, in another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAKS = pa.schema(
 
 
 def find_leaks(one: pa.Table, other: pa.Table, one_split: str, other_split: str) -> pa.Table:
-    """Exact and near duplicates between two sets (columns problem_id, source_id, problem). Schema: LEAKS."""
+    """Return exact and near duplicates between two sets (columns problem_id, source_id, problem). Schema: LEAKS."""
     left, right = one.to_pylist(), other.to_pylist()
     rows = []
     for pair in near_duplicates([r["problem"] for r in left], [r["problem"] for r in right]):
@@ -25,9 +25,8 @@ def find_leaks(one: pa.Table, other: pa.Table, one_split: str, other_split: str)
 
 
 def left_out(splits: pa.Table, leaks: pa.Table) -> pa.Table:
-    """A lesson's split in which what is, or nearly is, held out elsewhere is `near_heldout`: neither taught nor asked.
-
-    leaks: schema LEAKS, the lesson's problems as `other_id`.
+    """Mark a lesson's training problems that leak into a held-out set as `near_heldout`, which excludes them from
+    training and evaluation. leaks: schema LEAKS, the lesson's problems as `other_id`.
 
     >>> splits = pa.table({"problem_id": ["a", "b"], "source": ["s", "s"], "split": ["train", "heldout"]})
     >>> leaks = pa.table({"other_id": ["a", "b"]})

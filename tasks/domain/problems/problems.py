@@ -22,24 +22,24 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """What a pool keeps. on_issue: `exclude` or `keep` problems with a finding of severity `exclude`.
+    """Rules for which problems a pool keeps.
 
-    also_exclude: codes of findings that exclude too, whatever their severity. limit: the most problems that are kept.
-    draw_seed: a limited pool draws its problems at random by it; None takes the first ones.
-    grader: the version that checked the golds. answer_kinds: of the arms that it is for, each of which its golds must
-    be; where none is mathematics they stay as they are written.
+    on_issue: `exclude` or `keep` problems with a finding of severity `exclude`. also_exclude: codes of findings that
+    exclude too. limit: the largest number of problems. draw_seed: seed of the random choice for a limited pool; None
+    takes the first ones. grader: version that checked the golds. answer_kinds: of the study's arms; each gold must be
+    valid for all of them. Golds are normalised only if one of them is mathematics.
     """
 
     on_issue: str = "exclude"
     also_exclude: tuple[str, ...] = ()
     limit: int | None = None
-    grader: str = field(default_factory=lambda: GRADER_VERSION)  # always spelt: tomorrow it is another
+    grader: str = field(default_factory=lambda: GRADER_VERSION)  # a factory, so that recipes always store it
     answer_kinds: tuple[str, ...] = (MATH,)
     draw_seed: int | None = None
 
     def drawn(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the problems in the order in which the pool takes them: by a hash of seed and problem, so that the
-        draw is the same on every machine."""
+        """Return the problems in the order in which the pool takes them: by a hash of seed and problem, equal on every
+        machine."""
         if self.limit is None or self.draw_seed is None:
             return rows
         return sorted(rows, key=lambda row: _hash(f"{self.draw_seed}:{problem_id(row['problem'])}"))
@@ -49,8 +49,9 @@ class PoolPolicy:
 
 
 def problem_id(problem: str) -> str:
-    """Content hash of the text, blind to white space and to how Unicode composes characters, but not to what they
-    say: NFKC would take a power, an index or a fraction for its digits.
+    """Return the content hash of a text, independent of white space and Unicode composition.
+
+    It uses NFC: NFKC would turn powers, indices and fractions into plain digits.
 
     >>> problem_id("Add 1 and 2.") == problem_id(" Add  1 and 2.\\n") != problem_id("Add 1 and 3.")
     True
@@ -65,7 +66,7 @@ def _hash(text: str) -> str:
 
 
 def canonical_gold(gold: str) -> str:
-    r"""The gold in the spelling that answers are compared in; numbers without ornament.
+    r"""Return the gold in the spelling used for comparison; numbers in plain form.
 
     >>> canonical_gold("142.0"), canonical_gold("023"), canonical_gold("69$,$84"), canonical_gold("100,200")
     ('142', '23', '69, 84', '100200')
@@ -85,7 +86,7 @@ def canonical_gold(gold: str) -> str:
 
 
 def answer_type(gold: str) -> str:
-    r"""integer, rational, expression, tuple, set, list, interval, equation or text.
+    r"""Return integer, rational, expression, tuple, set, list, interval, equation or text.
 
     >>> [answer_type(g) for g in ("7", r"\frac{1}{2}", "2n", "(1,2)", r"\{1,2\}", "1, 3", "[0,1)", "f(x)=x", "even")]
     ['integer', 'rational', 'expression', 'tuple', 'set', 'list', 'interval', 'equation', 'text']
@@ -109,7 +110,7 @@ def _scalar_type(scalar: Shape) -> str:
 
 
 def grade_exactly(probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
-    """Grade (answer form, answer, gold, answer kind), each in a completion of that form."""
+    """Grade (answer form, answer, gold, answer kind) tuples, each in a completion of that form."""
     verdicts = []
     for form, answer, gold, kind in probes:
         scaffold = replace(BARE[form], answer_kind=kind)
@@ -120,10 +121,8 @@ def grade_exactly(probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
 def pool_rows(
     rows: Sequence[Row], grade: Grade = grade_exactly, policy: PoolPolicy | None = None, kept_out: Sequence[str] = ()
 ) -> tuple[list[Row], list[Row]]:
-    """Rows of (Pool, PoolIssues). rows: problem, gold, source, source_id; year, level, subject where known.
-
-    kept_out: texts of evaluation problems; what equals or nearly equals one of them is excluded, whatever the policy.
-    """
+    """Return rows of (Pool, PoolIssues). rows: problem, gold, source, source_id; optional year, level, subject.
+    kept_out: texts of evaluation problems; their exact and near duplicates are always excluded."""
     policy = policy or PoolPolicy()
     ready = [_problem(row, policy.answer_kinds) for row in rows]
     found = [

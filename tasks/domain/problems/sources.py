@@ -1,4 +1,4 @@
-"""Where problems come from: one entry per published set. `tasks.engines` loads them."""
+"""Sources of problems, one entry per published set. `tasks.engines` loads them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from storage.errors import NotHere, UserError, did_you_mean
 class Source:
     """One published set of problems.
 
-    file: its name in a data folder. only: the value of the file's `source` column that belongs to it, null for all.
-    hub: dataset id, with configuration and split; `columns` maps our fields to the hub's.
-    revision: commit of the hub's dataset to load; null where a caller must name one. Never a branch.
-    rule: how the gold stands in the hub's column: `plain`, `hashes` (after ####), `boxed` (in the last box), `first`.
-    keeps_out: sets whose problems may never be trained on through this one.
-    eval_only: in a pool with other sources, its problems are held out, all of them.
-    problems: how many it has as published, for plans where its file is not.
+    file: its name in a data folder. only: the value of the file's `source` column to keep, None for all rows. hub:
+    dataset id, with configuration and split; `columns` maps our fields to the hub's. revision: commit of the hub's
+    dataset; None if a caller must name one. Never a branch. rule: where the gold is in the hub's column: `plain`,
+    `hashes` (after ####), `boxed` (in the last box), `first`. keeps_out: evaluation sets whose problems are excluded
+    from this source. eval_only: in a pool with other sources, all its problems are held out. problems: its published
+    size, for plans without the file.
     """
 
     name: str
@@ -90,13 +89,13 @@ MATH_SUBJECTS = (
 #: The pool of the original study.
 OLYMPIAD = ("hmmt_feb_2024", "hmmt_feb_2025", "aime24", "aime25", "olympiadbench", "amc")
 DATA_VARIABLE = "VARBAND_DATA"
-#: Of files of problems, by their ending.
+#: Supported suffixes of problem files.
 FORMATS = (".jsonl", ".json", ".ndjson", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source by content: what a recipe holds. guards: (name, sha256) of the sets that it keeps out."""
+    """A source by content, as stored in a recipe. guards: (name, sha256) of the evaluation sets that it keeps out."""
 
     name: str
     sha256: str
@@ -106,7 +105,7 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class HubSpec(SourceSpec):
-    """A source that came from the hub. hub: (source, dataset id, commit), its own first, then those of its guards."""
+    """A source from the hub. hub: (source, dataset id, commit), first its own, then those of its guards."""
 
     hub: tuple[tuple[str, str, str], ...] = ()
 
@@ -122,10 +121,8 @@ def source_named(name: str) -> Source:
 
 
 def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
-    """A file of problems, or a source by name in the data folder. Returns what it is and where it lies.
-
-    Errors: UserError if there is no such file or source.
-    """
+    """Return the spec and path of a file of problems, or of a named source in the data folder. Errors: UserError if
+    there is no such file or source."""
     path = Path(wish)
     written = path.suffix.lower() in FORMATS
     if written or path.is_file():

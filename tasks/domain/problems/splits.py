@@ -1,4 +1,4 @@
-"""Sides of a split."""
+"""Held-out problems of a split."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.domain.problems.sources import SOURCES
 
 
 def reserved_sources(counts: Mapping[str, int]) -> set[str]:
-    """Return the sources of a pool that are held out whole: those for evaluation only, beside others."""
+    """Return the sources that are held out entirely: evaluation-only sources in a pool with others."""
     return {name for name in counts if len(counts) > 1 and name in SOURCES and SOURCES[name].eval_only}
 
 
@@ -26,7 +26,7 @@ def heldout_of(counts: Mapping[str, int], heldout_per_source: int) -> Counter[st
 
 
 def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Table:
-    """The problems of one split, in the pool's order; all of them for null."""
+    """Return the problems of one split, in the pool's order; all for None."""
     if split is None:
         return problems
     chosen = {row["problem_id"] for row in splits.to_pylist() if row["split"] == split}

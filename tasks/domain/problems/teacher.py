@@ -1,8 +1,8 @@
-"""The teacher that the demo's model is pretrained on: worked solutions in every scaffold's form, with slips.
+"""The teacher for pretraining the demo model: worked solutions in every scaffold's form, with mistakes.
 
-Each step is done with care or in haste. Haste slips; how often a teacher is hasty grows with the level. In the panel
-haste is a voice (Cy), in a monologue it is the jump to the result without writing the step out. Some slips are noticed
-and mended. What reinforcement learning can find is therefore a habit, not a fact: be careful, and check.
+Each step is careful or hasty. Hasty steps are often wrong, and haste grows with the level. In the panel, haste is one
+voice (Cy); in a monologue, it is writing the result without its derivation. Some mistakes are noticed and corrected. So
+reinforcement learning can find a habit, not a fact: be careful, and check.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tasks.domain.scaffolds import SCAFFOLDS
 CAREFUL_VOICES, HASTY_VOICE = ("Ann", "Bo"), "Cy"
 HASTE_OF_LEVEL = {1: 0.15, 2: 0.4, 3: 0.6, 4: 0.8, 5: 0.8}
 HASTY_SLIP, CAREFUL_SLIP, MENDED = 0.45, 0.01, 0.15
-#: Shares of the pretraining mix: the arms that are trained first, and enough of the controls that they can be sampled.
+#: Shares of the pretraining mix: mostly the trained arms, and enough of the controls to sample from them.
 MIX = {"panel": 0.43, "thinking": 0.43, "no_panel": 0.07, "think_tags": 0.07}
 
 
 def teacher_completion(problem: ArithmeticProblem, scaffold: str, rng: random.Random, *, slips: bool = True) -> str:
-    """A completion in the form of `scaffold`; without `slips` its answer is the gold."""
+    """Return a completion in the form of `scaffold`; without `slips` its answer is the gold."""
     value, said = problem.steps[0].left, []
     for planned in problem.steps:
         step = Step(value, planned.op, planned.right)
@@ -48,7 +48,7 @@ def _mend(scaffold: str, step: Step, rng: random.Random) -> str:
 
 
 def written_out(step: Step) -> str:
-    """The step taken apart at the tens, at the last multiple, or into one product less.
+    """Return the derivation of a step: split at the tens, at the last multiple, or into a smaller product.
 
     >>> [written_out(s) for s in (Step(17, "+", 6), Step(23, "-", 4), Step(4, "*", 6), Step(23, " mod ", 5))]
     ['20+3', '20-1', '18+6', '23-20']
@@ -66,7 +66,7 @@ def written_out(step: Step) -> str:
 
 
 def _slip(step: Step, rng: random.Random) -> int:
-    """A wrong value of the kind that people write: one off, ten off, or the other operation."""
+    """Return a typical wrong value: off by one, off by ten, or from the other operation."""
     other = apply(step.left, {"+": "-", "-": "+"}.get(step.op, "+"), step.right)
     near = (step.value - 1, step.value + 1, step.value - 10, step.value + 10, other)
     return rng.choice([c for c in (max(n, 0) for n in near) if c != step.value])

@@ -1,1 +1,1 @@
-"""Test-time search: methods by what they ask for, none of which ever sees a gold."""
+"""Test-time search methods, which ask for rollouts and never see a gold."""

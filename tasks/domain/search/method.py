@@ -1,8 +1,8 @@
-"""What a search method is: a generator of rounds. It yields what it wants sampled, receives what came, and ends with
-the candidate whose answer it gives.
+"""The interface of search methods: a generator of rounds, which yields requests, receives candidates, and returns the
+candidate whose answer it gives.
 
-A method is pure: what it asks for is a function of the question, its parameters and the candidates that it has seen. A
-candidate carries no verdict, so no method can see the gold.
+A method is pure: its requests are a function of the question, its parameters and the candidates so far. Candidates have
+no verdict, so no method can see the gold.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 from storage.artifacts.fingerprint import fingerprint
 from tasks.domain.ranges import Checked
 
-#: What the ledger files later rounds under begins so; problems of a pool do not.
+#: Prefix of the ledger's problem ids for later rounds; ids of a pool do not start with it.
 PREFIX = "search-"
-#: Scores are self-certainties, which no reward model is needed for.
+#: Scores are self-certainties, computed without a reward model.
 CERTAINTY = "certainty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One completion that a method wants.
+    """A request for one completion.
 
-    question: asked in the place of the problem; null: the problem itself. operator: what makes the question out of its
-    parents, the candidates whose words it holds. round: told apart where the same parents are asked alike again.
-    index: which draw of this question. answers: whether the completion answers the problem; a critique does not.
-    end: what a step ends with; it is one step of an answer, and goes on where that of its one parent stopped.
+    question: prompt instead of the problem; None: the problem itself. operator: how the question was made from
+    `parents`, the candidates that it quotes. round: distinguishes repeated requests with the same parents. index:
+    number of the rollout of this question. answers: whether the completion answers the problem; a critique does not.
+    end: the text that ends a step; the request then continues the path of its parent by one step.
     """
 
     index: int = 0
@@ -40,8 +40,10 @@ class Ask:
     end: str = ""
 
     def context(self, problem_id: str) -> str:
-        """What the ledger knows the question by: its content, so that ledger, seeds and reuse hold for later rounds as
-        for plain rollouts, and two methods that ask alike pay once.
+        """Return the ledger's problem id for this question, a hash of its content.
+
+        Ledger, seeds and reuse thus work for later rounds as for plain rollouts; equal requests of two methods are paid
+        once.
 
         >>> Ask(index=3).context("p")
         'p'
@@ -56,11 +58,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A completion as a method sees it. name: `context/index`. answer: the first that was given of those that equal it
-    in this search; None without one. trace: None where the scaffold's form is missing.
+    """A completion as a method sees it.
 
-    Of a step it is the whole path to its end: words, tokens and log-probs. ended: nothing follows on it. scores: of a
-    reward model, one a step, else one, in [0, 1], none where it cannot read so much; or the self-certainty.
+    name: `context/index`. answer: the first equal answer in this search, or None. trace: None if the scaffold's form is
+    missing. For a step: the whole path to its end, with its words, tokens and log-probs. ended: no step follows.
+    scores: in [0, 1], of a reward model (one per step, or one; none if the text is too long for it), or the
+    self-certainty.
     """
 
     name: str
@@ -76,35 +79,35 @@ class Candidate:
 
     @property
     def likelihood(self) -> float:
-        """Mean log-prob of its tokens; -inf where the engine could not tell."""
+        """Mean log-prob per token; -inf if unknown."""
         return float("-inf") if self.logprob_sum is None else self.logprob_sum / max(self.num_tokens, 1)
 
     @property
     def words(self) -> str:
-        """What another question may hold of it."""
+        """The text that other questions may quote."""
         return (self.trace or self.completion).strip()
 
 
 def asking(operator: str, question: str, parents: Sequence[Candidate], text: str, **more: Any) -> Ask:
-    """Ask the problem with a text after it that holds words of the parents."""
+    """Request the problem followed by a text that quotes the parents."""
     return Ask(operator=operator, question=f"{question}\n\n{text}", parents=tuple(c.name for c in parents), **more)
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What is wanted next, and whose answer would be given if nothing more came."""
+    """The next requests, and the candidate that answers if the search ends here."""
 
     asks: tuple[Ask, ...]
     answer: Candidate | None = None
 
 
-#: It is sent everything that came in this search so far, in the order of asking: what a budget or the model's context
-#: has cut is not there, and a round of which nothing came is the last.
+#: The generator is sent all candidates of this search so far, in the order of requests, without those cut by the budget
+#: or the model's context. A round without any candidate is the last.
 Rounds = Generator[Round, Sequence[Candidate], Candidate | None]
 
 
 class Method(Checked, ABC):
-    """Base of the methods: frozen dataclasses whose fields are their parameters, and so part of a result's name."""
+    """Base of the methods: frozen dataclasses whose fields are their parameters and enter fingerprints."""
 
     __slots__ = ()
 
@@ -113,32 +116,31 @@ class Method(Checked, ABC):
 
     @property
     def sure(self) -> int:
-        """Rollouts of the problem itself that are asked for whatever comes back: they may be sampled ahead."""
+        """Rollouts of the problem that are requested in any case; they may be sampled ahead."""
         return 0
 
     @property
     @abstractmethod
     def most(self) -> tuple[int, int]:
-        """At most so many rollouts of the problem itself, and of questions that hold earlier ones: what `plan`
-        prices."""
+        """Upper bounds for `plan`: rollouts of the problem itself, and of questions that quote earlier ones."""
 
     @property
     def in_steps(self) -> bool:
-        """Whether it asks for answers step by step, which not every scaffold has."""
+        """Whether it requests answers step by step, which not every scaffold supports."""
         return False
 
     @property
     def reward(self) -> str:
-        """What scores what it asked for: a reward model, `process` or `outcome`, or the policy's own distributions,
-        CERTAINTY; empty for a method that needs no score."""
+        """The scorer: a reward model (`process` or `outcome`), the policy's own distributions (CERTAINTY), or empty for
+        none."""
         return ""
 
 
 def answered(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that answer the problem."""
+    """Return the candidates that answer the problem."""
     return [c for c in candidates if c.ask.answers and c.answer is not None]
 
 
 def drawn(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Rollouts of the problem itself."""
+    """Return the rollouts of the problem itself."""
     return [c for c in candidates if c.ask.question is None and not c.ask.end]

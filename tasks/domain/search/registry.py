@@ -1,4 +1,4 @@
-"""Methods by the names that a profile gives them: `majority`, or with parameters `majority:width=8`."""
+"""Search methods by their names in a profile: `majority`, or with parameters `majority:width=8`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tasks.domain.search.selection import (
 )
 from tasks.domain.search.steps import DVTS, MCTS, Beam, Particles
 
-#: Asked beside every other: its rollouts are the base that others share, and give the lines of pass@1 and the oracle.
+#: The method that every study adds: others share its rollouts, and pass@1 and the oracle are computed from them.
 BASE = "first"
 METHODS: Mapping[str, Method] = {
     BASE: First(),
@@ -48,7 +48,8 @@ METHODS: Mapping[str, Method] = {
 
 
 def with_base(methods: Mapping[str, Method]) -> dict[str, Method]:
-    """The base before the others, if there are any, and as wide as the widest: the ceiling knows whatever one draws.
+    """Add the base method first, if there are methods. It is as wide as the widest, so that the oracle has all
+    rollouts.
 
     >>> list(with_base({"majority": Majority()})), list(with_base({"majority:width=32": Majority(width=32)}))
     (['first', 'majority'], ['first:width=32', 'majority:width=32'])
@@ -62,7 +63,7 @@ def with_base(methods: Mapping[str, Method]) -> dict[str, Method]:
 
 
 def method_named(text: str) -> Method:
-    """Errors: UserError for a method or a parameter that is unknown.
+    """Return a method by its name and parameters. Errors: UserError for an unknown method or parameter.
 
     >>> method_named("majority:width=8")
     Majority(width=8)

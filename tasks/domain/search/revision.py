@@ -1,4 +1,4 @@
-"""Methods whose later questions hold earlier attempts: revision, critique, a panel of traces, debate, evolution."""
+"""Methods whose later questions quote earlier attempts: revision, critique, a panel of traces, debate, evolution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.domain.search.selection import most_voted, votes
 
 
 def newest(candidates: Sequence[Candidate]) -> Candidate | None:
-    """The last that answers the problem."""
+    """Return the last candidate that answers the problem."""
     return next(iter(reversed(answered(candidates))), None)
 
 
@@ -31,10 +31,7 @@ def listed(attempts: Sequence[Candidate]) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision(Method):
     """Sequential revision (Snell et al. 2024, arXiv 2408.03314): the policy sees its last attempt and tries again. The
-    answer is the newest that was given.
-
-    revisions: at most, one after another.
-    """
+    newest answer counts. revisions: the largest number of revisions."""
 
     revisions: AtLeastOne = 4
 
@@ -55,11 +52,8 @@ class Revision(Method):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refine(Method):
-    """Self-refine (Madaan et al. 2023, arXiv 2303.17651): attempt, critique, an attempt that heeds it. The answer is
-    the newest that was given.
-
-    refinements: at most, each after a critique.
-    """
+    """Self-refine (Madaan et al. 2023, arXiv 2303.17651): attempt, critique, new attempt. The newest answer counts.
+    refinements: the largest number of new attempts."""
 
     refinements: AtLeastOne = 2
 
@@ -94,11 +88,8 @@ def refining(question: str, attempt: Candidate, critique: Candidate) -> Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelOfTraces(Method):
-    """Panel of traces: several attempts are summarised, and the problem is solved with the summary at hand. The answer
-    is the one after the summary; where it gives none, the attempts' majority.
-
-    width: attempts that are summarised.
-    """
+    """Panel of traces: several attempts are summarised, and the problem is solved with the summary in the prompt. The
+    answer is the one after the summary, or else the attempts' majority. width: summarised attempts."""
 
     width: AtLeastTwo = 4
 
@@ -122,10 +113,7 @@ class PanelOfTraces(Method):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debate(Method):
     """Debate (Du et al. 2023, arXiv 2305.14325): several agents solve the problem, read one another, and solve it
-    again. The answer is the one that most agents gave in the newest round; where none did, in the last that had one.
-
-    agents: who answer in every round. turns: rounds after the first.
-    """
+    again. The majority of the newest round with an answer counts. agents: per round. turns: rounds after the first."""
 
     agents: AtLeastTwo = 3
     turns: AtLeastOne = 2
@@ -152,23 +140,22 @@ class Debate(Method):
         return self.agents, self.agents * self.turns
 
 
-#: Fitness besides its own that every attempt has: one that nothing agrees with may be a parent too.
+#: Added to every fitness, so that an attempt without agreement can be a parent too.
 LEAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution(Method):
     """Evolutionary search after Mind Evolution (Lee et al. 2025, arXiv 2501.09891): islands of attempts, parents drawn
-    by their fitness, children that the policy makes of two parents, migration, reset of the worst island. The answer is
-    the fittest attempt's, which most attempts gave.
+    by fitness, children that the policy makes of two parents, migration, reset of the worst island. The fittest answer,
+    which most attempts gave, counts.
 
-    The fitness there needs an evaluator of solutions. Here it is what is known without the gold: the share of all
-    attempts seen so far that gave the same answer. Parents are drawn in proportion to it, there by its softmax, which
-    among shares is nearly a fair draw; they are two different attempts, there none to five; a child is one completion,
-    there turns of a critic and an author.
-
-    islands of `population` attempts each. generations: after the first. reset_every: generations after which the
-    island of the least mean fitness takes the fittest attempts of the others.
+    Differences from the paper, which has an evaluator of solutions: fitness is the share of all attempts so far with
+    the same answer. Parents are drawn in proportion to it, where the paper uses its softmax, which is almost uniform
+    for shares. There are always two different parents (paper: none to five). A child is one completion (paper: several
+    turns of a critic and an author). islands of `population` attempts each. generations: after the first. reset_every:
+    generations between resets, in which the island with the lowest mean fitness takes the fittest attempts of the
+    others.
     """
 
     islands: AtLeastOne = 2
@@ -211,7 +198,7 @@ class Evolution(Method):
 
 
 def agreement(seen: Sequence[Candidate]) -> dict[str, float]:
-    """Candidate → the share of all that was answered which agrees with it; 0 without an answer."""
+    """Return candidate → share of all answers that agree with it; 0 without an answer."""
     counted, whole = votes(seen), max(len(answered(seen)), 1)
     return {c.name: counted.get(c.answer or "", 0.0) / whole if c.answer is not None else 0.0 for c in seen}
 
@@ -219,8 +206,8 @@ def agreement(seen: Sequence[Candidate]) -> dict[str, float]:
 def parents(
     island: Sequence[Candidate], fitness: dict[str, float], place: tuple[int, int, int]
 ) -> tuple[Candidate, ...]:
-    """Draw two of an island, one after the other in proportion to their fitness and never one twice, or the only one
-    that it has: a function of who they are and of the child's place."""
+    """Draw two different members of an island in proportion to their fitness, or its only one. The seed depends on the
+    members and the child's place."""
     rng = random.Random(derived_seed([c.name for c in island], list(place)))
     left, pair = {c.name: c for c in island}, list[Candidate]()
     while left and len(pair) < 2:
@@ -230,7 +217,7 @@ def parents(
 
 
 def migrated(islands: Sequence[list[Candidate]], fitness: dict[str, float]) -> list[list[Candidate]]:
-    """The fittest of every island joins the next one too."""
+    """Copy the fittest of every island to the next one."""
     best = [max(island, key=lambda c: fitness[c.name]) for island in islands]
     return [[*island, best[place - 1]] for place, island in enumerate(islands)]
 

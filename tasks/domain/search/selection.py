@@ -1,4 +1,4 @@
-"""Methods that draw rollouts of the problem itself, one after another, and pick one: by rank, by votes, by a score."""
+"""Methods that sample rollouts of the problem one after another and pick one: by rank, by votes, by a score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel(Method):
-    """width: rollouts at most."""
+    """Base of these methods. width: the largest number of rollouts."""
 
     width: AtLeastOne = 16
 
@@ -24,7 +24,7 @@ class Parallel(Method):
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None: ...
 
     def is_decided(self, seen: Sequence[Candidate]) -> bool:
-        """Return whether no further rollout is wanted."""
+        """Return whether no further rollout is needed."""
         return False
 
     def rounds(self, question: str) -> Rounds:
@@ -46,9 +46,8 @@ class Parallel(Method):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First(Parallel):
-    """One rollout: what every other method is compared with. The others of its width are drawn for the lines of pass@1
-    and of the oracle, which a measure takes from their verdicts.
-    """
+    """The baseline for all other methods: the answer of the first rollout. The other rollouts of its width are sampled
+    for pass@1 and the oracle, which are computed from their verdicts."""
 
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
         return seen[0] if seen else None
@@ -67,7 +66,7 @@ class Ranked(Parallel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likeliest(Ranked):
-    """Best-of-n by the mean log-prob of a token."""
+    """Best-of-n by the mean log-prob per token."""
 
     def score(self, c: Candidate) -> float:
         return c.likelihood
@@ -83,8 +82,7 @@ class Shortest(Ranked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewarded(Ranked):
-    """Best-of-n by a reward model from a folder (Cobbe et al. 2021, arXiv 2110.14168). What the model could not read
-    comes last."""
+    """Best-of-n by a reward model from a folder (Cobbe et al. 2021, arXiv 2110.14168). Unscored rollouts come last."""
 
     def score(self, c: Candidate) -> float:
         return c.scores[-1] if c.scores else -1.0
@@ -96,9 +94,8 @@ class Rewarded(Ranked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCertainty(Ranked):
-    """Best-of-n by self-certainty (Kang, Zhao and Song 2025, arXiv 2502.18581): the mean divergence of each token's
-    distribution from the uniform one.
-    """
+    """Best-of-n by self-certainty (Kang, Zhao and Song 2025, arXiv 2502.18581): the mean divergence of the token
+    distributions from the uniform one."""
 
     def score(self, c: Candidate) -> float:
         return c.scores[-1] if c.scores else 0.0
@@ -109,7 +106,7 @@ class SelfCertainty(Ranked):
 
 
 def votes(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lambda _: 1.0) -> dict[str, float]:
-    """Answer → what its rollouts weigh together, in the order in which answers were first given."""
+    """Return answer → total weight of its rollouts, in the order in which answers first occur."""
     found: dict[str, float] = {}
     for c in answered(seen):
         found[c.answer or ""] = found.get(c.answer or "", 0.0) + weight(c)
@@ -117,7 +114,7 @@ def votes(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lamb
 
 
 def most_voted(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lambda _: 1.0) -> Candidate | None:
-    """The first candidate of the answer that weighs most; of equal ones the answer that was given first."""
+    """Return the first candidate with the answer of largest weight; ties go to the earlier answer."""
     weighed = votes(seen, weight)
     best = max(weighed, key=weighed.__getitem__, default=None)
     return next((c for c in answered(seen) if c.answer == best), None)
@@ -133,10 +130,8 @@ class Majority(Parallel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedMajority(Parallel):
-    """Majority voting in which a rollout weighs what its likelihood or its shortness says.
-
-    by: `likelihood`, the geometric mean of its tokens' probabilities, or `length`, one over its tokens.
-    """
+    """Majority voting weighted by likelihood or by shortness. by: `likelihood`, the geometric mean of its tokens'
+    probabilities, or `length`, one over its tokens."""
 
     by: Literal["likelihood", "length"] = "likelihood"
 
@@ -148,11 +143,8 @@ class WeightedMajority(Parallel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyStopped(Parallel):
-    """Majority voting that stops once the leader is sure: adaptive consistency (Aggarwal et al. 2023, arXiv
-    2305.11860).
-
-    sure_at: chance at which the leader counts as the majority's answer.
-    """
+    """Adaptive consistency (Aggarwal et al. 2023, arXiv 2305.11860): majority voting that stops once the leader is
+    certain enough. sure_at: probability that the leader is the majority's answer."""
 
     sure_at: ShareAboveZero = 0.95
 
@@ -169,8 +161,8 @@ class EarlyStopped(Parallel):
 
 
 def leads(leader: int, second: int) -> float:
-    """The chance that the leading answer is the likelier of the two, after so many votes and a uniform prior: that a
-    Beta(leader + 1, second + 1) exceeds one half, as a sum of binomials.
+    """Return the chance that the leading answer is the more likely of the two, given these votes and a uniform prior:
+    that a Beta(leader + 1, second + 1) exceeds one half, as a sum of binomials.
 
     >>> leads(0, 0), leads(1, 0), round(leads(4, 0), 5), leads(2, 2)
     (0.5, 0.75, 0.96875, 0.5)
@@ -186,10 +178,8 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfScore(Method):
-    """Best-of-n by a reward scaffold: the policy itself is asked how good each of its answers is.
-
-    width: rollouts at most; each that gave an answer is scored once.
-    """
+    """Best-of-n by a reward scaffold: the policy itself rates each of its answers. width: the largest number of
+    rollouts; each with an answer is scored once."""
 
     width: AtLeastOne = 8
 
@@ -217,7 +207,7 @@ def scoring(question: str, candidate: Candidate, about: str, what: str) -> Ask:
 
 
 def scores(seen: Sequence[Candidate]) -> dict[str, float]:
-    """Candidate → the score that it was given, in [0, 1]; those whose score cannot be read are not there."""
+    """Return candidate → its score in [0, 1]; unreadable scores are left out."""
     return {
         c.ask.parents[0]: min(float(c.answer), BEST) / BEST
         for c in seen
@@ -226,6 +216,6 @@ def scores(seen: Sequence[Candidate]) -> dict[str, float]:
 
 
 def best_scored(seen: Sequence[Candidate]) -> Candidate | None:
-    """The answer of the highest score, of equal ones the likeliest; what was not scored comes last."""
+    """Return the candidate with the highest score, then the highest likelihood; unscored ones come last."""
     given = scores(seen)
     return max(answered(seen), key=lambda c: (given.get(c.name, -1.0), c.likelihood), default=None)

@@ -1,6 +1,5 @@
-"""Step search: answers are written step by step, and what was written so far is scored after every step. Beams,
-diverse trees, particles and Monte Carlo tree search.
-"""
+"""Step search: answers are written step by step, and each partial answer (path) is scored after every step. Beams,
+diverse trees, particles and Monte Carlo tree search."""
 
 from __future__ import annotations
 
@@ -23,17 +22,18 @@ from tasks.domain.search.selection import scores, scoring
 
 By = Literal["self", "likelihood", "process", "outcome"]
 OVER = {"last": lambda scores: scores[-1], "least": min, "product": prod}
-#: Yields the steps that are wanted next, none at the end; is sent those that came, and the scores of all by name.
+#: Yields requests for the next steps, none at the end; is sent the new steps, and the scores of all paths by name.
 Plan = Generator[Sequence[Ask], tuple[list[Candidate], dict[str, float]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSearch(Method):
-    """The answer is that of the highest score among the paths that ended, of equal ones the likeliest.
+    """Base of step searches. The answer is that of the ended path with the highest score, then the highest likelihood.
 
-    by: who scores: the policy, asked how likely a beginning leads to the right answer (`self`), the mean probability
-    that it gave the tokens (`likelihood`), or a reward model, of every step (`process`) or of the whole (`outcome`).
-    over: what a process model's scores of a path come to. end: the text that ends a step. depth: steps at most."""
+    by: the score: the policy's own rating of a path (`self`), the mean probability of its tokens (`likelihood`), or a
+    reward model, of every step (`process`) or of the whole (`outcome`). over: how a process model's scores of a path
+    are combined. end: the text that ends a step. depth: the largest number of steps.
+    """
 
     by: By = "self"
     over: Literal["last", "least", "product"] = "least"
@@ -59,13 +59,13 @@ class StepSearch(Method):
     @property
     @abstractmethod
     def steps(self) -> int:
-        """Steps that are asked for at most."""
+        """The largest number of requested steps."""
 
     @abstractmethod
     def plan(self) -> Plan: ...
 
     def next_steps(self, parent: Candidate | None, number: int, first: int = 0) -> list[Ask]:
-        """Ask for steps after a beginning; None: for first steps."""
+        """Request next steps of a path; None: first steps."""
         parents = () if parent is None else (parent.name,)
         indices = range(first, first + number)
         return [Ask(operator="step", parents=parents, index=index, end=self.end) for index in indices]
@@ -85,7 +85,7 @@ class StepSearch(Method):
         return self.best(seen)
 
     def values(self, seen: Sequence[Candidate]) -> dict[str, float]:
-        """Candidate → its score in [0, 1]; 0 where there is none."""
+        """Return candidate → its score in [0, 1]; 0 without a score."""
         if self.by == "likelihood":
             return {c.name: exp(c.likelihood) for c in seen if c.ask.end}
         if self.by == "self":
@@ -99,11 +99,8 @@ class StepSearch(Method):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beam(StepSearch):
-    """Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best beginnings are kept, and each goes on. A
-    beginning that has ended keeps its place among the beams.
-
-    beams: beginnings that are kept. expand: next steps of each.
-    """
+    """Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best paths are kept and extended. An ended path
+    keeps its place. beams: paths that are kept. expand: next steps of each."""
 
     beams: AtLeastOne = 4
     expand: AtLeastOne = 4
@@ -126,9 +123,7 @@ class Beam(StepSearch):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DVTS(StepSearch):
     """Diverse verifier tree search (Beeching, Tunstall and Rush 2024, search-and-learn): beams that do not compete.
-
-    trees: independent of one another. expand: next steps of each tree, of which it goes on with the best.
-    """
+    trees: independent beams. expand: next steps of each tree, which continues with the best."""
 
     trees: AtLeastOne = 4
     expand: AtLeastOne = 4
@@ -148,17 +143,15 @@ class DVTS(StepSearch):
         return self.trees * self.expand * self.depth
 
 
-#: Scores nearer to 0 or 1 count as this near: their odds would have no bound.
+#: Scores are clipped to this distance from 0 and 1, which bounds their odds.
 NEAREST = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particles(StepSearch):
-    """Particle filtering over steps (Puri et al. 2025, arXiv 2502.01618): beginnings are drawn anew after every step in
-    proportion to their weight, so that a good one may go on more than once and a poor one need not be lost.
-
-    particles: beginnings at once. temperature: of the weights, which are the softmax of the scores' log-odds.
-    """
+    """Particle filtering over steps (Puri et al. 2025, arXiv 2502.01618): after every step, paths are resampled in
+    proportion to their weight. particles: paths at once. temperature: of the weights, the softmax of the scores'
+    log-odds."""
 
     particles: AtLeastTwo = 8
     temperature: Annotated[Real, Field(gt=0)] = 1.0
@@ -180,32 +173,30 @@ class Particles(StepSearch):
 
 
 def weights(scores: Sequence[float], temperature: float) -> list[float]:
-    """
+    """Return the softmax of the scores' log-odds.
+
     >>> weights([0.5, 0.75], 1.0), [round(weight, 9) for weight in weights([0.5, 0.75], 0.5)]
     ([0.25, 0.75], [0.1, 0.9])
     """
     held = [min(max(score, NEAREST), 1 - NEAREST) for score in scores]
     odds = [score / (1 - score) for score in held]
-    shares = [(one / max(odds)) ** (1 / temperature) for one in odds]  # of the largest: powers of odds may overflow
+    shares = [(one / max(odds)) ** (1 / temperature) for one in odds]  # divided by the largest to avoid overflow
     return [share / sum(shares) for share in shares]
 
 
 def resampled(
     particles: Sequence[Candidate], scores: Mapping[str, float], count: int, temperature: float, depth: int
 ) -> list[Candidate]:
-    """Draw so many of them by weight: a function of who they are and of how far they have come."""
+    """Draw `count` particles by weight; the seed depends on the particles and the depth."""
     rng = random.Random(derived_seed([c.name for c in particles], depth))
     return rng.choices(particles, weights([scores[c.name] for c in particles], temperature), k=count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MCTS(StepSearch):
-    """Monte Carlo tree search over steps, as UCT (Kocsis and Szepesvári 2006): each round expands the beginning whose
-    value and whose uncertainty promise most; its scores stand for playing it to the end.
-
-    simulations: beginnings that are expanded at most. expand: next steps of each. explore: weight of a beginning's
-    uncertainty beside its value.
-    """
+    """Monte Carlo tree search over steps, as UCT (Kocsis and Szepesvári 2006): each round expands the path with the
+    largest upper confidence bound; scores of its next steps replace playouts. simulations: the largest number of
+    expansions. expand: next steps of each. explore: weight of the uncertainty."""
 
     simulations: AtLeastOne = 16
     expand: AtLeastOne = 3
@@ -233,7 +224,7 @@ class MCTS(StepSearch):
 
 @dataclasses.dataclass(slots=True)
 class Place:
-    """A beginning in the tree; the root has no candidate. below: None until it is expanded."""
+    """A node of the tree; the root has no candidate. below: its children, None until it is expanded."""
 
     candidate: Candidate | None
     depth: int
@@ -242,7 +233,8 @@ class Place:
     total: float = 0.0
 
     def upper(self, visits: int, explore: float) -> float:
-        """
+        """Return the upper confidence bound.
+
         >>> Place(None, 1, visits=4, total=2.0).upper(8, 0.0), Place(None, 1).upper(8, 1.0)
         (0.5, inf)
         """
@@ -250,7 +242,7 @@ class Place:
 
 
 def chosen(root: Place, explore: float, depth: int) -> list[Place]:
-    """From the root to the place that is to be expanded next; empty where all that is left has ended."""
+    """Return the path from the root to the node to expand next; empty if all paths have ended."""
     if root.below is None:
         ended = root.depth >= depth or (root.candidate is not None and root.candidate.ended)
         return [] if ended else [root]

@@ -1,4 +1,4 @@
-"""Curves over k: estimates with intervals that hold point by point or all together, for one policy.
+"""Curves over k of one policy, with pointwise and simultaneous intervals, and contrasts of two curves.
 
 Axes: S seeds (adapters of one recipe), P problems, K values of k.
 """
@@ -35,10 +35,12 @@ INCOMPLETE = "no problem was evaluated under every seed"
 
 @dataclass(frozen=True, slots=True)
 class KCurve:
-    """One policy on one slice, on the problems that each of its seeds was asked, each with the cluster of
-    near-duplicates behind it. values: metric → values by k, 0 where n < k; groups: rollouts, correct ones and tokens a
-    rollout of each problem; known: places of the k for which every problem has rollouts enough; rollouts: fewest of a
-    group; tokens_per_rollout: None where lengths are unknown."""
+    """The curves of one policy on one slice, over the problems that all its seeds have.
+
+    values: metric → values by k (0 where n < k), then the cluster of near-duplicates. groups: rollouts, correct
+    rollouts and tokens per rollout of each problem. known: indices of k for which every problem has enough rollouts.
+    rollouts: fewest of a group. tokens_per_rollout: None if lengths are unknown.
+    """
 
     values: dict[str, Seeded]
     groups: Seeded
@@ -49,11 +51,11 @@ class KCurve:
 
     @property
     def n(self) -> int:
-        """Problems."""
+        """The number of problems."""
         return len(self.groups.problem_P)
 
     def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
-        """Columns: metric, k, estimate, intervals, n, rollouts, policies, tokens, holds_for, reason."""
+        """Return rows with metric, k, estimate, intervals, n, rollouts, policies, tokens, holds_for, reason."""
         rows = []
         why = f"a problem has {self.rollouts} rollouts, fewer than k = {{}}" if self.n else INCOMPLETE
         for metric, values in self.values.items():
@@ -76,8 +78,8 @@ class KCurve:
 def levels(
     values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False
 ) -> list[dict[str, Any]]:
-    """One row a column: the mean share with its interval (`proportions`), what that holds for, and why where there is
-    none."""
+    """Return one row per column: the mean share, its interval (`proportions`), the population it holds for, or a
+    reason."""
     mean = combined([(1.0, values_SPV)], [trained])
     low_V, high_V = proportions(values_SPV, trained, beyond, gradual=gradual)
     why = {"low": None, "high": None, "reason": ONE_PROBLEM if mean.n < 2 else SILENT}
@@ -98,11 +100,11 @@ def k_curve(
     tokens_N: np.ndarray,
     ks: Sequence[int],
 ) -> KCurve:
-    """From groups, one row per (problem, policy). Groups of one adapter and problem are averaged; adapter 0 is none,
-    and a policy without one has no seeds. Errors: ValueError if ks holds a k below 1."""
-    rollouts, tokens = int(size_N.sum()), float(tokens_N.sum())  # imported counts have no tokens: not a number
-    told = np.isfinite(tokens) and rollouts > 0
-    cost_N = tokens_N / size_N if told else np.zeros(len(size_N))
+    """Build the curves from groups, one row per (problem, policy). Groups of one adapter and problem are averaged.
+    Adapter 0 is none: such a policy has no seeds. Errors: ValueError if ks holds a k below 1."""
+    rollouts, tokens = int(size_N.sum()), float(tokens_N.sum())  # tokens are NaN for imported counts
+    lengths_known = np.isfinite(tokens) and rollouts > 0
+    cost_N = tokens_N / size_N if lengths_known else np.zeros(len(size_N))
     groups_NV = np.column_stack([size_N, correct_N, cost_N])
 
     def laid_out(values_NV: np.ndarray) -> Seeded:
@@ -111,11 +113,11 @@ def k_curve(
     groups, fewest = laid_out(groups_NV), int(size_N.min()) if len(size_N) else 0
     values = {name: laid_out(estimate(size_N, correct_N, ks).filled(0.0)) for name, estimate in METRICS.items()}
     known = [i for i, k in enumerate(ks) if k <= fewest and len(groups.problem_P)]
-    return KCurve(values, groups, known, fewest, len(np.unique(policy_N)), tokens / rollouts if told else None)
+    return KCurve(values, groups, known, fewest, len(np.unique(policy_N)), tokens / rollouts if lengths_known else None)
 
 
 def doublings(curve: KCurve, ks: Sequence[int]) -> list[dict[str, Any]]:
-    """pass@k with its interval, and by how much each k exceeds the k before it. No k may exceed a group's size."""
+    """Return pass@k with its interval, and its increase over the previous k. No k may exceed a group's size."""
     if not curve.n:
         return [{"k": k, "reason": INCOMPLETE} for k in ks]
     passing = curve.values["pass@k"]
@@ -132,15 +134,14 @@ def doublings(curve: KCurve, ks: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
-# Does one policy's pass@k catch up because it searches more widely, or only because every gap closes as k grows?
-#
-# A policy that is better by a constant logit on every problem, and no narrower, closes its gap too: pass@k cannot pass
-# 1. So the closure that such a policy would have is taken from the closure that is seen; the rest is width.
+# Every gap in pass@k closes as k grows, because pass@k cannot exceed 1, even between policies of equal width that
+# differ by a constant logit on every problem. The closure expected from such a shift is subtracted from the observed
+# closure; the excess measures width.
 #
 # Axes: C classes of equal (n, c), J points of a grid of logits, B bootstrap draws, K values of k.
 
 GRID_J = np.linspace(-10.0, 10.0, 61)
-STEPS = 300  # of expectation-maximisation: pass@k up to the group size no longer moves in the fourth digit
+STEPS = 300  # of expectation-maximisation: pass@k up to the group size is stable to four digits
 
 
 DRAWS = 200  # for a standard error only
@@ -162,12 +163,12 @@ class Counted:
 def beyond_shift(
     first: Counted, second: Counted, ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
 ) -> tuple[float, Means]:
-    """(null, excess): the closure of the gap between the smallest and the largest k that a constant shift of logits
-    would bring, and the closure beyond it, 0 where the two differ by such a shift alone.
+    """Return (null, excess). null: the closure of the gap, from the smallest to the largest k, that a constant shift of
+    logits would give. excess: the rest of the closure, 0 if the two differ by such a shift alone.
 
-    The shift is fitted from either side and the two are averaged. The variance is that of a bootstrap over problems,
-    near-duplicates drawn together, and of leaving one seed at a time to stand for its policy; paired: whether the two
-    are the same adapters, of which one then stands for both.
+    The shift is fitted from both sides and averaged. The variance adds a bootstrap over problems (near-duplicates drawn
+    together) and the spread over seeds, each standing for its policy. paired: both policies use the same adapters, so a
+    seed stands for both.
     """
     found, at_P = np.unique(cluster_P, return_inverse=True)
     size = 1 if uneven(at_P) else len(found)
@@ -190,7 +191,7 @@ def beyond_shift(
 
 
 def _by_seed(first: Counted, second: Counted, paired: bool) -> list[list[tuple[Counted, Counted]]]:
-    """Of whatever has seeds, the two policies with one seed at a time in the place of all."""
+    """Return, for each policy with seeds, the pairs of policies in which one of its seeds replaces all."""
     of_first, of_second = (
         [one.of_seed(s) for s in range(len(one.n_SP))] if one.trained and len(one.n_SP) > 1 else []
         for one in (first, second)
@@ -204,7 +205,7 @@ def _by_seed(first: Counted, second: Counted, paired: bool) -> list[list[tuple[C
 def _null_and_excess(
     first: Counted, second: Counted, ks: tuple[int, int], weights_BP: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(null_B, excess_B), signed so that a closing gap is positive whichever policy is ahead."""
+    """Return (null_B, excess_B), positive for a closing gap whichever policy is ahead."""
     a_B2, b_B2 = (weights_BP @ one.ends_SP2.mean(axis=0) for one in (first, second))
     gap_B2 = a_B2 - b_B2
     sign = 1.0 if gap_B2[0, 0] >= 0 else -1.0
@@ -219,8 +220,8 @@ def _null_and_excess(
 
 
 def spread_of_difficulty(n_P: np.ndarray, c_P: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
-    """(B, J) weights of the grid's logits: the nonparametric maximum likelihood of how problems' chances of a correct
-    rollout are spread, under each draw's weights of the problems."""
+    """Return (B, J) weights of the grid's logits: the nonparametric maximum likelihood of the distribution of success
+    rates, for each draw's weights of the problems."""
     pairs, class_P = np.unique(np.stack([n_P, c_P]), axis=1, return_inverse=True)
     weights_BC = weights_BP @ np.eye(pairs.shape[1])[class_P.ravel()]
     p_J = 1 / (1 + np.exp(-GRID_J))
@@ -234,8 +235,7 @@ def spread_of_difficulty(n_P: np.ndarray, c_P: np.ndarray, weights_BP: np.ndarra
 
 
 def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """pass@k_B at both k of this spread of difficulty once every logit moved by the constant at which its pass@k at the
-    first is first_B."""
+    """Return pass@k_B at both k, with all logits shifted so that pass@k at the first k is first_B."""
 
     def passing(shift_B: np.ndarray, k: int) -> np.ndarray:
         fail_BJ = 1 / (1 + np.exp(GRID_J + shift_B[:, None]))
@@ -246,13 +246,13 @@ def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple
     return passing(at_B, ks[0]), passing(at_B, ks[1])
 
 
-# Two curves over k set against each other on their common problems: gaps, their closure, and gaps at equal cost.
+# Contrasts of two curves over k on their common problems: gaps, their closure, and gaps at equal cost.
 
 Row = dict[str, Any]
 
 
 def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[Row]:
-    """Rows of gap, closure and monotone between two pass@k curves on their common problems."""
+    """Return rows of gap, closure and monotone between two pass@k curves on their common problems."""
     common = on_common_problems([curve.values["pass@k"] for curve in (a, b)])
     if not (n := len(common[0].problem_P)):
         return [{"metric": "gap", "n": 0, "reason": "no problem in common"}]
@@ -284,8 +284,8 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
 
 
 def told_of(means: Means, n: int, alike: str) -> list[Row]:
-    """One row a column: estimate, interval, p, the difference that could have been seen, what it holds for. n:
-    problems, of which near-duplicates are one cluster."""
+    """Return one row per column: estimate, interval, p, detectable difference, and the population it holds for. n:
+    problems, including near-duplicates of one cluster."""
     low_V, high_V = means.interval()
     p_V, seen_V = means.p_value(), means.detectable()
     rows = []
@@ -305,8 +305,8 @@ def told_of(means: Means, n: int, alike: str) -> list[Row]:
 
 
 def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[Row]:
-    """`closure_of_shift`: the closure that a constant shift of logits between the two would bring;
-    `closure_beyond_shift`: the closure beyond it, the only one that says anything of width."""
+    """Return `closure_of_shift`, the closure that a constant shift of logits would give, and `closure_beyond_shift`,
+    the rest, which alone measures width."""
     known = [i for i in a.known if i in b.known]
     groups = on_common_problems([a.groups, b.groups])
     passing = on_common_problems([a.values["pass@k"], b.values["pass@k"]])
@@ -333,8 +333,8 @@ SCALES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
 
 
 def _on_scales(sign: float, ends: Sequence[Seeded], k: int, n: int) -> list[Row]:
-    """The closure of the logarithm of the failure ratio, (1 − pass@k) of one over that of the other, and of the
-    difference in logits of pass@k, linearised. ends: pass@k at the smallest and the largest k."""
+    """Return the closure of the log ratio of failures (1 − pass@k), and of the difference in logits of pass@k,
+    linearised. ends: pass@k at the smallest and the largest k."""
     means = [one.values_SPV[:, :, :2].mean(axis=(0, 1)) for one in ends]
     rows: list[Row] = []
     for metric, (scale, slope) in SCALES.items():
@@ -354,8 +354,8 @@ def _on_scales(sign: float, ends: Sequence[Seeded], k: int, n: int) -> list[Row]
 
 
 def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
-    """Share of bootstrap draws in which every step of k narrows the gap, whose sign at the smallest k is positive: a
-    gap that turns round goes on narrowing. Equal problems are one class of the multinomial."""
+    """Return the share of bootstrap draws in which every step of k narrows the gap. The gap is positive at the smallest
+    k and may change sign. Equal problems are one class of the multinomial."""
     classes_CK, counts_C = np.unique(gap_PK, axis=0, return_counts=True)
     drawn_BK = resample_classes(counts_C, draws, seed) @ classes_CK
     observed = bool((np.diff(gap_PK.mean(axis=0)) <= 1e-12).all())
@@ -369,13 +369,12 @@ def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
 
 
 def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
-    """`equal_tokens`: gaps at what k rollouts of the dearer policy cost, problem by problem. a, b: curves at every k
-    from 1 to their rollouts.
+    """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
-    The cheaper one's k is a fraction: its pass@k lies on the line between the two whole k around it, which is what
-    drawing one of the two at random, at this cost on average, would give. Where k of the dearer cost more than all of
-    the cheaper one's rollouts, these are what both may spend on the problem, and the dearer one's k is a fraction. No
-    row where lengths are unknown, no estimate where that is so of most problems.
+    The cost is that of k rollouts of the more expensive policy, so the cheaper one's k is a fraction. Its pass@k is
+    interpolated between the neighbouring whole k, as if one of the two were drawn at random. If that cost exceeds all
+    rollouts of the cheaper policy, both spend these, and the other k is the fraction. No rows if lengths are unknown;
+    no estimate if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])
@@ -412,7 +411,7 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
 
 
 def at_fraction(values_SPK: np.ndarray, k_P: np.ndarray) -> np.ndarray:
-    """(S, P) pass@k at a fraction of k for each problem, on the line between whole k; pass@0 is 0.
+    """Return (S, P) pass@k at a fractional k for each problem, interpolated between whole k; pass@0 is 0.
 
     >>> at_fraction(np.array([[[0.5, 0.75]]]), np.array([1.5])).tolist()
     [[0.625]]

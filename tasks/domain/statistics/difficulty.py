@@ -1,11 +1,11 @@
-"""What counts of correct rollouts say of a pool whatever the shape of its difficulty: the range of a figure over all
-distributions of problems' chances whose likelihood is not told from the best one's.
+"""The distribution of problem difficulty, from counts of correct rollouts: ranges of figures over all plausible
+distributions, and a beta-binomial fit.
 
-A beta-binomial gives an estimate; its interval would hold for pools that are spread like a beta alone. Where two
-problems in five are always solved, or half of them have one chance and half another, its own interval of the
-mislabelled covers nothing (docs/coverage.md). What eight rollouts cannot tell of sixteen shows here as width.
+A beta-binomial gives the estimate, but its own interval is valid only if success rates follow a beta distribution: for
+some other pools it covered no study (docs/coverage.md). So intervals are ranges over all distributions whose likelihood
+is close to the maximum. They are wide where few rollouts cannot predict larger groups.
 
-Axes: C classes of equal (n, c), J chances of a correct rollout, I terms of a figure, F figures, V prices.
+Axes: C classes of equal (n, c), J success rates, I terms of a figure, F figures, V prices.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from storage.rules import Band, band, in_variance_band, variance_chance
 
 Pairs = Sequence[tuple[int, int]]
 CHANCE_J = np.concatenate([[0.0], 1 / (1 + np.exp(-np.linspace(-6.5, 6.5, 41))), [1.0]])
-FEWEST = 5  # problems of a band: of one or two nothing is known but that they were there
-#: Log likelihood below the best that does not tell a distribution from it: for a figure of any problem, and for bounds
-#: of figures of problems with certain counts. One parameter wants 1.92; with that the former were covered in 92 to
-#: 97 %, and the latter in 86 to 100, by how much of them is told by any number of problems (docs/coverage.md).
-UNTOLD, UNTOLD_GIVEN = 2.2, 3.0
-#: What a unit of a figure is worth in log likelihood, between which the end of an interval is found, and how often the
-#: distribution is bettered at each.
+FEWEST = 5  # problems in a band, below which no bounds are given
+#: Distributions within this log likelihood of the best are plausible: for a figure of any problem, and for bounds of
+#: figures of problems with given counts. The value for one parameter, 1.92, covered 92 to 97 % of the former and 86 to
+#: 100 % of the latter (docs/coverage.md).
+PLAUSIBLE, PLAUSIBLE_GIVEN = 2.2, 3.0
+#: Lagrange multipliers of a figure (log likelihood per unit), between which ends of intervals are interpolated, and
+#: iterations at each.
 PRICE_V, STEPS = np.concatenate([[0.0], np.geomspace(1.0, 2000.0, 14)]), 300
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Σ_i weight_i · (q · part_i) / (q · whole_i) of a distribution q_J. given: of problems with certain
+    """A functional Σ_i weight_i · (q · part_i) / (q · whole_i) of a distribution q_J. given: for problems with given
     counts."""
 
     weight_I: np.ndarray
@@ -43,12 +43,12 @@ class Figure:
 
 
 def seen(n: int, c: int) -> np.ndarray:
-    """Chance_J of one order of c correct and n − c wrong rollouts."""
+    """Return, by success rate_J, the probability of one order of c correct and n − c wrong rollouts."""
     return CHANCE_J**c * (1 - CHANCE_J) ** (n - c)
 
 
 def mean_of(value_J: np.ndarray) -> Figure:
-    """Of a problem of which nothing is known."""
+    """Return the mean of a value over all problems."""
     return Figure(np.ones(1), value_J[None], np.ones((1, len(CHANCE_J))))
 
 
@@ -57,7 +57,7 @@ def share_of(part_J: np.ndarray, whole_J: np.ndarray) -> Figure:
 
 
 def mean_given(counts: Pairs, value_J: Callable[[tuple[int, int]], np.ndarray]) -> Figure:
-    """Mean over problems of which these counts were seen."""
+    """Return the mean of a value over problems with these observed counts."""
     pairs = sorted(set(counts))
     whole_IJ = np.array([seen(*pair) for pair in pairs])
     whole_IJ /= whole_IJ.max(axis=1, keepdims=True)
@@ -66,11 +66,12 @@ def mean_given(counts: Pairs, value_J: Callable[[tuple[int, int]], np.ndarray]) 
 
 
 def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> dict[str, tuple[float, float]]:
-    """(low, high) of each figure over the distributions whose log likelihood is less than UNTOLD, or UNTOLD_GIVEN,
-    below the best, times how many near-duplicates are `alike`: the likelihood counts each as a problem of its own.
+    """Return (low, high) of each figure over all plausible distributions: those within PLAUSIBLE or PLAUSIBLE_GIVEN of
+    the best log likelihood. alike: mean number of near-duplicates per problem, by which the log likelihood is too
+    large.
 
-    At each price the likelihood, less or plus what the figure is worth, is made as large as it gets: q · (its slope),
-    scaled to sum to 1, never lowers it (Baum and Eagon 1967). The ends lie where the likelihood has fallen so far.
+    For each multiplier, the likelihood plus or minus multiplier × figure is maximised: q · (its gradient), normalised,
+    never lowers it (Baum and Eagon 1967). The ends are where the likelihood has fallen by the limit.
     """
     pairs, often_C = np.unique(np.array(counts), axis=0, return_counts=True)
     like_CJ = np.array([seen(n, c) for n, c in pairs.tolist()])
@@ -90,54 +91,53 @@ def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> 
         values.append((f.weight_I * (q_2VJ @ f.part_IJ.T) / np.maximum(q_2VJ @ f.whole_IJ.T, 1e-300)).sum(axis=-1))
     found, best = {}, np.max(fits)
     for (name, f), fit_2V, value_2V in zip(figures.items(), fits, values, strict=True):
-        # both grow with the price; the root of what the likelihood falls by does so in proportion to the figure
+        # both grow with the price; the root of the loss in likelihood is about proportional to the figure
         falls_2V = np.maximum.accumulate(np.sqrt(best - fit_2V), axis=1)
-        at = np.sqrt(alike * (UNTOLD_GIVEN if f.given else UNTOLD))
+        at = np.sqrt(alike * (PLAUSIBLE_GIVEN if f.given else PLAUSIBLE))
         low_V, high_V = np.minimum.accumulate(value_2V[0]), np.maximum.accumulate(value_2V[1])
         found[name] = float(np.interp(at, falls_2V[0], low_V)), float(np.interp(at, falls_2V[1], high_V))
     return found
 
 
 def too_few(problems: int) -> str | None:
-    """Why figures of so many problems of a band have no bounds; null where they have."""
+    """Return the reason why a band with so few problems has no bounds, else None."""
     if problems >= FEWEST:
         return None
     return f"{problems} problem{' is' if problems == 1 else 's are'} in it: bounds want {FEWEST}"
 
 
 def bounds(told: Mapping[str, float], problems: int) -> str:
-    """What stands in the place of an interval of problems with certain counts. Few rollouts leave open how the same
-    problems go on, and more problems do not tell: an interval that holds for any pool covered 98 to 100 % of studies,
-    and one of a shape of pools none of those of another shape."""
+    """Return the text that replaces an interval for problems with given counts. No interval holds here: one that covers
+    any pool covered 98 to 100 % of studies, and one for pools of a certain shape covered none of those with another
+    shape. More problems do not help, only more rollouts."""
     return too_few(problems) or (
         f"no interval: rollouts so few do not tell it; {told['low']:.3f} to {told['high']:.3f} in any pool that would"
         " give these counts"
     )
 
 
-# How a pool's difficulty is spread, from counts: a beta-binomial with a share of problems that nothing solves.
+# Beta-binomial fit of success rates, with a share of problems that no rollout solves (zero inflation).
 #
-# A group of G rollouts that are all wrong may still be a problem that a larger group would learn from. The fit says how
-# many of those there are, and how many live groups to expect at another group size: eight rollouts hardly tell a hard
-# problem from an impossible one. Intervals of the three parameters are their profile likelihood's (`plausible`); those
-# of what is expected hold whatever the shape of the difficulty (`difficulty.ranges`).
+# A problem whose G rollouts are all wrong may give a gradient with a larger group. The fit estimates how many such
+# problems there are, and how many live groups another group size gives. Intervals of the three parameters come from
+# the profile likelihood; those of expected shares hold for any distribution of success rates (`ranges`).
 
-#: Grid of the logit of the mean, log(a + b) and the share that nothing solves, and how often it is narrowed.
+#: Grid of the logit of the mean, log(a + b) and the unsolvable share, and how often the grid is narrowed.
 GRID, SIDES, LOOKS = 25, ((-6.0, 6.0), (-3.0, 6.0), (0.0, 0.98)), 5
 UNLIKELY = 1.92  # log likelihood below the best: half of χ²'s 95 % quantile with one degree of freedom
 
 
 @dataclass(frozen=True, slots=True)
 class BetaBinomial:
-    """Nothing solves a share `zero` of the problems; of the others each has a chance of a correct rollout drawn from
-    Beta(a, b). Floats, or arrays of equal shape: one model each."""
+    """A share `zero` of problems is unsolvable; the others have success rates from Beta(a, b). Fields are floats, or
+    arrays of equal shape with one model per entry."""
 
     a: Any
     b: Any
     zero: Any = 0.0
 
     def live_share(self, group_size: int) -> Any:
-        """Expected share of groups with both outcomes at this size: (1 − zero) · (1 − E[(1−p)^G] − E[p^G]).
+        """Return the expected share of groups with both outcomes at this size: (1 − zero) · (1 − E[(1−p)^G] − E[p^G]).
 
         >>> round(float(BetaBinomial(1.0, 1.0).live_share(2)), 6)
         0.333333
@@ -145,13 +145,13 @@ class BetaBinomial:
         return (1.0 - self.zero) * (1.0 - self.chance(group_size, 0) - self.chance(group_size, group_size))
 
     def chance(self, n: int, c: int) -> Any:
-        """Of one order of c correct and n − c wrong rollouts, for a problem that can be solved."""
+        """Return the probability of one order of c correct and n − c wrong rollouts for a solvable problem."""
         from scipy.special import betaln
 
         return np.exp(betaln(self.a + c, self.b + n - c) - betaln(self.a, self.b))
 
     def live_given(self, n: int, c: int, group_size: int) -> Any:
-        """The same for a problem of which c of n rollouts were correct.
+        """Return live_share for problems with c of n rollouts correct.
 
         >>> round(float(BetaBinomial(1.0, 1.0).live_given(8, 0, 2)), 6)
         0.163636
@@ -161,7 +161,7 @@ class BetaBinomial:
         return self.bands_given(n, c, group_size)[1]
 
     def bands_given(self, n: int, c: int, group_size: int) -> tuple[Any, Any, Any]:
-        """Chances of all_zero, variance and all_one at this size for a problem of which c of n rollouts were correct.
+        """Return the chances of all_zero, variance and all_one at this size for a problem with c of n rollouts correct.
 
         >>> [round(float(p), 4) for p in BetaBinomial(1.0, 1.0).bands_given(1, 0, 2)]
         [0.5, 0.3333, 0.1667]
@@ -177,8 +177,8 @@ class BetaBinomial:
 
 
 def rollouts_until_decided(n: int, c: int) -> float:
-    """Expected rollouts until both a correct and a wrong one were seen, of n of which c are correct, drawn in any
-    order; n where they never are. Stopping there gives the same band as drawing all n.
+    """Return the expected number of rollouts until one correct and one wrong were seen, drawing c correct and n − c
+    wrong ones in random order; n if all are equal. Stopping there gives the same band as drawing all n.
 
     >>> rollouts_until_decided(8, 0), rollouts_until_decided(2, 1), round(rollouts_until_decided(8, 4), 4)
     (8.0, 2.0, 2.6)
@@ -188,8 +188,8 @@ def rollouts_until_decided(n: int, c: int) -> float:
 
 
 def adaptive_saving(counts: Pairs) -> dict[str, Any]:
-    """`adaptive_saving`: rollouts that stopping at a decided band would not have sampled (count, share). Where the
-    screening did stop, what it did not sample of the largest group.
+    """Return the `adaptive_saving` row: rollouts saved by stopping at a decided band (count, share). For an adaptive
+    screening, the count is measured against the largest group.
 
     >>> adaptive_saving([(8, 0), (2, 1)])["count"], adaptive_saving([(2, 1), (2, 1)])["count"]
     (6, 0)
@@ -205,7 +205,8 @@ def adaptive_saving(counts: Pairs) -> dict[str, Any]:
 
 
 def fit(counts: Pairs) -> BetaBinomial | None:
-    """Maximum likelihood over (n, c) pairs; null where the likelihood has no maximum inside (all alike, or n = 1)."""
+    """Fit a BetaBinomial to (n, c) pairs by maximum likelihood; None if there is no interior maximum (all equal, or n =
+    1)."""
     from scipy.optimize import minimize
 
     if len(counts) < 5 or all(n < 2 for n, _ in counts) or sum(c for _, c in counts) in (0, sum(n for n, _ in counts)):
@@ -224,26 +225,26 @@ def fit(counts: Pairs) -> BetaBinomial | None:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The most likely model, and those whose likelihood is not told from its own."""
+    """The most likely model, and a grid of models with a mask of the plausible ones."""
 
     model: BetaBinomial
     models: BetaBinomial
     mask_JJ: np.ndarray
 
     def told(self, value: Callable[[BetaBinomial], Any]) -> dict[str, float]:
-        """estimate, low and high of a model's figure: its profile-likelihood interval."""
+        """Return estimate, low and high of a figure of the model: its profile-likelihood interval."""
         near = np.broadcast_to(value(self.models), self.mask_JJ.shape)[self.mask_JJ]
         return self.within(value, (float(near.min()), float(near.max())))
 
     def within(self, value: Callable[[BetaBinomial], Any], ends: tuple[float, float]) -> dict[str, float]:
-        """estimate of the most likely model, and ends that hold it."""
+        """Return the most likely model's estimate, with ends widened to contain it."""
         at = float(value(self.model))
         return {"estimate": at, "low": min(ends[0], at), "high": max(ends[1], at)}
 
 
 def fitted(counts: Pairs, alike: float = 1.0) -> Fitted | None:
-    """None where nothing can be fitted. The models are a grid of a, b: (J, 1) and zero: (1, J), narrowed to those whose
-    likelihood is not told from the best one's."""
+    """Fit a BetaBinomial with its plausible models; None if nothing can be fitted. The models are a grid of a, b: (J,
+    1) and zero: (1, J), narrowed to the plausible region."""
     model = fit(counts)
     if model is None:
         return None
@@ -259,7 +260,7 @@ def fitted(counts: Pairs, alike: float = 1.0) -> Fitted | None:
         if looks == LOOKS:
             return Fitted(model, models, mask_JJ)
         places = np.nonzero(mask_JJ.reshape(GRID, GRID, -1))
-        axes = [  # one step further than what is plausible
+        axes = [  # one step beyond the plausible range
             np.linspace(axis[max(at.min() - 1, 0)], axis[min(at.max() + 1, len(axis) - 1)], GRID)
             for axis, at in zip(axes, places, strict=True)
         ]
@@ -279,10 +280,10 @@ def _likelihood(counts: Pairs) -> Callable[[BetaBinomial], Any]:
 
 
 def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dict[str, Any]]:
-    """Rows of the cross-tab: what a group size of `group_size` would make of these problems.
+    """Return rows of the cross-tab: the expected bands of these problems with groups of `group_size` rollouts.
 
     beta_a, beta_b, beta_zero: the fit; expected_live: share of groups with both outcomes; live_in_band, mislabelled:
-    the same among problems whose own group had both outcomes, or had not, with bounds in the reason. alike:
+    the same for problems whose own group had both outcomes, or one only, with bounds in the reason. alike:
     `means.repeated` of their clusters.
     """
     found, n = fitted(counts, alike), len(counts)
@@ -302,7 +303,7 @@ def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dic
     ends = ranges(counts, {"live": mean_of(live_J)} | figures, alike)
 
     def among(key: tuple[str, Band | None], mine: Pairs) -> dict[str, Any]:
-        """count: problems expected to be live at the training group size; estimate: their share."""
+        """Return count (problems expected to be live at the training group size) and estimate (their share)."""
         row: dict[str, Any] = {"metric": key[0], "band": key[1], "n": len(mine)}
         if not mine:
             return row | {"reason": "no problem in this band"}

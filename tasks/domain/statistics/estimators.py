@@ -1,7 +1,6 @@
-"""Estimators over one group of rollouts, vectorised over many groups. Axes: P problems, N rollouts, S subsets of
-them, K of a subset, D dimensions (all letters: docs/architecture.md).
+"""Estimators over one group of rollouts, vectorised over many groups. An undefined estimate is None, never 0 or 1.
 
-Undefined is null, never a made-up 0 or 1.
+Axes: P problems, N rollouts, S subsets of them, K members of a subset, D dimensions (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from math import comb
 
 import numpy as np
 
-# Subsets of k of a group's n rollouts, over which is averaged what k fresh rollouts are expected to show.
+# Averages over subsets of k of a group's n rollouts estimate the value for k fresh rollouts.
 
 
 @lru_cache(maxsize=256)
 def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
-    """(S, k) places: every subset of k of n, or so many drawn at random where there are more.
+    """Return (S, k) indices: every subset of k of n, or `most` random ones if there are more.
 
-    What is drawn comes as whole orders of the n, each cut into as many subsets without a common member as it has: of
-    Vendi scores of 8 of 16 that leaves a third of the error that subsets drawn one by one have.
+    Random subsets come from whole orders of the n, each cut into disjoint subsets. For Vendi scores of 8 of 16 this
+    leaves a third of the error of independent subsets.
 
     >>> subsets(3, 2).tolist()
     [[0, 1], [0, 2], [1, 2]]
@@ -36,8 +35,8 @@ def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
 
 
 def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int, wanted_K: Sequence[int]) -> np.ma.MaskedArray:
-    """(P, K) unbiased chance that at least `wanted` of k rollouts are correct, the tail of the hypergeometric
-    distribution: G-Pass@k at the threshold wanted/k. Masked where n < k. Source: Liu et al. 2024 (arXiv 2412.13147).
+    """Return (P, K) unbiased chances that at least `wanted` of k rollouts are correct, from the hypergeometric tail:
+    G-Pass@k at threshold wanted/k. Masked where n < k. Source: Liu et al. 2024 (arXiv 2412.13147).
 
     >>> g_pass_at_k(np.array([4, 2]), np.array([3, 2]), 3, [1, 2, 3]).round(4).tolist()
     [[1.0, 1.0, 0.25], [None, None, None]]
@@ -53,7 +52,8 @@ def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int, wanted_K: Sequence[int
 
 
 def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
-    """Mean cosine distance over the n(n−1)/2 pairs of unit vectors; null for fewer than two.
+    """Return the mean cosine distance over the n(n−1)/2 pairs of unit vectors; None for fewer than two.
+
     Σ_{i≠j} v_i·v_j = |Σ v|² − n, so no n × n matrix is formed.
 
     >>> mean_pairwise_distance(np.array([[1.0, 0], [0, 1], [0, 1]]))
@@ -70,8 +70,9 @@ def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
 
 
 def spread(vectors_ND: np.ndarray) -> float | None:
-    """Trace of the covariance, over n − 1 so that it does not depend on n: for unit vectors the mean pairwise distance,
-    where publications that divide by n print (n − 1)/n of it. Null for fewer than two.
+    """Return the trace of the covariance with n − 1, which does not depend on n; None for fewer than two.
+
+    For unit vectors it equals the mean pairwise distance; publications that divide by n print (n − 1)/n of it.
 
     >>> spread(np.array([[1.0, 0], [0, 1]]))
     1.0
@@ -81,13 +82,14 @@ def spread(vectors_ND: np.ndarray) -> float | None:
     return float(vectors_ND.astype(np.float64).var(axis=0, ddof=1).sum())
 
 
-#: Cosine distance up to which two traces are joined.
+#: The largest cosine distance at which two traces are joined.
 JOINED = 0.25
 
 
 def num_clusters(vectors_ND: np.ndarray) -> int | None:
-    """Clusters of DBSCAN with min_samples 2, a noise point counting as one: the connected components of the graph
-    that joins traces at a cosine distance of at most JOINED. As published. Null for fewer than two traces.
+    """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as published; None for fewer
+    than two traces. These are the connected components of the graph that joins traces at a cosine distance of at most
+    JOINED.
 
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2
@@ -101,9 +103,10 @@ def num_clusters(vectors_ND: np.ndarray) -> int | None:
 
 
 def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
-    """Mean Vendi score of k of the n traces, so that groups of unequal n compare: over all k-subsets, or over so many
-    random ones where there are more. The score is the effective number of distinct traces: exp of the entropy of the
-    eigenvalues of their similarities over k. Null if n < k. Source: Friedman and Dieng 2022 (arXiv 2210.02410).
+    """Return the mean Vendi score over k-subsets of the n traces, so that groups of unequal n compare; None if n < k.
+
+    The score is the effective number of distinct traces: exp of the entropy of the eigenvalues of their similarities
+    over k. Large sets of subsets are sampled (`subsets`). Source: Friedman and Dieng 2022 (arXiv 2210.02410).
 
     >>> round(vendi_of_k(np.repeat(np.eye(2), 2, axis=0), 2), 4)  # of six pairs two are alike
     1.6667
@@ -118,8 +121,8 @@ def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
 
 
 def length_cv(lengths_N: np.ndarray) -> float | None:
-    """Coefficient of variation over n − 1, times 1 + 1/4n (Haldane 1955), so that small groups are not called narrow.
-    Null for fewer than two, or lengths of 0.
+    """Return the coefficient of variation with n − 1, times 1 + 1/4n to correct for small n (Haldane 1955); None for
+    fewer than two, or lengths of 0.
 
     >>> round(length_cv(np.array([1.0, 3.0])), 4)
     0.7955
@@ -128,13 +131,14 @@ def length_cv(lengths_N: np.ndarray) -> float | None:
     return None if n < 2 or mean == 0 else float(np.std(lengths_N, ddof=1) / mean * (1 + 1 / (4 * n)))
 
 
-# What k rollouts amount to when one answer must be given: by majority, or by the rollout that scores best.
+# Accuracy of one answer from k rollouts, by majority vote or by the best score.
 
 
 def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool], chosen_SK: np.ndarray) -> float:
-    """Mean over the subsets of whether their most frequent answer is right; tied answers share the vote.
+    """Return the share of subsets whose most frequent answer is right; tied answers share the vote.
 
-    chosen_SK: indices of each subset's rollouts. A rollout without an answer casts no vote; no vote is wrong.
+    chosen_SK: indices of each subset's rollouts. A rollout without an answer casts no vote; a subset without votes is
+    wrong.
 
     >>> majority_chance(["a", "a", "b", None], [True, True, False, False], np.array([[0, 1, 2], [0, 2, 3]]))
     0.75
@@ -156,8 +160,8 @@ def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool],
 def best_chance(
     answers: Sequence[Hashable | None], correct: Sequence[bool], scores: Sequence[float], chosen_SK: np.ndarray
 ) -> float:
-    """Mean over the subsets of whether the rollout of the highest score among those with an answer is right (the
-    first of equals); none answered is wrong.
+    """Return the share of subsets whose best-scored rollout with an answer is right (the first of equals); a subset
+    without answers is wrong.
 
     >>> best_chance(["a", None, "b"], [True, False, False], [-5, -1, -9], np.array([[0, 1, 2], [1, 2, 1]]))
     0.5

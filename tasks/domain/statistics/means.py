@@ -1,13 +1,12 @@
-"""Means over problems and training seeds: intervals, p-values and detectable differences; those of shares in `shares`.
+"""Means over problems and training seeds: intervals, p-values and detectable differences; see `shares` for shares.
 
-Axes: S seeds (adapters of one recipe), P problems, V columns that are judged side by side (for example every k).
+Axes: S seeds (adapters of one recipe), P problems, V columns that are tested side by side (for example every k).
 
-A policy's mean varies with the problems that were asked and, when it was trained, with the seed. Both are random:
-variance = s²_problems/n + s²_seeds/S, less what the two share (`taken_off`). Each part has its own quantile of
-Student's t, half² = t²(S − 1)·seeds + t²(n − 1)·problems: Satterthwaite's one quantile for the sum is short where few
-seeds agree by chance. The degrees of freedom over problems follow the kurtosis of their values. Near-duplicate problems
-are one (`folded`). A seed shifts the logits of a share (`Shifts`): near 0 and 1 its share is skewed, so the end away
-from the edge lies further off. Measured against the alternatives in docs/coverage.md (`python -m benchmarks.coverage`).
+A policy's mean varies with the sampled problems and, if it was trained, with the seed: variance = s²_problems/n +
+s²_seeds/S, less their shared part (`taken_off`). Each part has its own quantile of Student's t, half² = t²(S − 1)·seeds
++ t²(n − 1)·problems; Satterthwaite's single quantile is too short if few seeds agree by chance. Degrees of freedom over
+problems follow the kurtosis of their values. Near-duplicate problems count once (`folded`). A seed shifts the logits of
+a share (`Shifts`), so near 0 and 1 the end away from the edge is further off. Coverage by simulation: docs/coverage.md.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from storage.rules import LEVEL, NOTHING, tail_freedom, unseen_variance
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """values_SPV of the problems problem_P that each of adapter_S has; trained: whether these are trainings."""
+    """Values by seed and problem. values_SPV: of problems problem_P that all adapters adapter_S have; trained: whether
+    the seeds are trainings."""
 
     values_SPV: np.ndarray
     problem_P: np.ndarray
@@ -33,21 +33,21 @@ class Seeded:
 
     @property
     def cluster_P(self) -> np.ndarray:
-        """The last column, where that is the cluster of near-duplicates."""
+        """The last column, if it is the cluster of near-duplicates."""
         return self.values_SPV[:1, :, -1].reshape(-1)
 
     def clustered(self) -> np.ndarray:
-        """The other columns, with near-duplicates as one."""
+        """Return the other columns, with near-duplicates folded into one."""
         return folded(self.values_SPV[:, :, :-1], self.cluster_P)
 
     def replaced(self, values_SPV: np.ndarray) -> Seeded:
-        """The same problems with other columns and the cluster."""
+        """Return the same problems and clusters with other columns."""
         return replace(self, values_SPV=np.concatenate([values_SPV, self.values_SPV[:, :, -1:]], axis=2))
 
 
 def same_adapters(policies: Sequence[np.ndarray]) -> bool:
-    """Whether the policies with several seeds are the same adapters, for example under two prompts. policies: adapter_S
-    of each.
+    """Return whether the policies with several seeds use the same adapters, for example under two prompts. policies:
+    adapter_S of each.
 
     >>> same_adapters([np.array([4, 7]), np.array([4, 7]), np.array([0])]), same_adapters([np.array([4, 7])])
     (True, False)
@@ -57,8 +57,10 @@ def same_adapters(policies: Sequence[np.ndarray]) -> bool:
 
 
 def by_seed(problem_N: np.ndarray, adapter_N: np.ndarray, values_NV: np.ndarray) -> Seeded:
-    """Rows of one adapter and problem are averaged. adapter 0 is none: several samplings of an untrained policy are one
-    policy, not several seeds. Problems that some adapter lacks are left out.
+    """Arrange rows by seed and problem, averaging rows of one adapter and problem.
+
+    Adapter 0 is none: several samplings of an untrained policy are one policy, not several seeds. Problems that some
+    adapter lacks are left out.
 
     >>> one = by_seed(np.array([7, 7, 8, 7]), np.array([1, 2, 1, 2]), np.array([[1.0], [2.0], [5.0], [4.0]]))
     >>> one.values_SPV.tolist(), one.problem_P.tolist(), one.trained
@@ -76,15 +78,15 @@ def by_seed(problem_N: np.ndarray, adapter_N: np.ndarray, values_NV: np.ndarray)
     return Seeded(values_SPV, problem_P[kept_P], bool((adapter_S != 0).any()), adapter_S)
 
 
-FARTHEST_TAIL = -200.0  # decimal exponent of the smallest chance that is told from 0
-ENDLESS = 1e150  # its square is a number
-FEW_SEEDS = 5  # of which none lies off an edge: another may
-NODES = 16  # of Gauss and Legendre's quadrature over what either variance is found to be
+FARTHEST_TAIL = -200.0  # decimal exponent of the smallest chance that is distinguished from 0
+ENDLESS = 1e150  # the square of it is finite
+FEW_SEEDS = 5  # up to this many seeds, all at 0 or all at 1, do not bound the spread of other seeds
+NODES = 16  # of the Gauss-Legendre quadrature over the two estimated variances
 
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """A trained policy's mean share_V, what its seeds add to the variance_V of it, and the sign it is counted with."""
+    """A trained policy's mean share_V, the variance_V that its seeds add to the mean, and its sign in a contrast."""
 
     sign: float
     share_V: np.ndarray
@@ -92,11 +94,12 @@ class Shifts:
     seeds: int
 
     def half(self, t_V: np.ndarray, up: bool | np.ndarray) -> np.ndarray:
-        """How far_V the signed mean may lie off above (`up`) or below, by seeds: t_V standard errors of its logit.
+        """Return the half-width_V of the signed mean above (`up`) or below, due to seeds: t_V standard errors of its
+        logit.
 
-        To the error on the logits is added twice that of Cox's correction, τ⁴(1 − 2p)²/(S − 1): a skewed mean hangs on
-        the seeds' variance τ², which few seeds know badly. The logarithm of such a mean lies below that of its
-        expectation by half its variance; for the same reason the whole of it is added towards the middle.
+        Twice the error of Cox's correction, τ⁴(1 − 2p)²/(S − 1), is added, because few seeds estimate their variance τ²
+        badly. The logit of a mean lies below the mean's expectation by half its variance; therefore the whole variance
+        is added towards the middle.
 
         >>> one = Shifts(1.0, np.array([0.5, 0.98]), np.array([1e-4, 1e-4]), 5)
         >>> [one.half(np.array([2.0, 2.0]), up).round(3).tolist() for up in (False, True)]
@@ -115,27 +118,27 @@ class Shifts:
 
     @property
     def silent_V(self) -> np.ndarray:
-        """Whether few seeds all lie at an edge: by how much others would not is not to be seen (docs/coverage.md)."""
+        """Whether a few seeds all lie at 0 or all at 1, so that their spread cannot be estimated (docs/coverage.md)."""
         return (np.minimum(self.share_V, 1 - self.share_V) < 1e-12) & (self.seeds <= FEW_SEEDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """The difference of policies that are the same adapters: what a seed does to all of them falls out, so that a shift
-    of its logits is nothing to go by. silent_V: as of each by itself."""
+    """The difference of policies that use the same adapters. Effects of a seed on both cancel, so logit shifts do not
+    apply. silent_V: as of each policy."""
 
     variance_V: np.ndarray
     silent_V: np.ndarray
 
     def half(self, t_V: np.ndarray, up: bool | np.ndarray) -> np.ndarray:
-        """How far_V it may lie off by seeds, either way."""
+        """Return the half-width_V due to seeds, the same on both sides."""
         return np.abs(t_V) * np.sqrt(self.variance_V)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Variance_V of a mean over problems and what seeds add to it, each with its degrees of freedom. shifts: of the
-    trained policies, where their values are shares."""
+    """The variance_V of a mean over problems and the part that seeds add, each with its degrees of freedom. shifts: of
+    the trained policies, if their values are shares."""
 
     problems_V: np.ndarray
     problems_df_V: np.ndarray
@@ -152,15 +155,15 @@ class Spread:
         return np.any([np.zeros(len(self.problems_V), bool), *(one.silent_V for one in self.shifts)], axis=0)
 
     def half(self, tail: float | np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
-        """Half-width_V of the interval that leaves so much out on either side; up: above, or below, the mean, which
-        differ by `shifts`. Null: as if seeds were not skewed."""
+        """Return the half-width_V of the interval with this tail on each side. up: above or below the mean, which
+        differ by `shifts`; None ignores the skew of seeds."""
         from scipy.special import stdtrit  # scipy.stats takes a millisecond a call
 
         t_V = np.maximum(stdtrit(self.seeds_df_V, tail), -ENDLESS)
         return np.sqrt(stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V + self._of_seeds(t_V, up))
 
     def beyond(self, distance_V: np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
-        """The chance_V of an estimate further than this on one side: what the interval of this half-width leaves out.
+        """Return the one-sided chance_V of an estimate further away than this distance; the inverse of `half`.
 
         >>> one = Spread(np.array([4.0]), np.array([9.0]), np.array([1.0]), np.array([2.0]))
         >>> one.beyond(one.half(0.03)).round(6).tolist(), one.beyond(-one.half(0.03)).round(6).tolist()
@@ -177,8 +180,8 @@ class Spread:
         return np.where(self.seeds_V > 0, np.where(distance_V < 0, 1 - tail_V, tail_V), alone_V)
 
     def found(self, tail: float, power: float, up: bool | np.ndarray) -> np.ndarray:
-        """The mean_V that is found with this power by the test which leaves `tail` out on either side: noncentral t
-        with two variances, each found again with its own degrees of freedom (Gauss-Legendre over both of them).
+        """Return the mean_V that the test with this tail on each side detects with this power: noncentral t with two
+        variances, each estimated with its own degrees of freedom (Gauss-Legendre over both).
 
         >>> known = Spread(np.array([1.0, 1.0]), np.array([1e9, 4.0]), np.zeros(2), np.ones(2))
         >>> known.found(0.025, 0.8, False).round(3).tolist()  # 1.96 + 0.8416; noncentral t of 4 degrees
@@ -209,7 +212,7 @@ class Spread:
     def _of_seeds(
         self, t_V: np.ndarray, up: bool | np.ndarray | None, factor_V: float | np.ndarray = 1.0
     ) -> np.ndarray:
-        """The square of what seeds add to a half-width_V, were their variances `factor_V` times what they are."""
+        """Return the squared half-width_V due to seeds, if their variances were `factor_V` times as large."""
         if up is None or not self.shifts:
             return t_V**2 * self.seeds_V * factor_V
         scaled = [replace(one, variance_V=one.variance_V * factor_V) for one in self.shifts]
@@ -217,7 +220,7 @@ class Spread:
 
 
 def bisected(low_V: np.ndarray, high_V: np.ndarray, reached: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return the least_V between the ends at which `reached` holds, which it does from there on.
+    """Return the least value_V between the ends at which `reached` holds; `reached` is monotone.
 
     >>> bisected(np.zeros(2), np.ones(2), lambda x: x >= np.array([0.25, 0.7])).round(6).tolist()
     [0.25, 0.7]
@@ -230,9 +233,10 @@ def bisected(low_V: np.ndarray, high_V: np.ndarray, reached: Callable[[np.ndarra
 
 
 def taken_off(seeds: int, policies: int) -> float:
-    """How much of what problems and seeds share is taken off the variance of seeds: what keeps intervals within 92 and
-    98 % both where seeds differ and where they do not (docs/coverage.md). All of it where several policies have seeds,
-    which rarely agree by chance all together; less of one policy's.
+    """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance.
+
+    It keeps coverage between 92 and 98 % whether or not seeds differ (docs/coverage.md). Several policies with seeds
+    rarely agree by chance all together, so all of it is subtracted there; less for one policy.
 
     >>> [taken_off(seeds, 1) for seeds in (2, 3, 5)], taken_off(3, 2)
     ([0.25, 0.5, 0.75], 1.0)
@@ -241,7 +245,7 @@ def taken_off(seeds: int, policies: int) -> float:
 
 
 def shifts_of(parts: Sequence[tuple[float, np.ndarray]]) -> list[Shifts]:
-    """Of every policy with several seeds, what these add to the variance of its mean."""
+    """Return, for each policy with several seeds, the variance that seeds add to its mean."""
     found, several = [], sum(len(values_SPV) > 1 for _, values_SPV in parts)
     for sign, values_SPV in parts:
         S, n = values_SPV.shape[:2]
@@ -259,9 +263,9 @@ def shifts_of(parts: Sequence[tuple[float, np.ndarray]]) -> list[Shifts]:
 
 _normal = NormalDist()
 POWER = 0.8
-#: Gains within two points of 0, and of each other, are called the same: declared before any is seen.
+#: Margin of equivalence, chosen before any result: gains within two percentage points are equivalent.
 MARGIN = 0.02
-#: Fewer clusters in effect than these, and so many times fewer than there are: Student's t fails.
+#: Student's t fails if the effective number of clusters is below ENOUGH and UNEVEN times smaller than their number.
 ENOUGH, UNEVEN = 12.0, 1.5
 FARTHEST = 700.0  # the logarithm of the largest number
 ONE_PROBLEM = "one problem, or few near-duplicates that most of the others are: no spread, no interval"
@@ -271,9 +275,9 @@ ADAPTERS = "these adapters, not the recipe"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """estimate_V and its spread over n problems, near-duplicates counted once. known_V: false where nothing varies and
-    no reach bounds what could; varies_V: whether anything does. seeds: fewest seeds of a trained policy in it, 0 where
-    none is trained."""
+    """Estimates estimate_V and their spread over n problems, counting near-duplicates once. known_V: False if all
+    values are equal and no reach bounds their variance; varies_V: whether values differ. seeds: the fewest seeds of a
+    trained policy, 0 if none is trained."""
 
     estimate_V: np.ndarray
     spread: Spread
@@ -285,11 +289,11 @@ class Means:
 
     @property
     def holds_for(self) -> str | None:
-        """What an interval generalises to beyond its problems; null for policies that were not trained."""
+        """The population that an interval generalises to, beyond its problems; None for untrained policies."""
         return holds_for(self.seeds)
 
     def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
-        """(low_V, high_V) within the reach, NaN where unknown."""
+        """Return (low_V, high_V) within the reach, NaN where unknown."""
         down_V, up_V = (np.where(self.known_V, self.spread.half((1 - level) / 2, up), np.nan) for up in (False, True))
         return np.maximum(self.estimate_V - down_V, -self.furthest), np.minimum(self.estimate_V + up_V, self.furthest)
 
@@ -298,16 +302,16 @@ class Means:
         return np.inf if self.reach is None else self.reach
 
     def unknown(self, i: int, alike: str) -> str:
-        """Why nothing is known of a column, or no test of it: `alike` where no problem differs from another."""
+        """Return the reason why a column has no interval or test; `alike` if no problem differs."""
         return ONE_PROBLEM if self.n < 2 else SILENT if self.spread.silent_V[i] else alike
 
     def p_value(self) -> np.ndarray:
-        """Two-sided p_V of a mean of 0; NaN where no problem differs from another."""
+        """Return the two-sided p_V of the hypothesis that the mean is 0; NaN if no problem differs."""
         at_V = self.estimate_V
         return self._where(self.varies_V, lambda spread: 2 * spread.beyond(np.abs(at_V), at_V < 0))
 
     def p_equivalent(self, margin: float) -> np.ndarray:
-        """TOST: p_V that the mean lies outside ±margin; small means equivalent."""
+        """Return the p_V of the equivalence test (TOST) with ±margin; small means equivalent."""
         if margin <= 0:
             raise ValueError("a margin of equivalence is positive")
         above_V, below_V = margin - self.estimate_V, margin + self.estimate_V
@@ -317,8 +321,8 @@ class Means:
         )
 
     def detectable(self) -> np.ndarray:
-        """The smallest mean_V, on the side of this one, that `p_value` finds in POWER of studies of this spread; NaN
-        where none within the reach is large enough."""
+        """Return the smallest mean_V, with this one's sign, that `p_value` detects in POWER of studies with this
+        spread; NaN if none within the reach is large enough."""
         found_V = self._where(self.known_V, lambda spread: spread.found((1 - LEVEL) / 2, POWER, self.estimate_V < 0))
         return np.where(found_V <= self.furthest, found_V, np.nan)
 
@@ -336,13 +340,13 @@ def combined(
     shares: bool = False,
     paired: bool = False,
 ) -> Means:
-    """The mean over problems of Σ sign · policy, each policy averaged over its seeds.
+    """Return the mean over problems of Σ sign · policy, each policy averaged over its seeds.
 
-    parts: (sign, values_SPV) on the same problems in the same order; policies are trained with seeds of their own.
-    reach: how far one problem's value can lie from 0 (1 for a difference of two shares): where no problem differs
-    from another, or few do, it bounds what was not seen (`unseen_variance`). Without a reach a column in which none
-    does is not known. shares: whether a policy's values are shares in [0, 1], whose seeds differ by shifts of logits.
-    paired: whether the policies with several seeds are the same adapters, which are then seen as one.
+    parts: (sign, values_SPV) on the same problems in the same order. trained: whether each was trained, with seeds of
+    its own. reach: largest absolute value of one problem (1 for a difference of two shares); if no or few problems
+    differ, it bounds the variance of unseen ones (`unseen_variance`). Without a reach such a column is unknown. shares:
+    values are shares in [0, 1], whose seeds differ by shifts of logits. paired: policies with several seeds use the
+    same adapters.
 
     >>> m = combined([(1.0, np.array([[[0.0], [1.0], [2.0]]]))], [False])
     >>> m.estimate_V.tolist(), m.n, m.holds_for, [round(float(end[0]), 3) for end in m.interval()]
@@ -367,11 +371,10 @@ def combined(
 
 
 def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
-    """(S, C, V) values of C clusters of near-duplicate problems in the place of problems: the same means by seed, and a
-    variance over clusters that is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n².
+    """Return (S, C, V) values of C clusters of near-duplicates instead of problems, with the same means by seed.
 
-    Where few large clusters hold most of the problems beside many small ones (`uneven`), the variance hangs on those
-    few: all are then one, of which no interval is known.
+    Their variance is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². If a few large clusters hold
+    most problems (`uneven`), that variance is unreliable: all problems become one cluster, which has no interval.
 
     >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
     [[[-0.333], [2.333]]]
@@ -389,7 +392,7 @@ def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
 
 
 def uneven(at_P: np.ndarray) -> bool:
-    """Whether the effective number of clusters, n²/Σ n_c², is below ENOUGH and far below their number.
+    """Return whether the effective number of clusters, n²/Σ n_c², is below ENOUGH and far below their number.
 
     >>> uneven(np.minimum(np.arange(100), 50)), uneven(np.arange(100) // 20), uneven(np.array([0, 0, 1, 2]))
     (True, False, False)
@@ -398,7 +401,7 @@ def uneven(at_P: np.ndarray) -> bool:
 
 
 def repeated(cluster_P: np.ndarray) -> float:
-    """How many near-duplicates count as one problem in effect, Σ n_c²/n: the design effect of what they share wholly.
+    """Return the mean number of near-duplicates per problem, Σ n_c²/n: the design effect of fully correlated clusters.
 
     >>> repeated(np.array([0, 0, 1, 2])), repeated(np.arange(9))
     (1.5, 1.0)
@@ -408,7 +411,7 @@ def repeated(cluster_P: np.ndarray) -> float:
 
 
 def on_common_problems(policies: Sequence[Seeded]) -> list[Seeded]:
-    """The policies on the problems that all of them have, in one order."""
+    """Return the policies restricted to the problems that all of them have, in one order."""
     problem_P = reduce(np.intersect1d, [one.problem_P for one in policies])
     places = [np.searchsorted(one.problem_P, problem_P) for one in policies]
     pairs = zip(policies, places, strict=True)
@@ -418,8 +421,8 @@ def on_common_problems(policies: Sequence[Seeded]) -> list[Seeded]:
 def contrast(
     signs: Sequence[float], policies: Sequence[Seeded], reach: float | None = None, *, shares: bool = True
 ) -> Means:
-    """Σ sign · policy of each column but the last, which is the cluster, of policies on the same problems: paired by
-    problem, and by seed where they are the same adapters. reach, shares: as `combined` has them."""
+    """Return Σ sign · policy of each column but the last (the cluster), for policies on the same problems. Paired by
+    problem, and by seed if the policies use the same adapters. reach, shares: see `combined`."""
     cluster_P = policies[0].cluster_P
     parts = [(sign, folded(one.values_SPV[:, :, :-1], cluster_P)) for sign, one in zip(signs, policies, strict=True)]
     paired = same_adapters([one.adapter_S for one in policies])
@@ -429,12 +432,11 @@ def contrast(
 def ratio(
     top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool | tuple[bool, bool], *, paired: bool = False
 ) -> tuple[float, float, float]:
-    """(ratio, low, high) of two sums over problems, on the logarithmic scale, so that it stays positive: linearised,
-    with the variance and degrees of freedom of `combined`. Ends are NaN for one problem, where nothing varies, and
-    where they lie too far off to be numbers.
+    """Return (ratio, low, high) of two sums over problems, on the log scale, which keeps it positive.
 
-    trained: of one policy, or of two policies on the same problems, which have seeds of their own or, `paired`, the
-    same ones. Errors: ValueError if either sum is not positive.
+    Linearised, with the variance and degrees of freedom of `combined`. Ends are NaN for one problem, if nothing varies,
+    or if they overflow. trained: of one policy, or of two on the same problems, which have separate seeds or, with
+    `paired`, the same. Errors: ValueError if either sum is not positive.
 
     >>> two = np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]])
     >>> [[round(v, 3) for v in ratio(*two, trained)] for trained in (False, (False, False))]
@@ -455,8 +457,8 @@ def ratio(
 
 
 def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
-    """The factor on the normal quantile at which intervals of correlated columns hold for all of them together: the
-    quantile of the largest of V normals with the columns' correlation. A column that does not vary is independent."""
+    """Return the factor on the normal quantile that makes intervals of correlated columns hold simultaneously: the
+    quantile of the largest of V normals with the columns' correlation. A constant column is independent."""
     if values_PV.shape[1] < 2 or len(values_PV) < 2:
         return 1.0
     away_PV = values_PV - values_PV.mean(axis=0)
@@ -472,7 +474,8 @@ def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
 
 
 def holds_for(seeds: int) -> str | None:
-    """What an interval with so many seeds of a trained policy in it holds for; null without a trained one."""
+    """Return the population that an interval holds for, by the number of trained seeds; None for an untrained
+    policy."""
     return None if seeds == 0 else ADAPTERS if seeds == 1 else f"the recipe, by {seeds} seeds"
 
 
@@ -481,7 +484,7 @@ def seeds_of(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool])
 
 
 def added_by_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """(variance_V that seeds add to that of the problems, its degrees of freedom by Satterthwaite)."""
+    """Return (variance_V that seeds add, its degrees of freedom by Satterthwaite)."""
     added_V, over_V = np.zeros(shape), np.zeros(shape)
     for policy in shifts_of(parts):
         part_V = policy.sign**2 * policy.variance_V

@@ -1,13 +1,11 @@
 """Drift over nights: has the accuracy of a policy changed since its evaluation? Every night has the same problems.
 
-If nothing changed, all rollouts of one problem are exchangeable, whatever the night. Given a problem's counts over all
-nights, the correct ones since any night are then hypergeometric, with a known mean and variance. Their sum over
-problems in units of its standard deviation is the Mantel-Haenszel statistic, stratified by problem. A scan takes the
-largest over the possible nights of change. Its p-value comes from permutations of rollouts within problems, and is
-exact for every number of problems and rollouts. Each look has a level of its own, so that false alarms add up to at
-most 5 % over 90 nights (simulation: docs/coverage.md).
-
-Axes: N nights, of which the first is the evaluation that the others are compared with, and P problems.
+Without a change, all rollouts of one problem are exchangeable. Given a problem's counts over all nights, the correct
+rollouts since any night are then hypergeometric, with known mean and variance. Their standardised sum over problems is
+the Mantel-Haenszel statistic, stratified by problem. A scan takes the largest over the possible nights of change. Its
+p-value comes from permutations of rollouts within problems, and is exact for any number of problems and rollouts. Each
+night has its own level, so that false alarms add up to at most 5 % over 90 nights (simulation: docs/coverage.md). Axes:
+N nights, the first being the evaluation, and P problems.
 """
 
 from __future__ import annotations
@@ -18,14 +16,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-#: Level of the first night that draws as much as the evaluation did, as after an upgrade.
+#: Level of the first night that samples as much as the evaluation did, as after an upgrade.
 FIRST = 0.04
-#: Level of all other nights of a quarter together.
+#: Sum of the levels of all other nights of a quarter.
 OTHERS, QUARTER = 0.01, 90
-#: Change is sought in the last nights; those before them count as one with the evaluation.
+#: The scan covers this many last nights; earlier nights are merged with the evaluation.
 WINDOW = 30
 PERMUTATIONS, CHUNK = 20_000, 500
-#: Tokens that a night samples of each adapter where nothing changed.
+#: Tokens per adapter that a night samples if nothing changed.
 CANARY_TOKENS = 200_000
 _normal = NormalDist()
 
@@ -34,10 +32,9 @@ _normal = NormalDist()
 class Look:
     """The result of one night.
 
-    tonight: share of correct rollouts. expected: by the nights before, of the same problems. low, high: where 95 % of
-    nights lie without a change.
-    z: the largest statistic of the scan, negative for a loss. since: index of the night at which that change came;
-    change: in accuracy, from the nights before it to the others. p: of the scan; 1 where it is plainly above level.
+    tonight: share of correct rollouts. expected: the same, from earlier nights. low, high: range of 95 % of nights
+    without a change. z: the largest statistic of the scan, negative for a loss. since: index of the night of that
+    change; change: in accuracy, from the nights before it to the others. p: of the scan; 1 if clearly above the level.
     """
 
     tonight: float
@@ -56,8 +53,9 @@ class Look:
 
 
 def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: int, changed: int = 1) -> Look:
-    """Return the result of the last of two nights or more. Counts; a night may leave problems out. level: of the night.
-    changed: index of the first night that may be the one of change, where the sampler tells.
+    """Return the result of the last night. Arguments are counts of two nights or more; a night may leave problems out.
+
+    level: of this night. changed: index of the first possible night of change, if the sampler tells.
 
     >>> found = look(np.array([[4, 4, 4, 2], [0, 0, 1, 0]]), np.full((2, 4), 4), level=0.04, seed=0)
     >>> found.tonight, found.expected, found.since, found.change, found.alarm
@@ -87,7 +85,8 @@ def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: in
 
 
 def level_of(whole_N: Sequence[bool]) -> float:
-    """The level of the last of a quarter's nights. whole_N: whether it drew as much as the evaluation did.
+    """Return the level of the last of a quarter's nights. whole_N: whether each night sampled as much as the
+    evaluation.
 
     >>> level_of([False, True]), round(level_of([True, True]), 6), round(level_of([False]), 6)
     (0.04, 0.000111, 0.000111)
@@ -96,7 +95,8 @@ def level_of(whole_N: Sequence[bool]) -> float:
 
 
 def _since(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Correct rollouts since each night but the first, summed over problems, with mean and SD if nothing changed."""
+    """Return correct rollouts since each night but the first, summed over problems, with mean and SD without a
+    change."""
     all_P, share_P = rollouts_NP.sum(axis=0), _shares(correct_NP, rollouts_NP)
     late_NP = rollouts_NP[:0:-1].cumsum(axis=0)[::-1]
     variance_NP = late_NP * share_P * (1 - share_P) * (all_P - late_NP) / np.maximum(all_P - 1, 1)
@@ -113,7 +113,7 @@ def _standardised(late: np.ndarray, mean_N: np.ndarray, sd_N: np.ndarray) -> np.
 
 
 def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> tuple[float, float]:
-    """(accuracy since this night less that before it, SD without a change), over problems that both have, weighted by
+    """Return (accuracy since this night minus that before it, SD without a change), over common problems, weighted by
     the later rollouts."""
     before_P, after_P = rollouts_NP[:since].sum(axis=0), rollouts_NP[since:].sum(axis=0)
     both_P, all_P = (before_P > 0) & (after_P > 0), before_P + after_P
@@ -125,11 +125,12 @@ def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> 
 
 
 def _p_value(correct_NP: np.ndarray, rollouts_NP: np.ndarray, observed: float, level: float, seed: int) -> float:
-    """Of the scan, by permutations of rollouts within problems, which end once it is certainly above the level."""
-    if 2 * _normal.cdf(-observed) > 3 * level:  # one statistic of the scan alone is above it
+    """Return the scan's p by permutations of rollouts within problems, stopping once it is certainly above the
+    level."""
+    if 2 * _normal.cdf(-observed) > 3 * level:  # the p-value of one statistic alone is above the level
         return 1.0
     share_P = _shares(correct_NP, rollouts_NP)
-    varies_P = (share_P > 0) & (share_P < 1)  # of the others no permutation changes anything
+    varies_P = (share_P > 0) & (share_P < 1)  # permutations do not change the others
     correct_NP, rollouts_NP = correct_NP[:, varies_P], rollouts_NP[:, varies_P]
     _, mean_N, sd_N = _since(correct_NP, rollouts_NP)
     rng, done, beyond = np.random.default_rng(seed), 0, 0

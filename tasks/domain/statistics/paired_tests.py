@@ -1,7 +1,6 @@
-"""Paired comparisons per problem, in one place: t, sign flips, ranks, effect sizes, corrections.
+"""Paired comparisons per problem: t, sign flips, ranks, effect sizes and multiple-testing corrections.
 
-The unit is the problem. A p-value never stands alone: it comes with an effect size, an interval and its family's
-correction. t means the t-distribution. Where scipy or statsmodels have it, they compute it.
+The unit is the problem. Every p-value comes with an effect size, an interval and the correction of its family.
 """
 
 from __future__ import annotations
@@ -16,18 +15,19 @@ from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
 from tasks.domain.statistics.regression import robust
 from tasks.domain.statistics.shares import share_interval
 
-# Tests that flip signs: of like policies either sign of a problem's difference is as likely, or of the sum over a
-# cluster of near-duplicates. Axes: P problems or clusters, V columns.
+# Sign-flip tests: if two policies are equal, both signs of a problem's (or cluster's) difference are equally likely.
+# Axes: P problems or clusters, V columns.
 
 FLIPS = 10_000
 EXACT_FLIPS = 20  # all 2^n sign patterns up to here
 EXACT_RANKS = 13  # as in scipy, which takes half a second for each test with ties
-ROUNDING = 1e-9  # of the largest difference: nearer than this two are equal
+ROUNDING = 1e-9  # values closer than this share of the largest difference are equal
 
 
 def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
-    """Two-sided p of the mean under random signs: exact over all 2^n patterns of n ≤ 20 nonzero ones, else `draws` of
-    them with the observed one counted in, so that it is never 0. d_PV: of the length of the mean vector.
+    """Return the two-sided p of the mean under random signs. d_PV: tests the length of the mean vector.
+
+    Exact over all 2^n patterns of n ≤ 20 nonzero values, else from `draws` patterns plus the observed one, so never 0.
 
     >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
     0.25
@@ -37,12 +37,12 @@ def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
         return np.abs(np.hypot.reduce(sums, axis=-1)) >= observed - slack
 
     d_PV = np.asarray(d_P, np.float64).reshape(len(d_P), -1)
-    d_PV = d_PV[d_PV.any(axis=1)]  # a zero is its own mirror, so that many of them leave the exact test in reach
+    d_PV = d_PV[d_PV.any(axis=1)]  # zeros do not change under flips; without them more cases are exact
     observed, n = np.abs(np.hypot.reduce(d_PV.sum(axis=0))), len(d_PV)
     slack = 1e-12 * np.abs(d_PV).sum()
     if n <= EXACT_FLIPS:
         sums = np.zeros((1, d_PV.shape[1]))
-        for value in d_PV[1:]:  # the first sign may be fixed: the other half mirrors it
+        for value in d_PV[1:]:  # fixing the first sign leaves out the mirrored half
             sums = np.concatenate([sums + value, sums - value])
         return float(reaches(sums + d_PV[0]).mean()) if n else 1.0
     rng, extreme = np.random.default_rng(seed), 0
@@ -54,10 +54,11 @@ def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
 
 
 def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | None:
-    """Two-sided signed-rank p, zeros dropped; null if nothing is left. What is equal up to rounding ties, also with 0.
+    """Return the two-sided signed-rank p, dropping zeros; None if nothing is left. Values equal up to rounding are
+    ties.
 
-    Few problems: the sign-flip test of the signed ranks, which is the exact test, ties or not, at once. With
-    near-duplicates (problems of one cluster): sign flips of the sums over clusters.
+    Few problems: the sign-flip test of the signed ranks, which is exact with ties. With near-duplicates (problems of
+    one cluster): sign flips of the sums over clusters.
 
     >>> wilcoxon(np.array([1.0, 2, 3])), wilcoxon(np.array([0.0])) is None
     (0.25, True)
@@ -79,7 +80,7 @@ def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | No
 
 
 def _levels(size_P: np.ndarray) -> np.ndarray:
-    """Which of the distinct sizes each is, 0 for those that are 0.
+    """Return the index of each size among the distinct sizes, 0 for sizes of 0.
 
     >>> _levels(np.array([0.1, 0.3 - 0.2, 0.5, 0.1 + 0.2 - 0.3])).tolist()
     [1, 1, 2, 0]
@@ -94,9 +95,9 @@ def _levels(size_P: np.ndarray) -> np.ndarray:
 def paired(first_P: np.ndarray, second_P: np.ndarray) -> dict[str, Any]:
     """Compare two policies on the same problems, in the same order: first minus second.
 
-    t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, to set
-    beside publications that used it; d_z: mean over standard deviation of the differences; d_z_corrected: Hedges'
-    small-sample correction of it. Left out where n is too small or no difference varies, with the reason.
+    t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, for
+    comparison with publications; d_z: mean over standard deviation of the differences; d_z_corrected: with Hedges'
+    small-sample correction. Left out, with a reason, if n is too small or no difference varies.
 
     >>> r = paired(np.array([1.0, 2, 4]), np.array([0.0, 0, 1]))
     >>> r["n"], r["difference"], round(r["t"], 4), round(r["p_t"], 4)
@@ -121,8 +122,8 @@ def paired(first_P: np.ndarray, second_P: np.ndarray) -> dict[str, Any]:
 
 
 def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
-    """p-values corrected over one declared family: `holm` (confirmatory) or `bh` (exploratory). None stays None and
-    does not count.
+    """Correct the p-values of one family: `holm` (confirmatory) or `bh` (exploratory). None stays None and does not
+    count.
 
     >>> adjust([0.01, None, 0.04], "holm"), adjust([0.01, 0.04], "bh")
     ([0.02, None, 0.04], [0.02, 0.04])
@@ -136,12 +137,13 @@ def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
 
 
 Left = tuple[float, float, float, float]  # estimate, low, high, p
-#: So large a share of the problems, and no fewer than so many, must lie on either side of equal lengths.
+#: The share of problems, and the least number, that must lie on each side of equal lengths.
 SUPPORT, FEWEST = 0.1, 5
 
 
 def unsupported(longer_P: np.ndarray) -> str | None:
-    """Why a difference at equal lengths would be extrapolated, from the log length ratios; null where it is not."""
+    """Return the reason why a difference at equal lengths would be an extrapolation, from the log length ratios; else
+    None."""
     needed = max(FEWEST, SUPPORT * len(longer_P))
     fewer = min(int((longer_P <= 0).sum()), int((longer_P >= 0).sum()))
     if fewer >= needed:
@@ -160,15 +162,17 @@ def explained_difference(
     more: float = 0.0,
     freedom: float = np.inf,
 ) -> Left | str:
-    """(intercept, low, high, p): the difference left where neither log length nor accuracy differs, by least squares
-    on the log length ratio, its square and the difference in accuracy, with errors that hold for near-duplicates. more:
-    variance that seeds add, and its degrees of freedom. Or why there is none: fewer than three clusters of problems per
-    coefficient, or covariates that explain each other."""
+    """Return (intercept, low, high, p), the difference at equal log length and accuracy, or the reason for none.
+
+    Least squares on the log length ratio, its square and the difference in accuracy, with errors robust to
+    near-duplicates. more: variance added by seeds; freedom: its degrees of freedom. It needs three clusters of problems
+    per coefficient, and covariates that are not collinear.
+    """
     import statsmodels.api as sm
     from scipy import stats
 
     covariates_PC = np.column_stack([longer_P, longer_P**2, better_P])
-    covariates_PC = covariates_PC[:, np.ptp(covariates_PC, axis=0) > 1e-9]  # of filled windows lengths are alike
+    covariates_PC = covariates_PC[:, np.ptp(covariates_PC, axis=0) > 1e-9]  # filled windows have equal lengths
     n, c = len(np.unique(cluster_P)), covariates_PC.shape[1]
     if n < 3 * (c + 1):
         return f"not adjusted: {n} problems are too few for {c + 1} coefficients"
@@ -184,12 +188,12 @@ def explained_difference(
 
 
 def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.ndarray, noise: float) -> Left | str:
-    """What is left at equal accuracy, with ends that hold though accuracy is known from few rollouts; or why there are
-    none. noise: the variance that these give a problem's difference in accuracy.
+    """Return the difference at equal accuracy with an interval that allows for noisy accuracy, or the reason for none.
+    noise: sampling variance of a problem's difference in accuracy.
 
-    Noise flattens the slope on accuracy, so that part of what accuracy explains is left in the difference; unless the
-    same rollouts make a problem's diversity, where it does not. So the interval is that of both: as fitted, and with
-    the slope freed of noise (errors in variables, Fuller 1987).
+    Noise attenuates the slope on accuracy and leaves part of its effect in the difference, unless diversity comes from
+    the same rollouts. The interval covers both: as fitted, and corrected for attenuation (errors in variables, Fuller
+    1987).
     """
     from scipy import stats
 
@@ -214,18 +218,17 @@ def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.nd
     return at, min(low, moved - half), max(high, moved + half), max(p, p_moved)
 
 
-# Families of tests: which p-values are corrected together, and how. Declared where a table is made.
+# Families of tests: which p-values are corrected together, and how. Each table declares its own.
 #
-# Two families are confirmatory (Holm): the differences of gains over all sources and, where a study compares
-# objectives, what each has over the baseline. Of studies in which nothing differs one in twenty says otherwise. All
-# others are exploratory (Benjamini-Hochberg): of each by itself one in twenty does, where nothing differs; of several
-# together more, and where some differ it is the share of false findings that is bounded.
+# Two families are confirmatory (Holm, family-wise error 5 %): the differences of gains over all sources and, in a
+# comparison of objectives, their differences from the baseline. All others are exploratory (Benjamini-Hochberg, false
+# discovery rate 5 % within each family).
 
 Family = tuple[str, Literal["holm", "bh"]]
 
 
 def family_of_gain(row: dict[str, Any]) -> Family:
-    """Of gains that were measured and of those that were published."""
+    """Return the family of a measured or published gain."""
     return "gains" if row["source"] == "all" else "gains by source", "bh"
 
 
@@ -236,8 +239,9 @@ def in_families(
     *,
     beside: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Rows with p_adjusted and family, `name, method of number`. Rows without a p-value stay as they are. beside: other
-    p-values of the rows, each corrected by itself over the rows of a family that have it, as `<name>_corrected`.
+    """Add p_adjusted and family (`name, method of number`) to rows with a p-value.
+
+    beside: other p-values, each corrected separately within its family, as `<name>_corrected`.
 
     >>> found = in_families([{"p_value": 0.01}, {"p_value": 0.04}, {}], lambda row: ("gains", "holm"))
     >>> [(r.get("p_adjusted"), r.get("family")) for r in found]
@@ -257,7 +261,7 @@ def in_families(
     return out
 
 
-# Tests of paired categories: do two arms put the same problems into the same bands?
+# Tests of paired categories: do two arms give the same problems the same bands?
 
 Row = dict[str, Any]
 LIVE = list(Band).index(Band.VARIANCE)
@@ -266,7 +270,7 @@ BOTH_WAYS = "what moved, moved both ways within every cluster of near-duplicates
 
 
 def mcnemar_exact(only_first: int, only_second: int) -> float | None:
-    """Two-sided exact McNemar: a binomial test of the discordant problems. Null if there is none.
+    """Return the two-sided exact McNemar p, a binomial test of the discordant problems; None if there are none.
 
     >>> mcnemar_exact(3, 3), round(mcnemar_exact(5, 0), 4), mcnemar_exact(0, 0) is None
     (1.0, 0.0625, True)
@@ -278,7 +282,7 @@ def mcnemar_exact(only_first: int, only_second: int) -> float | None:
 
 
 def weighted_kappa(table: list[list[int]]) -> float | None:
-    """Cohen's kappa with linear weights over ordered bands; null where chance alone would agree perfectly.
+    """Return Cohen's kappa with linear weights over ordered bands; None if agreement by chance is perfect.
 
     >>> weighted_kappa([[2, 0], [0, 2]])
     1.0
@@ -292,13 +296,12 @@ def weighted_kappa(table: list[list[int]]) -> float | None:
 
 
 def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray) -> list[Row]:
-    """McNemar (variance band or not), Stuart-Maxwell (same margins) and weighted kappa of two arms' bands, by their
-    place in Band. estimate: the statistic; for McNemar the odds of the discordant problems with their interval, null if
-    one side has none.
+    """Return McNemar (variance band or not), Stuart-Maxwell (equal margins) and weighted kappa of two arms' bands,
+    given as indices in Band. estimate: the statistic; for McNemar the odds of the discordant problems with their
+    interval, None if one side has none.
 
-    Near-duplicate problems are one: what they add to a difference is summed by cluster_P, also in its covariance, and p
-    is the chance of a statistic as large if the arms changed places in any cluster (sign flips). Where no problem has a
-    near-duplicate, the covariance is the tests' own, and p is exact (McNemar) or that of chi square.
+    Near-duplicates are summed by cluster_P, also in the covariance, and p comes from flipping the arms in whole
+    clusters. Without near-duplicates the covariance is the tests' own, and p is exact (McNemar) or from chi square.
     """
     size = len(Band)
     table = np.zeros((size, size), int)
@@ -326,7 +329,7 @@ def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alo
     if alone:
         row["p_value"] = mcnemar_exact(first, second)
         share = share_interval(first, first + second, "beta")
-        if second and share is not None:  # odds of the share's ends; no high where it has none
+        if second and share is not None:  # odds of the share's ends; without an upper end if infinite
             row["low"] = share.low / (1 - share.low)
             row |= {"high": share.high / (1 - share.high)} if share.high < 1 else {}
         return row
@@ -350,8 +353,8 @@ def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
 
 
 def _tested(moved_CV: np.ndarray, alone: bool) -> Row:
-    """The statistic and p of the sum of what moved, measured by its covariance where the arms are alike, Σ_c d_c d_cᵀ:
-    flips of sign leave that as it is. A direction in which nothing moved is left out; the reason if that is each."""
+    """Return the statistic and p of the summed changes, in units of their covariance under equality, Σ_c d_c d_cᵀ. Sign
+    flips do not change that covariance. Directions without changes are left out; a reason if there are no others."""
     from scipy.stats import chi2
 
     if not len(moved_CV):

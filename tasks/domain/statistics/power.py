@@ -1,10 +1,8 @@
-"""Power of a planned comparison: how often an effect of some size would be found, and the smallest that mostly would.
+"""Power of a planned comparison: the chance to detect an effect, and the smallest effect detected with power 0.8.
 
-Studies are simulated and tested as a real one is (`means.combined`). Difficulty is Beta(0.277, 1.322), the fit to the
-published panel screening; the effect is a shift in logits, the same on average for every problem, with its own spread
-between problems; a seed's shift is the same for all problems.
-
-Axes: S seeds of an arm, P problems, V simulated studies.
+Simulated studies are tested like real ones (`means.combined`). Difficulty is Beta(0.277, 1.322), the fit to the
+published panel screening. The effect is a shift in logits with a mean equal for all problems and its own spread between
+problems. A seed's shift is the same for all problems. Axes: S seeds of an arm, P problems, V simulated studies.
 """
 
 from __future__ import annotations
@@ -24,15 +22,15 @@ DIFFICULTY = (0.277, 1.322)
 HETEROGENEITY = 0.5  # standard deviation of the shift between problems, logits
 #: Standard deviation of a problem's difference in mean pairwise distance: the published study's two arms, 4 traces.
 DISTANCE_SD = 0.05
-#: Where the search for a detectable effect begins, and how many studies each of its rounds has.
+#: Start of the search for a detectable effect, and the number of studies in each round.
 FIRST, ROUNDS = 0.05, (100, 200, 400, 1500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What is asked of whom. `accuracy`: two policies on the same problems; `gains`: two arms before training and
-    after; `diversity`: mean pairwise distance. seeds: trainings of each, whose accuracy (diversity: distance) varies by
-    seed_sd. k: of the pass@k that is compared."""
+    """A planned comparison. question: `accuracy`, two policies on the same problems; `gains`, two arms before and after
+    training; `diversity`, mean pairwise distance. seeds: trainings of each arm, whose accuracy (or distance) varies by
+    seed_sd. k: of pass@k."""
 
     num_problems: int
     group_size: int
@@ -52,8 +50,8 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """power: share of the simulated studies that find `effect` on its side of 0, with its Wilson interval. detectable:
-    the effect that 0.8 of them would find; null where no policy can have it."""
+    """The power of a design. power: share of simulated studies that find `effect` with its sign, with a Wilson
+    interval. detectable: the effect that 0.8 of them find; None if no policy can have it."""
 
     effect: float
     num_problems: int
@@ -65,7 +63,7 @@ class Plan:
 
 
 def difficulty_of_mean(mean: float) -> tuple[float, float]:
-    """Return the Beta distribution of this mean that is as spread out as the published one.
+    """Return the Beta distribution with this mean and the published a + b.
 
     >>> [round(part, 3) for part in difficulty_of_mean(0.5)]
     [0.8, 0.8]
@@ -75,10 +73,9 @@ def difficulty_of_mean(mean: float) -> tuple[float, float]:
 
 
 def difficulty_of_counts(counts: Sequence[tuple[int, int]]) -> tuple[float, float]:
-    """Return the Beta distribution with the mean and the spread between problems of measured groups, by moments.
-    counts: (rollouts, correct ones) of each problem.
+    """Fit a Beta distribution to measured groups by moments. counts: (rollouts, correct ones) of each problem.
 
-    Errors: ValueError if the groups do not tell: fewer than 2 rollouts each, all alike, or spread less than by chance.
+    Errors: ValueError if groups have fewer than 2 rollouts, are all equal, or vary less than by chance.
 
     >>> [round(part, 2) for part in difficulty_of_counts([(8, 0), (8, 0), (8, 2), (8, 8)])]
     [0.1, 0.23]
@@ -87,7 +84,7 @@ def difficulty_of_counts(counts: Sequence[tuple[int, int]]) -> tuple[float, floa
     if len(n_P) < 2 or not 0 < c_P.sum() < n_P.sum():
         raise ValueError("its groups are too few, too small or all alike to tell a difficulty")
     mean = c_P.sum() / n_P.sum()
-    # of two rollouts of one problem: how much more often both are correct than by the mean alone
+    # excess chance that two rollouts of one problem are both correct
     both = (c_P * (c_P - 1)).sum() / (n_P * (n_P - 1)).sum()
     alike = (both - mean**2) / (mean * (1 - mean))
     if not 0 < alike < 1:
@@ -96,7 +93,7 @@ def difficulty_of_counts(counts: Sequence[tuple[int, int]]) -> tuple[float, floa
 
 
 def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int = 2000, seed: int = 0) -> Plan:
-    """Power of the project's own test at `alpha`. Errors: ValueError if no shift has this effect.
+    """Return the power of the project's own test at `alpha`. Errors: ValueError if no shift has this effect.
 
     >>> plan = simulate(0.05, Design(num_problems=100, group_size=8), trials=400)
     >>> 0.75 < plan.power < 0.95
@@ -111,9 +108,9 @@ def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int 
 
 
 def detectable(design: Design, *, alpha: float = 0.05) -> float | None:
-    """The least effect that 0.8 of simulated studies of this design find, the same for a plan as for `power`; null
-    where no policy can have one so large. What studies of one effect lack of being found, or have to spare, moves
-    little with the effect: its quantile leads to the next.
+    """Return the least effect that 0.8 of simulated studies of this design find; None if no policy can have it.
+
+    The distance of a study's interval from 0 changes little with the effect, so its quantile gives the next guess.
 
     >>> 0.03 < (detectable(Design(num_problems=100, group_size=8)) or 0) < 0.06
     True
@@ -131,16 +128,16 @@ def detectable(design: Design, *, alpha: float = 0.05) -> float | None:
 
 
 def _beyond_zero(effect: float, design: Design, alpha: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """By how much every study's interval lies above 0, and below it: positive where its p is below alpha. A study
-    without an interval finds nothing."""
+    """Return by how much each study's interval lies above 0, and below it: positive if p is below alpha, −∞ without an
+    interval."""
     ends = [means.interval(1 - alpha) for means in _studies(effect, design, trials, seed)]
     above_T, below_T = np.concatenate([low for low, _ in ends]), np.concatenate([-high for _, high in ends])
     return np.nan_to_num(above_T, nan=-np.inf), np.nan_to_num(below_T, nan=-np.inf)
 
 
 def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -> float:
-    """The mean logit shift that moves the mean pass@k of this difficulty by `effect`.
-    Errors: ValueError if none does."""
+    """Return the mean logit shift that changes the mean pass@k of this difficulty by `effect`. Errors: ValueError if
+    none does."""
     from scipy.optimize import brentq
     from scipy.special import expit, logit
 
@@ -157,14 +154,14 @@ def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -
 
 
 def _studies(effect: float, design: Design, trials: int, seed: int) -> Sequence[Means]:
-    """The comparison of every simulated study, one a column."""
+    """Return the comparisons of all simulated studies, one column each."""
     rng, chunk = np.random.default_rng(seed), max(1, (1 << 19) // (design.num_problems * design.seeds))
     sizes = [min(chunk, trials - start) for start in range(0, trials, chunk)]
     if design.question == "diversity":
         return [_distances(effect, design, size, rng) for size in sizes]
     many_p = np.clip(rng.beta(*design.difficulty, size=200_000), 1e-9, 1 - 1e-9)
     noise = rng.normal(0, design.heterogeneity, many_p.size)
-    # a problem's own shift moves the mean by itself: the first arm is moved back, so that only the effect is left
+    # the spread of shifts alone moves the mean; the first arm is shifted back to leave only the effect
     shifts = [shift_for(e, many_p, noise, design.k) for e in (0.0, effect)]
     seed_scale = design.seed_sd / float((many_p * (1 - many_p)).mean())
     return [_shares(shifts, seed_scale, design, size, rng) for size in sizes]
@@ -192,7 +189,7 @@ def _shares(shifts: Sequence[float], seed_scale: float, design: Design, trials: 
 
 
 def _distances(effect: float, design: Design, trials: int, rng: np.random.Generator) -> Means:
-    """Of more than 4 traces a problem a little more is seen than this says."""
+    """Simulate distances. With more than 4 traces per problem the real power is a little higher."""
     d_PV = rng.normal(effect, DISTANCE_SD, size=(design.num_problems, trials))
     of_seeds = design.seed_sd * rng.normal(size=(2, design.seeds, 1, trials))
     return combined([(1.0, d_PV + of_seeds[0]), (-1.0, np.zeros_like(d_PV) + of_seeds[1])], [True, True])

@@ -1,5 +1,7 @@
-"""Slopes over problems that occur once an arm, and over training seeds: a linear mixed model. Axes: S seeds, N rows of
-(problem, arm)."""
+"""Regression slopes and rank correlations over problems, with several arms per problem and several training seeds.
+
+Axes: S seeds, N rows of (problem, arm).
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,11 @@ class Slope:
 
 
 def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray) -> Slope | str:
-    """The first of `fixed` on the outcome averaged over seeds, or why there is none.
+    """Return the slope of the outcome (averaged over seeds) on the first of `fixed`, or the reason for none.
 
-    The other columns and an intercept are held fixed; each group (problem, or near-duplicates of one) has a random
-    intercept, by restricted maximum likelihood. Where that has no solution, or no group has two rows: least squares
-    with errors clustered by group. Seeds are the same for every row, so a seed's own level leaves the slope alone; how
-    far slopes differ by seed, beyond what their rows explain, is added to its variance. Student's t.
+    The other columns and an intercept are held fixed. Each group (problem, or its near-duplicates) has a random
+    intercept, by restricted maximum likelihood. Without a solution, or without a group of two rows: least squares with
+    errors clustered by group. The variance of slopes between seeds, beyond the residual part, is added. Student's t.
 
     >>> x = np.arange(8.0); one = slope(2 * x[None] + np.tile([0.1, -0.1, -0.1, 0.1], 2), [x], np.arange(8) // 2)
     >>> isinstance(one, Slope) and (round(one.estimate, 1), one.low < 2 < one.high)
@@ -60,18 +61,15 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
 
 
 def _mixed(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> tuple[float, float] | None:
-    """(slope, its variance); null without a solution.
-
-    statsmodels is given the variance of the groups: its own search walks over every group in Python, and takes hundreds
-    of times as long where that variance is near 0.
-    """
+    """Return (slope, its variance); None without a solution. The variance of groups is given to statsmodels: its own
+    search loops over groups in Python, and takes hundreds of times as long if that variance is near 0."""
     from statsmodels.regression.mixed_linear_model import MixedLM
 
     scale = float(outcome_N.std())
     between = max(between_groups(outcome_N, design_ND, group_N), 1e-9)  # at 0 itself it has no derivative
     start = np.array([np.sqrt(between)])  # as MixedLM packs a covariance of one random effect
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it did not search, and that a variance lies at its edge
+        warnings.simplefilter("ignore")  # about the skipped search, and a variance at its bound
         try:
             model = MixedLM(outcome_N / scale, design_ND, groups=group_N)
             found: Any = model.fit(reml=True, start_params=start, method="bfgs", maxiter=0)
@@ -82,11 +80,9 @@ def _mixed(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) ->
 
 
 def between_groups(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> float:
-    """The variance of random intercepts over that of what is left, by restricted maximum likelihood.
-
-    In this ratio λ the likelihood has one parameter, and the sums over groups of one size m enter it as one:
-    (V⁻¹)_g = 1 − λ/(1 + λm) · J. Source: Lindstrom and Bates 1988.
-    """
+    """Return the variance of random intercepts over the residual variance, by restricted maximum likelihood. The
+    likelihood then has one parameter, this ratio λ, and depends on sums over groups of one size m: (V⁻¹)_g = 1 − λ/(1 +
+    λm) · J. Source: Lindstrom and Bates 1988."""
     from scipy.optimize import minimize_scalar
 
     both_ND = np.column_stack([design_ND, outcome_N])
@@ -111,13 +107,13 @@ def between_groups(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.nda
 
 
 def robust(group_N: np.ndarray) -> dict[str, Any]:
-    """What statsmodels needs for errors that hold whatever a group's rows share; HC3 where each row is alone."""
+    """Return the arguments of statsmodels for errors clustered by group, or HC3 if each row is its own group."""
     alone = len(np.unique(group_N)) == len(group_N)
     return {"cov_type": "HC3"} if alone else {"cov_type": "cluster", "cov_kwds": {"groups": group_N}}
 
 
 def _over_seeds(outcome_SN: np.ndarray, design_ND: np.ndarray) -> tuple[float, float]:
-    """(variance that seeds add to the slope's, its degrees of freedom)."""
+    """Return (variance that seeds add to the slope's, its degrees of freedom)."""
     seeds, rows = outcome_SN.shape
     if seeds < 2:
         return 0.0, 1.0
@@ -128,15 +124,15 @@ def _over_seeds(outcome_SN: np.ndarray, design_ND: np.ndarray) -> tuple[float, f
     return max(float((outcome_SN @ slope_N).var(ddof=1)) - noise, 0.0) / seeds, seeds - 1.0
 
 
-# Spearman's rank correlation over problems, and how surely it is known. Axes: P problems, C clusters of them.
+# Spearman's rank correlation over problems, with its interval. Axes: P problems, C clusters of them.
 #
-# Interval: jackknife over clusters of near-duplicates of Fisher's z, Student's t (coverage: docs/coverage.md). Of more
-# than MOST clusters, that many groups of them are left out in turn (the delete-a-group jackknife: Kott 2001).
+# Interval: jackknife of Fisher's z over clusters of near-duplicates, Student's t (coverage: docs/coverage.md). More
+# than MOST clusters are combined into MOST groups (the delete-a-group jackknife: Kott 2001).
 
 LEAST, MOST = 5, 1000
-#: Numbers of a matrix that are held at once.
+#: The largest number of matrix elements in memory at once.
 HELD = 250_000
-#: Values that differ less are one value summed up in another order.
+#: Values are equal if they agree to this many digits; sums in another order differ by rounding.
 DIGITS = 12
 FEW = f"fewer than {LEAST} problems"
 ALIKE = "every problem is alike in one of the two"
@@ -155,7 +151,7 @@ class Correlation:
 def rank_correlations(
     several: Sequence[np.ndarray], pairs: Sequence[tuple[int, int]], cluster_P: np.ndarray
 ) -> list[Correlation]:
-    """Of each pair of the values, whose ranks without each cluster are made once for all pairs.
+    """Return the correlation of each pair of values. Ranks without each cluster are computed once for all pairs.
 
     >>> x = np.arange(8.0)
     >>> (found,) = rank_correlations([x, np.array([1.0, 0, 2, 4, 3, 5, 7, 6])], [(0, 1)], x)
@@ -180,7 +176,8 @@ def rank_correlations(
 
 
 def _jackknifed(rho: float, without_C: np.ndarray | None) -> Correlation:
-    """without_C: with each cluster left out; None where clusters are too uneven for that."""
+    """Return the correlation with its interval. without_C: correlations without each cluster; None if clusters are too
+    uneven."""
     from scipy.special import stdtrit
 
     if not np.isfinite(rho):
@@ -202,8 +199,8 @@ def _jackknifed(rho: float, without_C: np.ndarray | None) -> Correlation:
 def _without(
     left_C: np.ndarray, at_P: np.ndarray, level_P: Mapping[int, np.ndarray], pairs: Sequence[tuple[int, int]]
 ) -> np.ndarray:
-    """One correlation_C a pair where each of these groups of problems is left out in turn; NaN where either does not
-    vary. level_P: of each of several the places of its values among the different ones."""
+    """Return one correlation_C per pair, leaving out each group of problems in turn; NaN if either side is constant.
+    level_P: index of each value among the distinct ones."""
     kept_CP = left_C[:, None] != at_P
     away = {}
     for one, of_P in level_P.items():
@@ -219,7 +216,7 @@ def _without(
 
 
 def _ranks(level_P: np.ndarray, out_CP: np.ndarray) -> np.ndarray:
-    """(C, P) mid-ranks where the problems of each row of out_CP are left out; theirs are not to be read.
+    """Return (C, P) mid-ranks without the problems in each row of out_CP; ignore the ranks of these.
 
     >>> _ranks(np.array([1, 0, 1]), np.array([[False, False, False], [False, True, False]]))[:, [0, 2]].tolist()
     [[2.0, 2.0], [1.0, 1.0]]

@@ -1,7 +1,7 @@
-"""Means of shares in [0, 1] over problems and training seeds: intervals that hold near 0 and 1 too, where those of
-`means` do not. Measured against the alternatives in docs/coverage.md.
+"""Means of shares in [0, 1] over problems and training seeds, with intervals that also hold near 0 and 1.
 
-Axes: S seeds, P problems, V columns that are judged side by side.
+The intervals of `means` do not hold there. Coverage of the alternatives: docs/coverage.md. Axes: S seeds, P problems, V
+columns that are tested side by side.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from storage.rules import LEVEL, PSEUDO, percentile_ends, resample_means
 from tasks.domain.statistics.means import Shifts, shifts_of
 
-# Intervals of plain counts and plain bootstraps, as publications print them; ours are in `means`.
+# Standard intervals of counts and bootstraps, as publications print them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Interval:
 
 
 def share_interval(successes: int, n: int, method: Literal["wilson", "beta"] = "wilson") -> Interval | None:
-    """Wilson's score interval of a proportion, or Clopper-Pearson's exact one (`beta`); None for n = 0. For independent
-    trials: one rollout a problem.
+    """Return Wilson's score interval of a proportion, or Clopper-Pearson's exact one (`beta`); None for n = 0. Trials
+    must be independent: one rollout per problem.
 
     >>> i = share_interval(14, 100); round(i.low, 4), round(i.high, 4)
     (0.0853, 0.2214)
@@ -45,7 +45,7 @@ def share_interval(successes: int, n: int, method: Literal["wilson", "beta"] = "
 
 
 def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int) -> Interval | None:
-    """Mean over problems with its percentile interval; None without a problem.
+    """Return the mean over problems with its percentile interval; None without a problem.
 
     >>> bootstrap_mean(np.array([1.0, 1.0]), 100, 0)
     Interval(estimate=1.0, low=1.0, high=1.0)
@@ -57,21 +57,21 @@ def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int) -> Interval | No
 
 
 SCARCE = 3.0  # successes, or failures
-ROUNDING = 1e-9  # shares that differ by less are one
+ROUNDING = 1e-9  # shares that differ by less are equal
 _normal = NormalDist()
 
 
 def proportions(
     values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(low_V, high_V) of means of shares in [0, 1]: Wilson's interval on the effective number of problems.
+    """Return (low_V, high_V) of means of shares in [0, 1]: Wilson's interval on the effective number of problems.
 
-    That number gives p(1 − p)/n the variance over problems, into which half a problem at 0 and half at 1 are counted,
-    less the further from an edge (`unseen`); Student's t stands for the normal quantile (`_freedom`). What seeds add is
-    on the logits (`Shifts`). Where few problems' worth of successes, or of failures, were seen, the end next to the
-    edge is Poisson's (Brown, Cai and DasGupta 2001). Never of width 0, never outside [0, 1]; NaN for fewer than two
-    problems, and for few seeds at an edge. beyond: factor on the quantile, for bands that hold for all V together.
-    gradual: values that hardly ever lie at 0 or 1: away from an edge the half problems are at the ends that were seen.
+    With that number p(1 − p)/n equals the variance over problems, after adding half a problem at 0 and half at 1 (less
+    away from the edges, see `unseen`). Student's t replaces the normal quantile (`_freedom`). Seeds add variance on the
+    logits (`Shifts`). With very few successes or failures, the end next to the edge is Poisson's (Brown, Cai and
+    DasGupta 2001). The width is never 0 and the ends stay in [0, 1]; NaN for fewer than two problems, or for few seeds
+    at an edge. beyond: factor on the quantile, for simultaneous intervals. gradual: values are rarely 0 or 1; away from
+    the edges the added half problems lie at the smallest and largest value.
 
     >>> [round(float(end[0]), 3) for end in proportions(np.ones((1, 25, 1)), False)]
     [0.859, 1.0]
@@ -105,8 +105,8 @@ def around(
     seeds: Sequence[Shifts],
     tail: float = (1 - LEVEL) / 2,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(low_V, high_V) of shares p_V. middle_V, problems_V: the share and its variance over problems with those that are
-    counted in; freedom_V: that variance's degrees of freedom. See `proportions`."""
+    """Return (low_V, high_V) of shares p_V, see `proportions`. middle_V, problems_V: share and variance over problems,
+    including the added ones; freedom_V: degrees of freedom of that variance."""
     from scipy.special import stdtrit
 
     q_V = stdtrit(freedom_V, tail)
@@ -125,8 +125,8 @@ def around(
 
 
 def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
-    """Problems at 0, and at 1, that are counted in: half a one within SCARCE problems' worth of an edge, where n say
-    little of what others are; further off less, by the square.
+    """Return the number of problems added at 0 and at 1: one half within SCARCE problems of an edge, further away less,
+    by the square.
 
     >>> unseen(np.array([0.0, 0.03, 0.06, 0.5]), 100).round(4).tolist()
     [0.5, 0.5, 0.125, 0.0018]
@@ -135,9 +135,11 @@ def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
 
 
 def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) -> np.ndarray:
-    """Degrees of freedom_V of the effective number of problems, 2n over the variance of its influence function; n − 1
-    at least, 4n at most. Problems that are wholly right or wrong have variance p(1 − p) whatever it is: nothing of it
-    is estimated, and n − 1 would be too few.
+    """Return the degrees of freedom_V of the effective number of problems, 2n over the variance of its influence
+    function, between n − 1 and 4n.
+
+    Problems that are all right or all wrong have variance p(1 − p), which is not estimated; n − 1 would be too few for
+    them.
 
     >>> half = np.array([[0.0], [1.0], [0.0], [1.0]]); _freedom(half, half.mean(axis=0), half.var(axis=0)).tolist()
     [16.0]
@@ -148,8 +150,8 @@ def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) 
 
 
 def _poisson_low(seen_V: np.ndarray, tail: float) -> np.ndarray:
-    """The mean_V of a Poisson distribution of which so many, or more, are seen with this chance; more than SCARCE are
-    left to Wilson's interval."""
+    """Return the mean_V of a Poisson distribution with this chance of at least so many events; +∞ above SCARCE, where
+    Wilson's interval holds."""
     from scipy.special import gammaincinv
 
     return np.where(seen_V <= SCARCE, gammaincinv(np.clip(seen_V, 1e-9, SCARCE), tail), np.inf)

@@ -1,4 +1,4 @@
-"""Windows: which part of a trace an encoder is shown, in tokens of that encoder or in characters."""
+"""Windows: the part of a trace that an encoder sees, in tokens of that encoder or in characters."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from storage.errors import UserError
 
 Place = Literal["first", "middle", "last"]
 Span = tuple[int, int]
-#: One spelling of each; a window of none would show an encoder the whole trace.
+#: No leading zeros, so each window has one spelling; and no window of 0 tokens, which would be the whole trace.
 _AMOUNT = r"[1-9][0-9]{0,6}"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`amount` tokens (or characters) at one place of a trace. A shorter trace is shown whole."""
+    """A window of `amount` tokens (or characters) of a trace. A shorter trace is used whole."""
 
     place: Place
     amount: int
     unit: Literal["tokens", "chars"] = "tokens"
 
     def cut(self, text: str, spans: Sequence[Span]) -> str:
-        """The part of `text` in this window; spans: (begin, end) characters of each of its tokens.
+        """Return the part of `text` in this window; spans: (begin, end) characters of each of its tokens.
 
         >>> Window("last", 1).cut("ab cd", [(0, 2), (3, 5)])
         'cd'
@@ -35,7 +35,7 @@ class Window:
         return text[chosen[0][0] : chosen[-1][1]] if chosen else text
 
     def size(self, text: str, spans: Sequence[Span]) -> int:
-        """How many of the trace's tokens lie in this window."""
+        """Return how many of the trace's tokens lie in this window."""
         if self.unit == "chars":
             return sum(end <= self.amount for _, end in spans)
         return len(spans[self._slice(len(spans))])
@@ -47,8 +47,8 @@ class Window:
 
 
 def window_named(name: str) -> Window | None:
-    """`whole` (null: the beginning, up to what the encoder takes), `first256`, `middle256`, `last256`, or
-    `head2000chars`, the published opening window.
+    """Parse a window's name: `whole` (None: from the beginning, up to the encoder's limit), `first256`, `middle256`,
+    `last256`, or `head2000chars`, the published opening window.
 
     >>> window_named("middle256")
     Window(place='middle', amount=256, unit='tokens')
@@ -63,7 +63,7 @@ def window_named(name: str) -> Window | None:
 
 
 def of_tokens(name: str) -> bool:
-    """Whether a window is so many tokens of a trace: traces that fill it are shown alike much of.
+    """Return whether a window has a fixed number of tokens, so that all traces that fill it have equal length.
 
     >>> [of_tokens(name) for name in ("first256", "middle16", "whole", "head2000chars", "reworded")]
     [True, True, False, False, False]
@@ -71,12 +71,12 @@ def of_tokens(name: str) -> bool:
     return re.fullmatch(rf"(first|middle|last){_AMOUNT}", name) is not None
 
 
-# A trace said again in other words: what an encoder's distance makes of a change that changes nothing.
+# Reworded traces: the encoder's distance for a change of words without a change of meaning.
 #
-# Connectives and everyday verbs change places with a synonym, mathematics stays as it is. The distance of a trace from
-# itself reworded is a floor: a difference between two traces of that size means nothing.
+# Connectives and everyday verbs are replaced by synonyms; mathematics is unchanged. The distance of a trace from its
+# reworded version is a floor: smaller differences between traces mean nothing.
 
-#: The window under which reworded traces are kept. It holds one trace a problem and no trace of its own.
+#: The window name under which reworded traces are stored, one trace per problem.
 REWORDED = "reworded"
 SYNONYMS = (
     "so/thus therefore/hence because/since get/obtain gives/yields find/determine check/verify compute/calculate"
@@ -91,7 +91,7 @@ _INLINE = re.compile(r"\\\((.+?)\\\)", re.DOTALL)
 
 
 def reworded(text: str) -> str | None:
-    r"""The same in other words; null where no word has a synonym here.
+    r"""Return the text with synonyms; None if no word has a synonym here.
 
     >>> reworded(r"So we get \(x = 2\), thus 4.")
     'Thus we obtain $x = 2$, so 4.'
