@@ -37,7 +37,7 @@ class NotHere(UserError):
 
 
 class Parked(UserError):
-    """A resumable stop: a budget limit, a quota, or an engine that went away. The same command goes on."""
+    """A resumable stop: a budget limit, a quota, or an engine that went away. The same command resumes it."""
 
     exit_code = 75
 

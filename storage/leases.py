@@ -168,7 +168,7 @@ class Leases:
             if not self._change(name, lambda c, mine=mine: [*_without(c, mine), mine] if mine in c else None):
                 raise Parked(
                     f"{name}: another machine took over what this one made, which was not heard for"
-                    f" {SILENCE_SECONDS:.0f} s; what was made is kept, and the same command goes on"
+                    f" {SILENCE_SECONDS:.0f} s; what was made is kept, and the same command resumes it"
                 )
 
     def _claim(self, wanted: Mapping[str, Sequence[str]], whole: bool) -> dict[str, list[str]]:

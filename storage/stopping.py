@@ -18,7 +18,7 @@ RETRY_SECONDS = 0.05
 PATIENCE_SECONDS = 4.0
 #: A second signal within this time is ignored: `timeout`, Slurm and others signal a process and its group.
 TWICE_SECONDS = 0.5
-STOPPED = "stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on"
+STOPPED = "stopped by SIGTERM: all finished rollouts and steps are kept; the same command resumes it"
 #: Where weak references are cleared.
 CALLBACKS = (weakref.__file__, _weakrefset.__file__)
 #: The signals that this process received; it ends with the last of them.

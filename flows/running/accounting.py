@@ -152,7 +152,7 @@ def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
     if without and not store.fresh(planned[-1].step.ref):
         raise Parked(
             f"what needs {' and '.join(without)} is left for another machine: `varband export study DIR --without"
-            " weights` takes along what it needs, and there the same command goes on without `--without`"
+            " weights` takes along what it needs, and there the same command works without `--without`"
         )
 
 

@@ -148,7 +148,7 @@ class Processes:
             worker.process.join()
             self.places.append(worker.gpus)
             code = worker.process.exitcode or 0
-            lost = Lost(f"its process ended early (exit code {code}); the same command goes on")
+            lost = Lost(f"its process ended early (exit code {code}); the same command resumes it")
             error = lost if code < 0 else UserError("its process failed; its own error is above")
             return [(worker.piece, error)] if worker.piece else []
         if isinstance(message, Progress):

@@ -222,7 +222,7 @@ def served_file(folder: Path) -> Path:
             return folder / name
     raise UserError(
         f"{folder}: the adapter is gone; of a training under way, remove the newest folder of its checkpoints,"
-        " and the same command goes on from the one before"
+        " and the same command resumes from the one before"
     )
 
 

@@ -45,7 +45,7 @@ class Bucket:
         trial.compared()
 
     def away_for_long(self, trial: Trial) -> None:
-        """Longer than the run waits: it parks (75). It comes back: the same command goes on."""
+        """Longer than the run waits: it parks (75). It comes back: the same command resumes it."""
         server = self.of(trial)
         trial.words |= {"VARBAND_STORAGE_PATIENCE": "1"}
         process = trial.begun()

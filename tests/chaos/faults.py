@@ -64,7 +64,7 @@ def filled(root: Path) -> Iterator[None]:
 
 
 def full_disk(trial: Trial) -> None:
-    """A sentence and exit code 2, whatever meets it; room is made, and the same command goes on."""
+    """A sentence and exit code 2, whatever meets it; room is made, and the same command resumes it."""
     with small_disk(trial.root):
         process = trial.begun()
         with filled(trial.root):

@@ -1,1 +1,1 @@
-"""What trains: the learner's loop, LoRA, packed attention, checkpoints, processes."""
+"""Training: the learner's loop, LoRA, packed attention, checkpoints, processes."""

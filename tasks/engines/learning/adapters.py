@@ -1,4 +1,4 @@
-"""The adapters of one training on disk: what is served after each step, what an evaluation keeps, the last one."""
+"""The adapters of one training on disk: the served ones, those kept for evaluations, and the final one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ from tasks.engines.model_files import licence_of
 
 
 def evaluated(config: LearnerConfig, policy_step: int) -> bool:
-    """Whether the policy after this step is sampled on held-out problems."""
+    """Return whether the policy after this step is sampled on held-out problems."""
     return policy_step in evaluated_steps(config.steps, config.eval_every)
 
 
 @dataclass(slots=True)
 class Adapters:
-    """name: of the training, part of every served adapter's. writes: whether this process does; one of them all.
-    stacked: what is served is one file for a merging sampler, and what is kept is written in PEFT's format beside the
-    sampling of the next step; else all is in PEFT's format before it is sampled from.
-    changing: held while the learner's weights change, and while they are scored with."""
+    """The adapters of a training.
+
+    name: of the training; prefix of every served adapter's name. writes: whether this process writes (only one does).
+    stacked: a merging sampler reads one file, and kept adapters are written in PEFT format during the sampling of the
+    next step; otherwise all adapters are written in PEFT format before sampling. changing: lock held while weights
+    change and while they score tokens.
+    """
 
     policy: Policy
     config: LearnerConfig
@@ -48,13 +51,13 @@ class Adapters:
     _recent: dict[int, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict)
 
     def serve(self, step: int) -> None:
-        """Export the weights after `step` under a new name, and drop the folders that neither a step to come nor an
-        evaluation needs."""
+        """Export the weights after `step` under a new name, and delete folders that no later step or evaluation
+        needs."""
         if self.writes:
             self.written()
             policy, folder = self.policy, self.served(step).folder
             shutil.rmtree(folder, ignore_errors=True)
-            # what is kept can be trained on from, so it keeps its precision; a sampler rounds it as the learner does
+            # kept adapters can start other trainings, so they keep full precision; samplers round like the learner
             kept = evaluated(self.config, step)
             dtype = policy.lora.master.dtype if kept else policy.dtype
             if not self.stacked:
@@ -73,8 +76,8 @@ class Adapters:
         self.policy.lora.experts.begin()
 
     def _remember(self, step: int) -> None:
-        """Keep the weights that rollouts are still sampled from when the learner has moved on, the critic's with them;
-        None where the learner does not move on meanwhile."""
+        """Keep weights (and the critic's) that rollouts will still come from after the learner's next update; None if
+        staleness is 0, because weights then do not change meanwhile."""
         lora, stale = self.policy.lora, self.config.staleness > 0
         second = lora.second if lora.second is None or not stale else lora.second.clone()
         self._recent[step] = lora.work.clone() if stale else None, second
@@ -82,8 +85,8 @@ class Adapters:
             del self._recent[old]
 
     def scorer(self, step: int) -> Any:
-        """Return what scores tokens by the policy after `step` (tasks/engines/sampling/same_policy.py); None where a
-        resumed training no longer has its weights."""
+        """Return a function that scores tokens by the policy after `step` (tasks/engines/sampling/same_policy.py), or
+        None if a resumed training no longer has its weights."""
         return partial(self._score, step) if step in self._recent else None
 
     def _score(
@@ -94,8 +97,8 @@ class Adapters:
             return self.policy.score(groups, temperature, second if critic else weights, base=base)
 
     def written(self) -> None:
-        """Wait for the adapter being written: until then the weights must stay as they are, and no later checkpoint may
-        be there, for going on from it would take what a kill left of the file for an adapter."""
+        """Wait for the adapter being written. Until then weights must not change and no later checkpoint may be
+        written: after a kill, a resumed run would accept a half-written file as an adapter."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()
@@ -104,27 +107,27 @@ class Adapters:
         self._aside.shutdown(wait=True)
 
     def _next(self, old: int, step: int) -> bool:
-        """Whether a step to come samples from the adapter after `old`, once the one after `step` is there."""
+        """Return whether a later step samples from the adapter after `old`, once the one after `step` is served."""
         return step - self.config.staleness <= old <= step
 
     def stay(self, step: int) -> None:
-        """The weights are those of every evaluated step from this one on: there is no further update."""
+        """Serve these weights for every later evaluation: there is no further update."""
         for later in (s for s in evaluated_steps(self.config.steps, self.config.eval_every) if s >= step):
             self.serve(later)
 
     def served(self, step: int) -> ServedAdapter:
-        """The adapter after `step`. A step that was sampled before a crash may ask for one whose folder is gone: its
+        """Return the adapter after `step`. Its folder may be gone for a step that was sampled before a crash; its
         rollouts are in the ledger."""
         return ServedAdapter(f"{self.name}-{step:04d}", self.workdir / "served" / f"step-{step:04d}")
 
     def critic(self, step: int) -> ServedAdapter | None:
-        """The second adapter after `step`, where the training has two; it lies in the folder of the first."""
+        """Return the critic's adapter after `step`, in the folder of the first, or None."""
         served = self.served(step)
         two = self.policy.lora.second is not None
         return ServedAdapter(f"{served.name}-{AS_CRITIC}", served.folder / AS_CRITIC) if two else None
 
     def finish(self, problems: Sequence[PromptProblem], steps: Sequence[dict[str, Any]]) -> list[Path]:
-        """Folders of the adapters that were evaluated, the last one at the end, each with its model card."""
+        """Return the folders of the evaluated adapters, the last one at the end, each with a model card."""
         self.written()
         base = self.policy.base
         kept = {step: folder for step, folder in self._served() if step and evaluated(self.config, step)}
@@ -135,10 +138,10 @@ class Adapters:
         return list(kept.values())
 
     def _drop_served(self, folder: Path) -> None:
-        """From here on the folder's adapter is the one in PEFT's format."""
+        """Remove the merging sampler's file, so that the folder's adapter is the one in PEFT format."""
         for one in (folder, folder / AS_CRITIC):
             (one / SERVED).unlink(missing_ok=True)
 
     def _served(self) -> list[tuple[int, Path]]:
-        """(step, folder) of the adapters on disk, oldest first."""
+        """Return (step, folder) of the adapters on disk, oldest first."""
         return sorted((int(f.name.removeprefix("step-")), f) for f in (self.workdir / "served").glob("step-*"))

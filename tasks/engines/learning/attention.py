@@ -1,7 +1,7 @@
-"""Attention over packs: each segment's queries see the key rows that the pack lists for it.
+"""Attention over packs: each segment's queries attend to the key rows that the pack lists for it.
 
-On the GPU one variable-length kernel; elsewhere padded SDPA in buckets of segments of about equal length. Both align
-the last query with the last key, so that a completion sees its group's prompt and its own past.
+The GPU uses one variable-length kernel, the CPU padded SDPA in buckets of segments of similar length. Both align the
+last query with the last key, so that a completion attends to its group's prompt and its own past.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _BUCKET = 16
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Segments padded together: query rows NxQ and key rows NxK of the pack, and which pairs may meet (Nx1xQxK)."""
+    """Segments padded together: query rows NxQ and key rows NxK of the pack, and the mask of allowed pairs
+    (Nx1xQxK)."""
 
     query_rows: Tensor
     key_rows: Tensor
@@ -38,8 +39,8 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a pack's attention needs on the device. `buckets` and `order` where there is no variable-length kernel:
-    row t of the pack is row order[t] of the buckets' flattened outputs."""
+    """The index tensors of a pack's attention on the device. `buckets`, `order`: used without the variable-length
+    kernel; row t of the pack is row order[t] of the buckets' flattened outputs."""
 
     starts_q: Tensor
     starts_k: Tensor
@@ -79,7 +80,7 @@ def _buckets(pack: Pack, lengths_q: np.ndarray, lengths_k: np.ndarray) -> tuple[
             key_rows[n, :len_k] = pack.key_rows[pack.starts_k[segment] : pack.starts_k[segment + 1]]
             order[rows] = flat + n * num_q + np.arange(len_q)
         last_seen = np.arange(num_q)[None, :, None] + (lengths_k - lengths_q)[members][:, None, None]
-        # a padded query sees what the last real one would: harmless, and no row of the mask is empty
+        # a padded query attends like the last real one, so that no row of the mask is empty
         allowed = np.arange(num_k)[None, None, :] <= np.minimum(last_seen, lengths_k[members][:, None, None] - 1)
         buckets.append(Bucket(*(torch.from_numpy(a) for a in (query_rows, key_rows, allowed[:, None]))))
         flat += len(members) * num_q
@@ -99,8 +100,8 @@ def packed_attention(
     s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention interface: query 1xHxTxD, key and value 1xKxTxD → 1xTxHxD. softcap, s_aux: no part of it
-    here; nor is a mask of the model's own. A window is refused where the model is checked."""
+    """Implement transformers' attention interface: query 1xHxTxD, key and value 1xKxTxD → 1xTxHxD. The model's own mask
+    is ignored; softcap and s_aux are refused here, sliding windows when the model is checked."""
     if layout is None:
         raise UserError(f"{type(module).__name__}: its model keeps from its attention which rows are of one rollout")
     if softcap or s_aux is not None:
@@ -114,7 +115,7 @@ def packed_attention(
 def _variable_length(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
     k, v = (GatherRows.apply(x, at.key_rows) for x in (k, v))
     options: dict[str, Any] = {} if math.isclose(scaling, q.shape[-1] ** -0.5) else {"scale": scaling}
-    # query heads that share a key head: kernels always took them, torch asks for the word since 2.12
+    # torch 2.12 and later need this flag for query heads that share a key head
     if "enable_gqa" in signature(varlen_attn).parameters:
         options["enable_gqa"] = True
     return varlen_attn(
@@ -140,7 +141,8 @@ def _to_all_heads(x: Tensor, heads: int, dim: int = 1) -> Tensor:
 
 
 class GatherRows(torch.autograd.Function):
-    """Rows by index. A prompt's rows are read by a whole group: their gradients are summed in float32."""
+    """Select rows by index. A whole group reads a prompt's rows, so the backward pass sums their gradients in
+    float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
@@ -156,5 +158,5 @@ class GatherRows(torch.autograd.Function):
 
 
 def register() -> None:
-    """Make the attention known to transformers, which builds no mask for one that has no function for masks."""
+    """Register the attention with transformers, which then builds no mask for it."""
     AttentionInterface.register(ATTENTION_NAME, torch.compiler.disable(packed_attention))

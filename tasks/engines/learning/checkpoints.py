@@ -1,8 +1,8 @@
-"""Resumable trainer state on disk: whole or not there.
+"""Resumable trainer state on disk, written atomically.
 
-A checkpoint is a folder `step-NNNN` with the flat float32 vectors (weights, Adam's moments) and a JSON of position and
-rows so far, what the objective remembers with them. There is no random state to keep: prompt order and seeds are
-functions of (seed, step, problem).
+A checkpoint is a folder `step-NNNN` with the flat float32 vectors (weights, Adam's moments) and a JSON of position,
+rows so far and the objective's state. There is no random state: prompt order and seeds are functions of (seed, step,
+problem).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tasks.engines.model_files import weights_identity
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """After `step` optimiser updates. tensors: in host memory. recipe: hash of all that the numbers depend on. steps,
-    exposure, diagnostics: rows so far. objective: what it remembers."""
+    """The state after `step` optimiser updates. tensors: in host memory. recipe: hash of all inputs of the training.
+    steps, exposure, diagnostics: rows so far. objective: its state."""
 
     step: int
     recipe: str
@@ -43,8 +43,8 @@ class State:
 
 
 def save(root: Path, state: State, keep: int) -> Path:
-    """Write beside, flush, rename; then drop all but the `keep` newest. Errors: UserError, and the older ones stay, if
-    a tensor is not finite."""
+    """Write a checkpoint atomically, then delete all but the `keep` newest. Errors: UserError if a tensor is not
+    finite; older checkpoints stay."""
     if spoilt := sorted(name for name, tensor in state.tensors.items() if not tensor.isfinite().all()):
         raise UserError(
             f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
@@ -88,7 +88,7 @@ def latest(root: Path, recipe: str, former: str = "") -> State | None:
 
 
 def _kept(root: Path) -> list[Path]:
-    """Oldest first: by number, for from step 10,000 on names do not sort so."""
+    """Return whole checkpoints, oldest first by number; names sort differently from step 10,000 on."""
     whole = [p for p in root.glob("step-*") if (p / "state.json").is_file()]
     return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
 

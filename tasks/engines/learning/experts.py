@@ -1,12 +1,12 @@
 """LoRA on the experts of a mixture: one pair of matrices per expert and projection, computed for all experts at once.
 
-transformers keeps a layer's experts in two 3-D weights; the rows routed to one expert are brought together, so that
-each product is one grouped matrix product. In an adapter file the experts have names of their own
-(`experts.3.gate_proj`), which is what vLLM reads and what peft fuses again when it loads the file.
+transformers stores a layer's experts in two 3-D weights. Rows routed to one expert are made contiguous, so that each
+product is one grouped matrix product. In an adapter file each expert has its own names (`experts.3.gate_proj`), which
+vLLM reads and peft fuses again.
 
-Letters: T tokens, K experts a token, R = T·K rows sorted by expert, E experts, D hidden, I inner, r rank, H projections
-of gate and up that have LoRA. A layer keeps its input, gate and up for the backward pass; the other products are made
-again, or not needed: with G = W2ᵀ dy a row's gradient is w·G inside and its weight's is G · inner.
+Letters: T tokens, K experts per token, R = T·K rows sorted by expert, E experts, D hidden, I inner, r rank, H
+projections of gate and up that have LoRA. A layer keeps its input, gate and up for the backward pass and recomputes or
+avoids other products: with G = W2ᵀ dy, the gradient of a row is w·G inside and that of its weight is G · inner.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
 from tasks.engines.adapter_files import Products
 from tasks.engines.learning.merging import fetched, host_copies, merge_into
 
-#: The projections that are one weight of a layer, in its order.
+#: The projections that share one weight of a layer, in its order.
 GATE_UP = ("gate_proj", "up_proj")
-#: Names of silu as a module.
+#: Class names of SiLU modules.
 SILU = ("SiLU", "SiLUActivation")
 #: (A: E x r x columns, B: E x rows x r) of a projection.
 Pair = tuple[Tensor, Tensor]
@@ -36,7 +36,7 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """gate_up: E x 2I x D, down: E x D x I; scale: alpha / rank."""
+    """The frozen weights of a layer. gate_up: E x 2I x D, down: E x D x I; scale: alpha / rank."""
 
     gate_up: Tensor
     down: Tensor
@@ -45,7 +45,8 @@ class Frozen:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """order_R: places in T x K by expert; back_TK: the row of each place; ends_E: int32, where an expert's end."""
+    """The routing of tokens. order_R: indices into T x K, sorted by expert; back_TK: the row of each index; ends_E:
+    int32, the end of each expert's rows."""
 
     order_R: Tensor
     back_TK: Tensor
@@ -62,17 +63,17 @@ def routes(experts_TK: Tensor, experts: int) -> Routes:
 
 
 def grouped(x_RI: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
-    """x · Wᵀ, each row with its expert's weight."""
+    """Return x · Wᵀ, each row with its expert's weight."""
     return grouped_mm(x_RI, weights_EOI.transpose(-2, -1), offs=ends_E)
 
 
 def through(x_RO: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
-    """x · W, as `grouped` backwards."""
+    """Return x · W, each row with its expert's weight."""
     return grouped_mm(x_RO, weights_EOI, offs=ends_E)
 
 
 def outer(left_RM: Tensor, right_RN: Tensor, ends_E: Tensor) -> Tensor:
-    """leftᵀ · right over the rows of each expert: E x M x N."""
+    """Return leftᵀ · right over the rows of each expert: E x M x N."""
     return grouped_mm(left_RM.T, right_RN, offs=ends_E)
 
 
@@ -82,7 +83,7 @@ def _gated(gate_up: Tensor) -> Tensor:
 
 
 def _gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(inner, gradient of gate and up, that of the row's weight); grad: of inner, without the weight."""
+    """Return (inner, gradient of gate and up, gradient of the row's weight). grad: of inner, without the weight."""
     wide = torch.promote_types(gate_up.dtype, torch.float32)
     gate, up = (half.to(wide) for half in gate_up.chunk(2, dim=-1))
     sigmoid = torch.sigmoid(gate)
@@ -94,8 +95,8 @@ def _gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple
 
 
 def _summed(rows_RD: Tensor, back_TK: Tensor, weights_TK: Tensor | None) -> Tensor:
-    """Back in the order of tokens, then a sum of fixed order: an index_add would not repeat its bits on a GPU. Written
-    out over K: compiled as a reduction over so few it takes seven times what its bytes do."""
+    """Sum the experts' rows per token in a fixed order, so that results repeat to the bit; index_add does not on a GPU.
+    The loop over K is written out: compiled as a reduction it is seven times slower than its memory traffic."""
     wide = torch.promote_types(rows_RD.dtype, torch.float32)
     total = None
     for k in range(back_TK.shape[1]):
@@ -108,7 +109,7 @@ def _summed(rows_RD: Tensor, back_TK: Tensor, weights_TK: Tensor | None) -> Tens
 
 @cache
 def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
-    """(gated product, its backward pass, sum over a token's experts)."""
+    """Return (gated product, its backward pass, sum over a token's experts)."""
     if not gpu:
         return _gated, _gated_backward, _summed
     from tasks.engines.kernels import gated_backward
@@ -117,8 +118,8 @@ def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
 
 
 class Routed(torch.autograd.Function):
-    """y_TD of x_TD. names: of the projections that have LoRA; their A and B follow one by one. merged: whether the
-    weights hold LoRA already; otherwise it is multiplied beside them."""
+    """y_TD of x_TD. names: projections with LoRA, whose A and B follow in turn. merged: the weights contain LoRA
+    already; otherwise it is computed separately."""
 
     @staticmethod
     def forward(
@@ -194,14 +195,14 @@ def pairs_of(names: tuple[str, ...], matrices: Any) -> Mapping[str, Pair]:
 
 
 def expert_layers(model: nn.Module, targets: Sequence[str]) -> dict[str, Any]:
-    """The layers of fused experts by name; none where no projection of an expert is a target."""
+    """Return the layers of fused experts by name; empty if no expert projection is a target."""
     if not set(targets) & set(EXPERT_PROJECTIONS):
         return {}
     return {name: m for name, m in model.named_modules() if type(m).__name__ == "Qwen3MoeExperts"}
 
 
 def expert_shapes(layer: Any, projection: str, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Of one expert's A and B."""
+    """Return the shapes of one expert's A and B."""
     hidden, inner = layer.hidden_dim, layer.intermediate_dim
     if projection == "down_proj":
         return (rank, inner), (hidden, rank)
@@ -209,7 +210,7 @@ def expert_shapes(layer: Any, projection: str, rank: int) -> tuple[tuple[int, in
 
 
 def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[Tensor, Tensor]:
-    """(A, B) of all experts as 3-D views; those of the first one say where they begin."""
+    """Return (A, B) of all experts as 3-D views that start at those of the first expert."""
     a, b = views[f"{first}.lora_A.weight"], views[f"{first}.lora_B.weight"]
     return a.as_strided((experts, *a.shape), (a.numel(), a.shape[1], 1)), b.as_strided(
         (experts, *b.shape), (b.numel(), b.shape[1], 1)
@@ -217,11 +218,8 @@ def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[T
 
 
 class LoraExperts(nn.Module):
-    """A layer of experts with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank; views that are trained.
-    merge: the weights that it had are overwritten by those that hold LoRA, by `overwrite`.
-
-    Errors: UserError for an activation that is not silu.
-    """
+    """A layer of experts with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank; trained views. merge:
+    `overwrite` replaces its weights by ones that contain LoRA. Errors: UserError for an activation other than SiLU."""
 
     def __init__(self, layer: Any, matrices: Mapping[str, Pair], alpha: float, *, merge: bool = False) -> None:
         super().__init__()
@@ -239,7 +237,7 @@ class LoraExperts(nn.Module):
         return Routed.apply(hidden_TD, weights_TK, at, base, self.names, self.merge, *lora)
 
     def overwrite(self, weight: str, base: Tensor) -> None:
-        """`gate_up_proj` or `down_proj` by what the adapter makes of its base, as a merging sampler serves it."""
+        """Overwrite `gate_up_proj` or `down_proj` with its base weight plus LoRA, as a merging sampler does."""
         held = {name: (self.a[name].data, self.b[name].data) for name in self.names}
         products, into = Products(held, self.alpha), getattr(self, weight).data
         parts = GATE_UP if weight == "gate_up_proj" else ("down_proj",)
@@ -252,7 +250,7 @@ WEIGHTS = ("gate_up_proj", "down_proj")
 
 
 class MergedExperts:
-    """modules: LoraExperts by their names, on one device; none where nothing is merged."""
+    """Merges LoRA into experts in a background thread. modules: LoraExperts by name, on one device; may be empty."""
 
     def __init__(self, modules: Mapping[str, Any], device: torch.device) -> None:
         self._places = {f"{name}.{weight}": (module, weight) for name, module in modules.items() for weight in WEIGHTS}
@@ -262,21 +260,21 @@ class MergedExperts:
         self._behind = False
 
     def changed(self) -> None:
-        """A or B are others now. Nothing may be under way."""
+        """Note that A or B changed. No merge may be running."""
         self._behind = True
 
     def begin(self) -> None:
-        """In a thread, unless there is nothing to do."""
+        """Start merging in the thread, if A or B changed."""
         if self._behind and self._places and self._under_way is None:
             self._behind, self._under_way = False, self._aside.submit(self._overwrite)
 
     def finish(self) -> None:
-        """From here on the weights are of A and B as they are."""
+        """Merge the present A and B, and wait."""
         self.begin()
         self.finish_begun()
 
     def finish_begun(self) -> None:
-        """Wait for what was begun: until then A and B must stay as they are."""
+        """Wait for a running merge. Until it ends, A and B must not change."""
         if self._under_way is not None:
             under_way, self._under_way = self._under_way, None
             under_way.result()

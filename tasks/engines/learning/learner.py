@@ -1,10 +1,9 @@
-"""The training loop: sample, update, serve, keep; and on again from where a killed run stood.
+"""The training loop: sample, update, serve, save; and its resumption after a kill.
 
-A step is a function of the state before it and of its rollouts. `sample` makes the rollouts durable before it returns,
-so a run that is killed at any moment repeats at most the update in flight and samples nothing twice.
-
-With `staleness` 1 the rollouts of step s are of the policy after step s - 2, and sampled while step s - 1 trains. Whole
-rollouts of one policy each, entered in the ledger under it, so a run that is killed asks for the same again.
+A step is a function of the state before it and of its rollouts. `sample` makes rollouts durable before it returns, so a
+killed run repeats at most the update in progress and samples nothing twice. With `staleness` 1 the rollouts of step s
+come from the policy after step s - 2 and are sampled while step s - 1 trains. Each rollout comes from one policy and is
+stored in the ledger under it, so a resumed run requests the same ones.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, updater_for
 from tasks.engines.model_files import former_identity, read_config
 
-#: Updates that a training may lose to gradients that are not finite before it stops.
+#: A training stops after this many updates with gradients that are not finite.
 MAX_SKIPPED = 3
 SampleFn = Callable[[StepPlan], list[TrainRollout]]
 Row = dict[str, Any]
@@ -42,12 +41,13 @@ __all__ = ["Execution", "Interrupted", "SampleFn", "StepMetrics", "TrainResult",
 
 
 class Interrupted(Parked):
-    """Training stopped between two phases because it was asked to; the same call goes on."""
+    """Training stopped between two phases on request; the same call resumes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """row: one row of STEPS without the arm. seconds: by phase, for progress and profiles only."""
+    """The metrics of a step. row: one row of STEPS without the arm. seconds: by phase, for progress and profiles
+    only."""
 
     row: Row
     seconds: dict[str, float]
@@ -55,8 +55,9 @@ class StepMetrics:
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """steps, exposure, diagnostics: rows of STEPS, EXPOSURE and DIAGNOSTICS without the arm. kept_adapters: PEFT,
-    float32, one for each evaluation after step 0, folders `step-NNNN`; the last one is the training's result."""
+    """The result of a training. steps, exposure, diagnostics: rows of STEPS, EXPOSURE and DIAGNOSTICS without the arm.
+    kept_adapters: PEFT, float32, one for each evaluation after step 0, folders `step-NNNN`; the last one is the
+    result."""
 
     steps: list[Row]
     exposure: list[Row]
@@ -66,7 +67,7 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Job:
-    """A training, the same for every process of the learner. temperature: that rollouts are sampled at."""
+    """A training, the same for every process of the learner. temperature: of sampling."""
 
     base: Path
     problems: Sequence[PromptProblem]
@@ -85,13 +86,13 @@ def train(
     stop_requested: Callable[[], bool] = lambda: False,
     **given: Any,
 ) -> TrainResult:
-    """Train LoRA on `base` for `config.steps` updates; evaluation plans come before the first step, every
-    `eval_every` steps and after the last.
+    """Train LoRA on `base` for `config.steps` updates, with evaluation plans before the first step, every `eval_every`
+    steps and after the last.
 
-    given: the fields of Job. workdir: holds checkpoints, served adapters and, at the end, the adapter; outlives a
-    crash. on_checkpoint: told of the folder of each one that is whole, by the thread that wrote it.
-    Errors: UserError for an unusable base, adapter, checkpoint or configuration, before anything is sampled, and after
-    MAX_SKIPPED gradients that are not finite; Interrupted once `stop_requested` says so.
+    given: the fields of Job. workdir: holds checkpoints, served adapters and finally the result; survives a crash.
+    on_checkpoint: called with the folder of each complete checkpoint, in the thread that wrote it. Errors: UserError
+    for an unusable base, adapter, checkpoint or configuration before sampling, and after MAX_SKIPPED gradients that are
+    not finite; Interrupted if `stop_requested` returns True.
     """
     job = Job(**given)
     loss_for(job.config)
@@ -100,14 +101,14 @@ def train(
         with parallel.team(job.execution.processes, job, job.workdir / "processes"):
             return _Training(job, sample, on_checkpoint, stop_requested).run(on_step)
     except BaseException as error:
-        clear_frames(error.__traceback__)  # whoever keeps the error would keep the model on its device
+        clear_frames(error.__traceback__)  # a stored error must not keep the model on its device
         raise
     finally:
         release_memory()
 
 
 class _Training:
-    """The loop in one process of the learner. steps, exposure, diagnostics: rows so far, up to step `done` resumed."""
+    """The loop in one process of the learner. steps, exposure, diagnostics: rows so far; resumed from step `done`."""
 
     def __init__(
         self, job: Job, sample: SampleFn, on_checkpoint: Callable[[Path], None], stop_requested: Callable[[], bool]
@@ -167,7 +168,7 @@ class _Training:
         return StepMetrics(row, clock.seconds)
 
     def _updated(self, step: int, groups: Groups, clock: Clock) -> Row:
-        """Update on these rollouts, keep what a crash must not cost, and serve the new weights; the step's row."""
+        """Update on these rollouts, save state, serve the new weights, and return the step's row."""
         with clock.phase("sync"):
             self.adapters.written()
         key = {"seed": self.config.seed, "step": step}
@@ -196,7 +197,7 @@ class _Training:
         return row
 
     def _save(self, step: int) -> None:
-        """On disk before the next one begins, and before this returns unless checkpoints are asynchronous."""
+        """Write a checkpoint, in the background if checkpoints are asynchronous; the next one waits for it."""
         self._written()
         if not self.adapters.writes:
             return
@@ -209,12 +210,12 @@ class _Training:
             self._written()
 
     def _written(self) -> None:
-        """Wait for the checkpoint being written, and raise what went wrong with it."""
+        """Wait for the checkpoint being written, and raise its error."""
         if self._writing is not None:
             self._writing.result()
 
     def _check_finite(self) -> None:
-        """Errors: UserError once too many updates were skipped; a resumed training says so before it samples."""
+        """Raise UserError after too many skipped updates; a resumed training does so before it samples."""
         skipped = {row["step"]: row["skipped_updates"] for row in self.steps if row["skipped_updates"]}
         if sum(skipped.values()) >= MAX_SKIPPED:
             self._written()
@@ -227,18 +228,19 @@ class _Training:
     def _check_stop(self, step: int, phase: str) -> None:
         if self.stop_requested():
             self._written()
-            raise Interrupted(f"training was asked to stop: step {step} is {phase}; the same command goes on")
+            raise Interrupted(f"training stopped on request: step {step} is {phase}; the same command resumes it")
 
 
 def _like_this_thread() -> ThreadPoolExecutor:
-    """One thread, whose parallel regions are as wide as this one's. OpenMP gives a new thread all cores, torch its own
-    number once it is asked for it: an engine that meets both fails, and the width decides the last bits of a sum."""
+    """Return an executor of one thread with this thread's number of OpenMP threads. OpenMP gives a new thread all
+    cores, torch uses its own number once it is queried. An engine that meets both fails, and the number decides the
+    last bits of a sum."""
     return ThreadPoolExecutor(1, initializer=torch.get_num_threads)
 
 
 class StepRollouts:
-    """Each step's groups. sample: makes rollouts durable before it returns them; called in one process of the learner,
-    never twice at once."""
+    """Each step's groups. sample: makes rollouts durable before it returns; called in one process, never
+    concurrently."""
 
     def __init__(
         self, problems: Sequence[PromptProblem], config: LearnerConfig, adapters: Adapters, sample: SampleFn
@@ -249,7 +251,8 @@ class StepRollouts:
         self._thread = _like_this_thread()
 
     def of(self, step: int) -> Groups:
-        """The step's groups by problem; dead ones are followed by further prompts where resampling is on."""
+        """Return the step's groups by problem. With resampling, dead groups are followed by groups of further
+        prompts."""
         prompts, budget = self.schedule[step - 1], self.config.max_extra_groups
         groups = self._grouped(self._plan(step, prompts))
         spare = extra_prompts(self.problems, self.config, step, prompts) if budget else []
@@ -260,19 +263,19 @@ class StepRollouts:
         return groups
 
     def look_ahead(self, step: int) -> None:
-        """Begin with the rollouts of `step`, whose policy is served already; `of` waits for them."""
+        """Start sampling the rollouts of `step`, whose policy is served already; `of` waits for them."""
         if self.config.staleness and step <= self.config.steps and self.adapters.writes:
             plan = self._plan(step, self.schedule[step - 1])
             self._ahead = self._thread.submit(copy_context().run, self.sample, plan)
 
     def evaluate_last(self) -> None:
-        """Held-out problems under the policies that no step's plan was left to carry."""
+        """Evaluate the policies that no remaining step's plan includes."""
         for policy_step in range(max(1, self.config.steps - self.config.staleness), self.config.steps + 1):
             if evaluated(self.config, policy_step):
                 self._sampled(self._plan_of(self.config.steps + 1, (), policy_step, evaluate=True))
 
     def close(self) -> None:
-        """What is being sampled is paid for: wait until it is kept."""
+        """Wait until rollouts in progress, which are paid for, are stored."""
         self._thread.shutdown(wait=True)
 
     def _plan(self, step: int, prompts: tuple[str, ...], *, extra: bool = False) -> StepPlan:
@@ -304,7 +307,7 @@ class StepRollouts:
         return groups
 
 
-if __name__ == "__main__":  # one of the learner's other processes: the first one's job, with its rollouts
-    from tasks.engines.learning import learner  # pickled classes belong to the module by its name
+if __name__ == "__main__":  # another process of the learner, with the job and rollouts of the first
+    from tasks.engines.learning import learner  # pickled classes need the module's import name
 
     learner.train(**vars(parallel.join_team(*map(int, sys.argv[1:]))), sample=lambda _: [])

@@ -1,11 +1,11 @@
 """LoRA on frozen linear layers: float32 masters in one flat vector, working copies in the compute type.
 
-One vector holds every matrix, so that one kernel casts, one clips, one steps the optimiser and one reduces gradients
-over processes. Gradients of working copies land in a second flat vector, of which each copy's `.grad` is a view. A
-layer multiplies by A and B beside its base weight, or by a weight that holds them.
+One vector holds every matrix, so that casting, clipping, the optimiser step and the reduction over processes are one
+kernel each. Gradients of working copies go to a second flat vector; each copy's `.grad` is a view of it. A layer
+multiplies by A and B separately from its base weight, or by a merged weight.
 
-Between its matrix products a decoder layer is bound by memory traffic: with transformers' own norms and activations a
-1.5B model moves about 0.9 MB per token and layer, a third of the time of a training step. So a GPU has one kernel per
+Between matrix products a decoder layer is bound by memory traffic: with transformers' own norms and activations a 1.5B
+model moves about 0.9 MB per token and layer, a third of the time of a training step. So the GPU uses one kernel per
 norm, rotary embedding and gated activation (`fuse`).
 """
 
@@ -42,15 +42,15 @@ from tasks.engines.model_checks import check_rank
 
 
 def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
-    """Of A and B where the layer's output has `grad`, as if the merged weight were not rounded; straight into what
-    they are summed in."""
+    """Add the gradients of A and B for an output gradient `grad`, as if the merged weight were not rounded, directly to
+    their sums."""
     layer.a.grad.addmm_((grad @ layer.b).T, x, alpha=layer.scale)
     layer.b.grad.addmm_(grad.T, x @ layer.a.T, alpha=layer.scale)
 
 
 class LoraLinear(torch.autograd.Function):
-    """x Wᵀ + b + scale · (x Aᵀ) Bᵀ. W of a merged layer holds scale · B · A already; gradients of A and B are as if
-    that were not rounded."""
+    """x Wᵀ + b + scale · (x Aᵀ) Bᵀ. In a merged layer W contains scale · B · A already; gradients of A and B ignore its
+    rounding."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class LoraLinear(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x, weight, a, b), layer, grad = ctx.saved_tensors, ctx.layer, grads[0]
         grad_x = grad @ weight if ctx.needs_input_grad[0] else None
-        # launches of small kernels bound a step on a GPU; on a CPU another order of sums would change last bits
+        # on a GPU launches of small kernels are the bottleneck; on a CPU another order of sums changes last bits
         if layer.merged and x.is_cuda:
             add_gradients(layer, x, grad)
             return grad_x, None, None, None
@@ -78,8 +78,8 @@ class LoraLinear(torch.autograd.Function):
 
 
 class MergedMlp(torch.autograd.Function):
-    """down(silu(gate(x)) · up(x)) of three merged layers. Between gate and down nothing is kept: the backward pass
-    makes the product again from its factors, in the kernel that makes their gradients."""
+    """down(silu(gate(x)) · up(x)) of three merged layers. The product before `down` is not stored: the backward kernel
+    recomputes it together with the gradients."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layers: tuple[Any, Any, Any], kernels: Any, *_lora: Tensor) -> Tensor:
@@ -102,16 +102,15 @@ class MergedMlp(torch.autograd.Function):
 
 
 def merged_mlp(x: Tensor, layers: tuple[Any, Any, Any], kernels: Any) -> Tensor:
-    """x through merged gate, up and down. kernels: `forward(gate, up)`, their gated product, and `backward(grad, gate,
-    up)`, that product and the gradients of both."""
+    """Return x through merged gate, up and down. kernels: see Kernels."""
     lora = [matrix for layer in layers for matrix in (layer.a, layer.b)]
     return MergedMlp.apply(x.flatten(0, -2), layers, kernels, *lora).view(x.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Of a gated activation: forward(gate, up) is silu(gate) · up; backward(grad, gate, up) is that, and the gradients
-    of gate and up."""
+    """The kernels of a gated activation: forward(gate, up) returns silu(gate) · up; backward(grad, gate, up) returns
+    that and the gradients of gate and up."""
 
     forward: Any
     backward: Any
@@ -131,7 +130,7 @@ def gated_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tens
 
 @cache
 def _compiled() -> Kernels:
-    """For any width of a model and any length of a pack."""
+    """Return kernels for any model width and pack length."""
     return Kernels(torch.compile(gated, dynamic=True), torch.compile(gated_backward, dynamic=True))
 
 
@@ -147,10 +146,11 @@ def _mlp(module: Any, x: Tensor) -> Tensor:
 
 
 def fuse(model: nn.Module) -> None:
-    """Fused norms, rotary embeddings and gated activations, in place; parts of another make stay as they are."""
+    """Replace norms, rotary embeddings and gated activations by fused ones, in place; unknown modules stay
+    unchanged."""
     for module in model.modules():
         kind = type(module).__name__
-        if kind.endswith("Attention"):  # its rotary embedding is a function in the file of its class
+        if kind.endswith("Attention"):  # the rotary embedding is a function of the class's module
             home: Any = sys.modules[type(module).__module__]
             rotary = getattr(home, "apply_rotary_pos_emb", None)
             if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
@@ -163,7 +163,7 @@ def fuse(model: nn.Module) -> None:
 
 
 class LoraModule(nn.Module):
-    """`linear` with A and B. merge: its weight is a copy that holds them, from each call of `merge` on."""
+    """`linear` with A and B. merge: its weight is a copy that contains them, updated by each call of `merge`."""
 
     def __init__(self, linear: nn.Linear, a: Tensor, b: Tensor, scale: float, *, merge: bool) -> None:
         super().__init__()
@@ -179,12 +179,11 @@ class LoraModule(nn.Module):
 
 
 class Lora:
-    """LoRA of a model's linear layers, and of its experts where it has any.
+    """LoRA of a model's linear layers, and of its experts.
 
-    master: float32, all matrices end to end: `shapes`, or `stacks` where a layer's experts are one. work, work_grad:
-    the same in the compute type (the master itself where that is float32). grad: float32, where the gradients of a
-    step's packs are summed.
-    merge: the forward pass is of weights with the adapter in them, the very ones that a merging sampler serves.
+    master: float32, all matrices concatenated (`shapes`, or `stacks` for the experts of a layer). work, work_grad: the
+    same in the compute type (the master itself for float32). grad: float32 sum of the gradients of a step's packs.
+    merge: the forward pass uses merged weights, the same as those of a merging sampler.
     """
 
     def __init__(self, model: nn.Module, config: LearnerConfig, *, merge: bool = False) -> None:
@@ -206,7 +205,7 @@ class Lora:
         self.stacks: dict[str, tuple[int, ...]] = dict(self.shapes)
         for name, layer in experts.items():
             for projection in (p for p in EXPERT_PROJECTIONS if p in targets):
-                # all experts' A, then all their B: each a 3-D view
+                # all experts' A, then all their B, each as a 3-D view
                 for matrix, shape in zip("AB", expert_shapes(layer, projection, each_rank), strict=True):
                     self.stacks[f"{name}.{projection}.lora_{matrix}.weight"] = (layer.num_experts, *shape)
                     for expert in range(layer.num_experts):
@@ -244,12 +243,12 @@ class Lora:
         self.refresh()
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """The matrices of a flat vector, by PEFT's names without their prefix."""
+        """Return the matrices of a flat vector, by PEFT's names without their prefix."""
         parts = flat.split([rows * columns for rows, columns in self.shapes.values()])
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
     def refresh(self) -> None:
-        """Round the masters into the working copies, and these into merged weights."""
+        """Round the masters into the working copies, and update merged weights."""
         self.experts.finish_begun()
         if self.work is not self.master:
             self.work.copy_(self.master)
@@ -262,7 +261,7 @@ class Lora:
 
     @contextmanager
     def showing(self, flat: Tensor) -> Iterator[None]:
-        """Other weights in the working copies, for forward passes without a gradient."""
+        """Use other weights in the working copies, for forward passes without a gradient."""
         self.experts.finish_begun()
         kept = self.work.clone()
         self.work.copy_(flat)
@@ -275,12 +274,12 @@ class Lora:
             self._merge()
 
     def begin_second(self) -> None:
-        """A second adapter of the weights of now."""
+        """Create a second adapter with the present weights."""
         self.second = self.master.detach().clone()
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """The second adapter in the first one's place, masters and all: what is learned meanwhile is its own."""
+        """Exchange the two adapters, masters included, so that training updates the second."""
         self._swap()
         try:
             yield
@@ -296,18 +295,18 @@ class Lora:
         self.refresh()
 
     def collect(self) -> None:
-        """Move what the last backward pass left into the step's float32 gradient."""
+        """Add the last backward pass's gradient to the step's float32 gradient."""
         if self.work_grad is not self.grad:
             self.grad.add_(self.work_grad)
             self.work_grad.zero_()
 
     def export(self, folder: Path, base: Path, dtype: torch.dtype) -> None:
-        """Write the adapter in PEFT format, which vLLM and peft load as it is, and the second one below it."""
+        """Write the adapter in PEFT format, for vLLM and peft, and the second one in a folder below."""
         for place, flat in self._places(folder, self.master):
             write_peft(place, base, flat.detach(), dtype, self.shapes, self.config)
 
     def hand_over(self, folder: Path) -> None:
-        """As export, in the type of the working copies, for a merging sampler of this machine."""
+        """Write the adapter in the compute type, for a merging sampler on this machine."""
         for place, flat in self._places(folder, self.work):
             write_served(place, flat.detach().to(self.work.dtype), self.stacks, self.config.lora_alpha)
 
@@ -315,7 +314,7 @@ class Lora:
         return [(folder, first), *([] if self.second is None else [(folder / AS_CRITIC, self.second)])]
 
     def load(self, folder: Path, base: Path, *, whole: bool = True) -> None:
-        """Start from an earlier training's adapter. whole, errors: as `read_peft`."""
+        """Start from an earlier training's adapter. whole, errors: see `read_peft`."""
         tensors = read_peft(folder, base, self.shapes, self.config, whole=whole)
         with torch.no_grad():
             for name, view in self.views(self.master).items():
@@ -324,7 +323,7 @@ class Lora:
 
 
 def _initial(seed: int, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """A ~ U(±1/√d_in), as peft draws it, but a function of seed and name alone; B is zero."""
+    """Draw A ~ U(±1/√d_in), as peft does, but as a function of seed and name only; B is zero."""
     digest = hashlib.sha256(f"{seed}\x1flora\x1f{name}".encode()).digest()
     bound = 1 / np.sqrt(shape[1])
     draws = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).random(shape, dtype=np.float32)

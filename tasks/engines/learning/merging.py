@@ -1,9 +1,9 @@
-"""W' = W + scale · B · A in the type of W: an adapter served, and learned on, at the price of the base model.
+"""Merge an adapter into its weights, W' = W + scale · B · A in the type of W, so that it costs no more than the base
+model.
 
-bfloat16 has 8 bits of mantissa, and at a learning rate of 5e-6 the nearest value to W + d is W for 99 of 100 weights:
-rounded to nearest, the base model would be served. So rounding is stochastic: up with the probability of the distance
-to the value below. What is served is right in expectation; the noise is a function of A and B alone, so that sampler
-and learner, each with its own copy, have the same weights to the bit.
+bfloat16 has 8 bits of mantissa. At a learning rate of 5e-6 the value nearest to W + d is W for 99 % of weights, so
+rounding to nearest would serve the base model. Rounding is therefore stochastic and right in expectation. Its noise is
+a function of A and B only, so that sampler and learner, each with its own copy, have bit-identical weights.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from torch import Tensor
 
 from tasks.engines.adapter_files import Products
 
-#: Experts that are merged at once: float32 copies of all of a layer's would take gigabytes.
+#: The number of experts merged at once; float32 copies of all experts of a layer take gigabytes.
 _EXPERTS_AT_ONCE = 32
 
 
 def merged(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """`weight` + scale · B · A, added in float32 and rounded to the weight's type; of one matrix, or of many stacked.
-
-    A and B are rounded to that type first, as a learner of that type multiplies them.
-    """
+    """Return `weight` + scale · B · A, added in float32 and rounded to the weight's type; for one matrix or a stack. A
+    and B are rounded to that type first, like in a learner of that type."""
     a, b = (matrix.detach().to(weight.device, weight.dtype) for matrix in (a, b))
     product = torch.addmm if weight.dim() == 2 else torch.baddbmm
     exact = product(weight.float(), b.float(), a.float(), alpha=scale)
@@ -35,7 +33,7 @@ def merged(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def merge_into(out: Tensor, weight: Tensor, products: Products, name: str) -> None:
-    """`merged` of that name into `out`, whose memory stays; the weight itself where the adapter does not have it."""
+    """Write the merged weight of this name into `out` in place; without an adapter for it, the weight itself."""
     if name not in products.pairs:
         out.copy_(weight)
         return
@@ -49,23 +47,21 @@ def merge_into(out: Tensor, weight: Tensor, products: Products, name: str) -> No
 
 
 def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:
-    """Stochastic rounding of float32 to bfloat16, unbiased; float32 stays as it is. `exact` is overwritten.
-
-    draws: torch.Generator of the same device.
-    """
+    """Round float32 stochastically to bfloat16, without bias; return float32 unchanged. Overwrites `exact`. draws:
+    torch.Generator of the same device."""
     if dtype == torch.float32:
         return exact
     if dtype != torch.bfloat16:
         raise ValueError(f"weights of type {dtype} are not merged")
     bits = exact.view(torch.int32)
     noise = torch.randint(0, 1 << 16, bits.shape, dtype=torch.int32, device=bits.device, generator=draws)
-    # a GPU's NaN is 0x7fffffff: noise would carry it into the sign, and serve zeros
+    # a GPU's NaN is 0x7fffffff: adding noise would overflow into the sign bit and give zeros
     noise.masked_fill_(exact.isnan(), 0)
     return bits.add_(noise).bitwise_and_(-(1 << 16)).view(torch.float32).to(torch.bfloat16)
 
 
 def _draws(a: Tensor, b: Tensor) -> Any:
-    """A generator seeded with the bits of A and B, each weighted by its place."""
+    """Return a generator seeded with the bits of A and B, weighted by position."""
     bits = torch.cat([matrix.flatten() for matrix in (a, b)]).view(torch.int16)
     places = torch.arange(1, len(bits) + 1, dtype=torch.int32, device=bits.device)
     return torch.Generator(a.device).manual_seed(int((bits * places).sum(dtype=torch.int64)) % (1 << 63))
@@ -75,8 +71,8 @@ _ALIGNED = 512
 
 
 def host_copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies in host memory: of a GPU's weights in one pinned block, for torch's own pinned blocks are rounded up to
-    powers of two."""
+    """Return copies in host memory. For GPU weights they share one pinned block, because torch rounds each pinned block
+    up to a power of two."""
     if not weights or not all(weight.is_cuda for weight in weights.values()):
         return {name: weight.clone() for name, weight in weights.items()}
     starts = [0]
@@ -92,13 +88,13 @@ def host_copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Snapshot:
-    """The state of some tensors in host memory: of a GPU's in pinned memory, which the next one overwrites."""
+    """A copy of tensors in host memory (pinned for a GPU), overwritten by the next one."""
 
     def __init__(self) -> None:
         self._copies: dict[str, Tensor] = {}
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Until this is called again. On the calling thread's stream: whole once it returns."""
+        """Return copies that are valid until the next call. Runs on the caller's stream and returns when complete."""
         if not all(tensor.is_cuda for tensor in tensors.values()):
             return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
         if {n: t.shape for n, t in self._copies.items()} != {n: t.shape for n, t in tensors.items()}:
@@ -111,7 +107,7 @@ class Snapshot:
 
 
 def _pinned_block(size: int) -> Tensor:
-    """Pinned until the last tensor over it is gone: the next training of this process pins its own."""
+    """Return a pinned block, unpinned when its last tensor is freed."""
     memory = np.empty(size, dtype=np.uint8)
     cuda: Any = torch.cuda.cudart()
     torch.cuda.check_error(int(cuda.cudaHostRegister(memory.ctypes.data, size, 0)))
@@ -120,7 +116,7 @@ def _pinned_block(size: int) -> Tensor:
 
 
 def fetched(base: Mapping[str, Tensor], device: torch.device) -> Iterator[tuple[str, Tensor]]:
-    """Each on the device; what lies elsewhere is on its way while the one before it is used."""
+    """Yield each weight on the device; host weights are copied while the previous one is in use."""
     if device.type == "cpu" or all(weight.is_cuda for weight in base.values()):
         yield from base.items()
         return
@@ -136,6 +132,6 @@ def fetched(base: Mapping[str, Tensor], device: torch.device) -> Iterator[tuple[
         if waiting is not None:
             here.wait_event(waiting[2])
             yield waiting[:2]
-            # else the whole base would be asked for at once, and need a place
+            # otherwise the whole base would be copied at once and need memory
             here.synchronize()
         waiting = coming

@@ -1,7 +1,8 @@
-"""Whether the learner computes a model: by its type before anything is sampled, by measurement once it is loaded.
+"""Checks that the learner computes the same model as transformers: by model type before sampling, by measurement after
+loading.
 
-The learner computes plain attention and a plain head. Types that were tried are listed; of any model its log-probs of a
-pack are compared with those of the model's own forward pass, so that another attention, mask, head or position shows.
+The learner supports plain attention and a plain head. Tested model types are listed. For any model the log-probs of a
+pack are compared with those of the model's own forward pass, which reveals another attention, mask, head or position.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from storage.errors import UserError
 from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack
 from tasks.engines.learning.attention import ATTENTION_NAME
 
-#: Mean difference of log-probs at temperature 1 that says nothing, by bytes of a weight.
+#: Mean difference of log-probs at temperature 1 that is always accepted, by bytes of a weight.
 LEAST = {8: 1e-3, 4: 1e-3, 2: 1e-2}
-#: Above it the learner may be this many times as far from the model as two attentions of the model's own are from each
-#: other, which rounding alone keeps apart: 0.9 to 1.4 times in 500 models on a CPU, where scores of nine tenths make 3
-#: and of a half 14. Fused kernels of a GPU round elsewhere, hence the room.
+#: A larger difference may be this many times that of two attention implementations of the model, which comes from
+#: rounding alone: measured 0.9 to 1.4 in 500 models on a CPU. Attention scores scaled by 0.9 give 3, by 0.5 give 14.
+#: Fused GPU kernels round at other places, hence the margin.
 ROUNDED = 4
 #: Tokens of two prompts, and of their completions.
 _PROMPTS, _COMPLETIONS = (13, 5), (17, 8, 1)
 
 
 def probe(vocabulary: int) -> list[PromptGroup]:
-    """Groups of random tokens: completions of several lengths that share a prompt, and another prompt in the same pack.
+    """Return groups of random tokens: two prompts in one pack, each with completions of several lengths.
 
     >>> [len(group.trajectories) for group in probe(640)]
     [3, 3]
@@ -47,8 +48,8 @@ def probe(vocabulary: int) -> list[PromptGroup]:
 
 @dataclass(frozen=True, slots=True)
 class OwnForward:
-    """Log-probs of a probe's tokens, end to end, as the model's authors have them. apart: the mean distance of another
-    attention of theirs from it."""
+    """Log-probs of a probe's tokens, concatenated, by the model's own code. apart: mean difference between two of its
+    attention implementations."""
 
     groups: Sequence[PromptGroup]
     logprobs: Tensor
@@ -57,11 +58,11 @@ class OwnForward:
 
 
 def own_forward(model: Any, temperature: float) -> OwnForward:
-    """Each rollout by itself through the model, before anything of the learner is put into it."""
+    """Run each rollout separately through the unmodified model."""
     groups = probe(model.get_input_embeddings().num_embeddings)
     model.set_attn_implementation("eager")
     plain = other = _logprobs(model, groups, temperature)
-    with suppress(ValueError):  # a model that its authors wrote one attention for
+    with suppress(ValueError):  # a model with only one attention implementation
         model.set_attn_implementation("sdpa")
         other = _logprobs(model, groups, temperature)
     model.set_attn_implementation(ATTENTION_NAME)
@@ -83,11 +84,9 @@ def _logprobs(model: Any, groups: Sequence[PromptGroup], temperature: float) -> 
 def check_same_policy(
     name: str, own: OwnForward, logprobs: Callable[[Pack], tuple[Tensor, Tensor]], itemsize: int
 ) -> None:
-    """logprobs: the learner's, of a policy that no update has moved, whose weights are `itemsize` bytes each.
-
-    Errors: UserError where the two are no one policy.
-    """
-    # what is compiled for packs of a training would be for the few rows of this one
+    """Compare the learner's log-probs of an untrained policy with the model's own. itemsize: bytes of a weight. Errors:
+    UserError if they differ by more than rounding."""
+    # kernels compiled here would be specialised to the few rows of this pack
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         learned, _ = logprobs(build_pack(own.groups))
     apart = float((learned - own.logprobs).abs().mean())

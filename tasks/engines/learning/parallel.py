@@ -1,9 +1,9 @@
 """Data parallelism of the learner: every process takes a share of a step's packs, and gradients are summed.
 
-The first process is the one that runs the study: it samples and writes. It starts the others on its own machine, one a
-GPU, and tells them the job and every step's rollouts through a pipe; they run the same loop. The process group is the
-learner's own, because vLLM in the first process takes torch's default one for itself. The store by which it forms is
-open to whoever is on this machine, so nothing that is unpickled goes through it.
+The first process runs the study: it samples and writes. It starts one more process per further GPU of its machine and
+sends them the job and every step's rollouts through a pipe; they run the same loop. The process group is the learner's
+own, because vLLM in the first process uses torch's default one. Any user of the machine can reach the store that forms
+it, so nothing that is unpickled goes through that store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage.errors import Parked
 from tasks.engines.hardware import child
 
 T = TypeVar("T")
-#: Others wait for the first one while it samples, however long that takes; if it dies, its store dies with it.
+#: The other processes wait this long while the first samples; if the first dies, its store fails at once.
 PATIENCE = timedelta(days=7)
 
 
@@ -36,7 +36,7 @@ class _Team:
     world: int
     store: Any
     others: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    #: from the first process to each of the others; there, the one that it hears
+    #: in the first process one pipe to each of the others; in the others the pipe from the first
     pipes: list[Connection] = field(default_factory=list)
     group: Any = None
 
@@ -46,10 +46,8 @@ _team: _Team | None = None
 
 @contextmanager
 def team(processes: int, job: object, logs: Path) -> Iterator[None]:
-    """Start `processes - 1` others on this job, and end with them. Nothing to do for one, or in one of the others.
-
-    Errors: Parked if one of the others died; what it said is in `logs`.
-    """
+    """Start `processes - 1` others on this job and stop them at the end. Does nothing for one process, or in the
+    others. Errors: Parked if another process died; its output is in `logs`."""
     global _team
     if processes == 1 or _team is not None:
         yield
@@ -79,7 +77,7 @@ def team(processes: int, job: object, logs: Path) -> Iterator[None]:
 
 
 def _failed(other: subprocess.Popen[bytes]) -> bool:
-    """Its sockets and pipes close a moment before it has ended."""
+    """Return whether a process failed; its sockets close a moment before it ends."""
     try:
         return other.wait(timeout=1) != 0
     except subprocess.TimeoutExpired:
@@ -87,8 +85,8 @@ def _failed(other: subprocess.Popen[bytes]) -> bool:
 
 
 def _store(port: int) -> Any:
-    """The first process's key-value store; it opens one itself for port 0. On a socket of ours: torch's own listens to
-    the world."""
+    """Return the first process's key-value store; for port 0 it opens one. Bound to localhost: torch's own socket
+    listens on all interfaces."""
     c10d: Any = dist
     how: dict[str, Any] = {"timeout": PATIENCE, "wait_for_workers": False}
     if port:
@@ -107,7 +105,7 @@ def _start(rank: int, team: _Team, log: Path) -> None:
 
 
 def join(device_type: str) -> None:
-    """Form the group that sums gradients; every process calls it once its device is known."""
+    """Form the process group for gradients; every process calls it once its device is known."""
     if _team is None or _team.group is not None:
         return
     if _team.rank:
@@ -128,7 +126,7 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def reduced(tensor: Tensor, how: Literal["SUM", "MAX"]) -> Tensor:
-    """The elementwise sum or maximum over processes, in place."""
+    """Return the elementwise sum or maximum over processes, in place."""
     if _team is not None:
         options = dist.AllreduceOptions()
         options.reduceOp = getattr(dist.ReduceOp, how)
@@ -137,7 +135,7 @@ def reduced(tensor: Tensor, how: Literal["SUM", "MAX"]) -> Tensor:
 
 
 def from_first(value: T | None) -> T:
-    """What the first process has; the others pass None."""
+    """Return the first process's value in all processes; the others pass None."""
     if _team is not None and _team.rank:
         return _team.pipes[0].recv()
     for pipe in _team.pipes if _team is not None else ():
@@ -146,7 +144,7 @@ def from_first(value: T | None) -> T:
 
 
 def join_team(rank: int, world: int, port: int, pipe: int) -> Any:
-    """Become one of the others; return the first one's job."""
+    """Become one of the other processes; return the first one's job."""
     global _team
     _team = _Team(rank, world, _store(port), pipes=[Connection(pipe)])
     return from_first(None)

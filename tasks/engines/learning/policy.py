@@ -1,8 +1,8 @@
 """A policy that can be trained: frozen base, LoRA, packed forward pass, and log-probs of the target tokens.
 
-Memory does not grow with the vocabulary. The head is frozen, so the gradient of one token's log-prob is one vector as
-wide as the hidden state. It is made in the forward pass, chunk by chunk, while the chunk's probabilities are at hand;
-the backward pass scales it. Logits exist once, for one chunk, in float32, and are never made again.
+Memory does not grow with the vocabulary. The head is frozen, so the gradient of one token's log-prob is one vector of
+the hidden size. It is computed in the forward pass, chunk by chunk, from the chunk's probabilities; the backward pass
+scales it. Float32 logits exist for one chunk at a time and are never recomputed.
 """
 
 from __future__ import annotations
@@ -42,15 +42,13 @@ from tasks.engines.loading import loaded
 from tasks.engines.memory import check_host_memory, check_training_memory, checkpoint_bytes, execution_on, plan_training
 from tasks.engines.model_files import loaded_bytes, read_config, weight_files
 
-#: Rows of a pack that is only scored, and the shares of a GPU's and of the host's free memory that its model may take.
+#: Rows of a pack for scoring, and the shares of the GPU's and the host's free memory that a scoring model may use.
 SCORED_ROWS, ROOM, SHARE_OF_HOST = 1024, 0.9, 0.2
 
 
 class Policy:
-    """base + LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in its working copies.
-
-    temperature: that of the sampler, whose softmax is the policy that is trained.
-    """
+    """A base model with LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in its working
+    copies. temperature: of the sampler, whose softmax defines the trained policy."""
 
     def __init__(self, base: Path, config: LearnerConfig, execution: Execution, temperature: float = 1.0) -> None:
         quiet_libraries()
@@ -70,7 +68,7 @@ class Policy:
         free = free_bytes(self.device, execution.memory_share)
         plan = check_training_memory(base, config, execution, self.dtype.itemsize, free)
         self.kept_rows, self.execution = plan.kept_rows, execution
-        # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
+        # loaded onto the device shard by shard: a host copy of a 30B mixture would take 57 GiB
         onto, how = self.device if gpu else None, {"attn_implementation": attention.ATTENTION_NAME}
         model: Any = loaded(AutoModelForCausalLM, base, self.dtype, onto, **how)
         model.to(self.device).requires_grad_(False).eval()
@@ -90,12 +88,9 @@ class Policy:
         release_memory()
 
     def try_longest(self, rows: int) -> None:
-        """Compute the longest pack forward and backward, and leave no trace. Where its activations do not fit, the
-        layers of every pack are recomputed from here on.
-
-        Errors: UserError if that does not fit either.
-        """
-        # a prompt of one token, and completions no longer than rollouts may be: a longer one could turn other positions
+        """Run the longest pack forward and backward without side effects. If it runs out of memory, enable activation
+        recomputation for all packs. Errors: UserError if that does not fit either."""
+        # completions no longer than rollouts, because positions beyond may be computed differently
         each = max(1, (self.execution.longest or rows) - 1)
         sizes = [min(each, rows - 1 - begun) + 1 for begun in range(0, rows - 1, each)]
         ids = np.random.default_rng(0).integers(0, len(self.head), max(sizes)).tolist()
@@ -121,22 +116,21 @@ class Policy:
     def score(
         self, groups: Sequence[PromptGroup], temperature: float, weights: Tensor | None = None, *, base: bool = False
     ) -> np.ndarray:
-        """Return the log-probs of the completions' tokens whose behaviour is known, end to end.
-
-        weights: other ones than LoRA has now, like `lora.work`. base: without any adapter.
-        """
-        torch.get_num_threads()  # a new thread computes else with as many as there are cores
+        """Return the log-probs of completion tokens with known behaviour log-probs, concatenated. weights: used instead
+        of LoRA's present ones, like `lora.work`. base: without any adapter."""
+        torch.get_num_threads()  # otherwise a new thread computes with all cores
         pack, other = build_pack(groups), torch.zeros_like(self.lora.work) if base else weights
-        if other is None:  # with a gradient, as in an update: what is compiled here serves that too
+        if other is None:  # with a gradient, so that updates reuse the compiled kernels
             return self.logprobs(pack, temperature)[0].detach().cpu().numpy()
         with torch.no_grad(), self.lora.showing(other):
             return self.logprobs(pack, temperature)[0].cpu().numpy()
 
     def logprobs(self, pack: Pack, temperature: float | None = None) -> tuple[Tensor, Tensor]:
-        """(log-probs_K, entropy_K) of the pack's predicted tokens, float32. temperature: None: the policy's own."""
+        """Return (log-probs_K, entropy_K) of the pack's predicted tokens, float32. temperature: None for the policy's
+        own."""
         self.lora.experts.finish()
         for layer in self._layers:
-            # transformers recomputes a layer that is in training; what is in it is not, and drops nothing out
+            # in training mode transformers recomputes the layer; its submodules stay in eval mode, without dropout
             layer.training = len(pack.tokens_T) > self.kept_rows
         tokens, positions, rows, targets = (
             on_device(a, self.device) for a in (pack.tokens_T, pack.positions_T, pack.rows_K, pack.targets_K)
@@ -153,10 +147,8 @@ class Policy:
 
 
 def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Policy:
-    """Load a policy that is only to score: onto the GPU if it has room beside the engine, otherwise into host memory.
-
-    Errors: UserError where neither has room, or where the learner cannot load this model or adapter.
-    """
+    """Load a policy for scoring only: onto the GPU if it has room beside the engine, otherwise into host memory.
+    Errors: UserError if neither has room, or if the learner cannot load this model or adapter."""
     settle_threads()
     if not weight_files(base) or read_config(base).get("quantization_config"):
         raise UserError(f"{base.name} is quantised, or its weights are not on this machine")
@@ -202,13 +194,13 @@ def _device(wanted: str) -> torch.device:
 def _terms(
     logits: Tensor, targets: Tensor, dtype: torch.dtype, of_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """(log-probs, entropies, p - onehot, p (log p + entropy)), the last two of `dtype`: -temperature times what
-    log-prob and entropy move by with the logits. The last only where it is asked for."""
+    """Return (log-probs, entropies, p - onehot, p (log p + entropy)), the last two in `dtype`: −temperature times the
+    derivatives of log-prob and entropy by the logits. The last is None unless `of_entropy`."""
     target = targets[:, None]
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     logprobs, p = log_p.gather(1, target), log_p.exp()
     entropies = -torch.linalg.vecdot(p, log_p)
-    # p - 1 before rounding, or sure tokens lose it
+    # computed as p - 1 before rounding, which would lose it where p is near 1
     slopes = torch.where(torch.arange(logits.shape[1], device=logits.device) == target, logprobs.expm1(), p)
     falls = (p * (log_p + entropies[:, None])).to(dtype) if of_entropy else None
     return logprobs[:, 0], entropies, slopes.to(dtype), falls
@@ -256,7 +248,7 @@ class TokenLogprobs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        # of log-probs, and of entropies where they carry one
+        # gradients of log-probs, and of entropies if they have one
         parts = [
             falls_KD * (-grad_K / ctx.temperature)[:, None].to(falls_KD.dtype)
             for falls_KD, grad_K in zip(ctx.saved_tensors, grads, strict=False)
@@ -280,6 +272,6 @@ def token_logprobs(
     temperature: float = 1.0,
     of_entropy: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """(log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ / temperature). Log-probs
-    carry a gradient, entropies only where `of_entropy`, both only to `hidden`."""
+    """Return (log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ / temperature).
+    Log-probs have a gradient, entropies only with `of_entropy`, both only with respect to `hidden`."""
     return TokenLogprobs.apply(hidden_KD, weight_VD, targets_K, chunk, temperature, of_entropy)

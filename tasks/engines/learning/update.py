@@ -1,7 +1,7 @@
-"""The optimiser updates of one step's rollouts: advantages, packs, forward and backward, Adam, measurements.
+"""The optimiser updates of one step's rollouts: advantages, packs, forward and backward, Adam, metrics.
 
-`TwoAgents` trains a generator and a critic: two adapters on one frozen base, each with an optimiser and an objective's
-memory of its own. The critic's takes the generator's place for its update alone.
+`TwoAgents` trains a generator and a critic: two adapters on one frozen base, each with its own optimiser and objective
+state. The critic's adapter replaces the generator's during its update.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Clock:
 
 
 class Updater:
-    """Policy and optimiser. The optimiser sees one flat float32 vector. start: weights that KL is measured to. state:
-    what the objective remembers of the steps so far; diagnostics: what it says of the last one."""
+    """Policy and optimiser over one flat float32 vector. start: reference weights of the KL term. state: the
+    objective's memory of earlier steps; diagnostics: its values for the last step."""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
         self.policy, self.config, self.token_budget = policy, config, token_budget
@@ -78,13 +78,13 @@ class Updater:
         )
 
     def start_here(self) -> None:
-        """The weights of now are those that training starts from."""
+        """Use the present weights as the reference of the KL term."""
         if self.config.kl_weight:
             self.start = self.policy.lora.work.detach().clone()
 
     def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
-        """One step on these groups; the measured columns of STEPS. Groups without a gradient, and gradients that are
-        not finite, leave weights and moments as they are."""
+        """Run one step on these groups; return the measured columns of STEPS. Groups without a gradient, and gradients
+        that are not finite, do not change weights and moments."""
         rate = learning_rate(self.config, step)
         with clock.phase("credit"):
             credit = credited(groups, self.config, self.state)
@@ -106,7 +106,7 @@ class Updater:
     def _optimise(self, sums: Sums, rate: float) -> None:
         grad = self.policy.lora.grad
         sums.norm = float(torch.linalg.vector_norm(grad))
-        # Adam squares it; false for nan
+        # finite when squared, as Adam does; False for NaN
         sums.made = sums.norm**2 <= torch.finfo(torch.float32).max
         if not sums.made:
             return
@@ -119,8 +119,8 @@ class Updater:
     def gradient(
         self, groups: Groups, clock: Clock, credit: Credit | None = None, key: Sequence[object] = ("weights",)
     ) -> Sums:
-        """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes. credit: as in
-        trained_groups; key: as in weighed_tokens, beside the seed."""
+        """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes. credit: see
+        trained_groups; key: see weighed_tokens, beside the seed."""
         live = trained_groups(groups, self.config, credit)
         if self.loss.weigh and live:
             with clock.phase("credit"):
@@ -144,15 +144,14 @@ class Updater:
         return Sums(trained, masked, int(bounded), loss, entropy, ratio, float(ratio_max), kl, kl_start)
 
     def _references(self, packs: Sequence[Pack]) -> list[Tensor | None]:
-        """Log-probs_K of each pack under the start's weights: the base model's where training started without an
-        adapter. None where the loss does not hold them."""
+        """Return log-probs_K of each pack under the reference weights; None if the loss does not use them."""
         if self.start is None:
             return [None] * len(packs)
         with torch.no_grad(), self.policy.lora.showing(self.start):
             return [self.policy.logprobs(pack)[0] for pack in packs]
 
     def _pack(self, pack: Pack, reference: Tensor | None, scale: float) -> Tensor:
-        """Forward and backward of one pack. Returns 2x6 measurements, sums and a maximum, still on the device."""
+        """Run one pack forward and backward. Return 2x6 metrics, sums and a maximum, still on the device."""
         behaviour, advantages, rollout = (
             on_device(a, self.policy.device) for a in (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
         )
@@ -166,18 +165,18 @@ class Updater:
             bounded = (logprobs - behaviour > MAX_LOG_RATIO).sum().float()
             log_ratios = log_ratio(logprobs, behaviour)
             ratio = log_ratios.exp()
-            # towards the behaviour policy, whose tokens these are
+            # KL to the behaviour policy, which sampled these tokens
             kl = (ratio - 1.0 - log_ratios).sum()
             kl_start = torch.zeros_like(kl) if reference is None else k3(logprobs, reference).sum()
             added = torch.stack([loss.detach(), entropy.detach().sum(), ratio.sum(), kl, kl_start, bounded])
             return torch.stack([added, ratio.max().expand(6)]).double()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Copies in host memory of what a checkpoint keeps, until the next call: that one's must be written by then."""
+        """Return host copies of the checkpoint's tensors, valid until the next call; write them before."""
         return self.snapshot.of(self.kept())
 
     def kept(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps, itself."""
+        """Return the checkpoint's tensors, not copied."""
         state = self.optimiser.state.get(self.weights) or {}
         return {name: tensor.detach() for name, tensor in {"weights": self.policy.lora.master, **state}.items()}
 
@@ -202,10 +201,8 @@ class Updater:
 
 @dataclass(slots=True)
 class Sums:
-    """Of one gradient: sums over its tokens, so that packs and processes add up. norm: of the gradient.
-
-    made: whether an optimiser update came of it; not of a gradient that is not finite.
-    """
+    """Sums over the tokens of one gradient, which add up over packs and processes. norm: of the gradient. made: whether
+    it led to an optimiser update; False if it was not finite."""
 
     tokens: int = 0
     masked: int = 0
@@ -221,7 +218,7 @@ class Sums:
 
 
 def rollouts_row(groups: Groups, config: LearnerConfig) -> dict[str, Any]:
-    """What the rollouts alone say of a step."""
+    """Return a step's metrics that depend on its rollouts only."""
     rollouts = [r for group in groups.values() for r in group]
     bands = [band(sum(r.correct for r in g), len(g)) for g in groups.values()]
     rewards = [group_rewards(g, config) for g in groups.values()]
@@ -240,8 +237,8 @@ def rollouts_row(groups: Groups, config: LearnerConfig) -> dict[str, Any]:
 
 
 def updates_row(gradients: Sequence[Sums], config: LearnerConfig, learning_rate: float) -> dict[str, Any]:
-    """What a step's updates did: means over the tokens that they trained on, each as often as it was trained on; loss
-    and gradient norm are means over updates. Null where there was none."""
+    """Return the metrics of a step's updates: means over trained tokens, counted as often as trained; loss and gradient
+    norm are means over updates. None without updates."""
     made = [s for s in gradients if s.made]
     n = sum(s.tokens for s in made)
 
@@ -265,9 +262,9 @@ def updates_row(gradients: Sequence[Sums], config: LearnerConfig, learning_rate:
     }
 
 
-#: Before the critic's names in a checkpoint and in the diagnostics.
+#: Prefix of the critic's names in checkpoints and diagnostics.
 OF_CRITIC = "critic_"
-#: Columns of the critic's row that are diagnostics of the step.
+#: Columns of the critic's row that become diagnostics of the step.
 CRITIC_COLUMNS = ("updates", "trained_tokens", "grad_norm", "entropy", "length_mean", "kl_behaviour", "ratio_max")
 
 
@@ -277,20 +274,20 @@ def updater_for(policy: Policy, config: LearnerConfig, token_budget: int) -> Upd
 
 
 class TwoAgents(Updater):
-    """The generator's, and `critic`."""
+    """The generator's updater, with the critic's in `critic`."""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
         super().__init__(policy, config, token_budget)
         self.critic = Updater(policy, config, token_budget)
 
     def start_here(self) -> None:
-        """Both start from the same weights."""
+        """Start both adapters from the same weights."""
         super().start_here()
         self.critic.start_here()
         self.policy.lora.begin_second()
 
     def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
-        """The generator's row. The critic's numbers are diagnostics, but for its skipped updates, which count too."""
+        """Return the generator's row. The critic's metrics become diagnostics; its skipped updates are added."""
         row = super().update(groups, clock, step)
         if critiques := criticised(groups):
             with self.policy.lora.swapped():
@@ -320,6 +317,6 @@ class TwoAgents(Updater):
 
 
 def criticised(groups: Groups) -> Groups:
-    """The critiques of each problem's drafts; a draft may have none, and a problem."""
+    """Return the critiques of each problem's drafts, without problems that have none."""
     found = {problem: [r.critique for r in group if r.critique is not None] for problem, group in groups.items()}
     return {problem: group for problem, group in found.items() if group}

@@ -1,1 +1,1 @@
-"""What generates: vLLM, transformers, a remote server, and the sampler that drives one of them."""
+"""Sampling engines: vLLM, transformers, a remote server, and the sampler that drives one of them."""

@@ -1,16 +1,16 @@
-"""An OpenAI-compatible server: its address, its key, and how requests reach it. Passing faults are tried again; what
-money or patience must solve parks the run.
+"""An OpenAI-compatible server: its address, key, requests and errors. Temporary faults are retried; faults that need
+money or time park the run.
 
-| answer | what it means here |
+| answer | reaction |
 |---|---|
-| refused or dropped connection, no answer in time, 408, 409, 425, 429, 5xx | tried again with growing pauses |
-| 200 with garbage: cut short, a page, no choice, other lengths than asked for | the same |
-| any of these for `patience`, while no other request was answered | Parked: the server stays away |
-| 402, 429 with a code of QUOTA_CODES or that asks for money | Parked: the provider's budget limit |
+| refused or dropped connection, no answer in time, 408, 409, 425, 429, 5xx | retried with growing pauses |
+| 200 with an invalid body: truncated, a web page, no choice, wrong lengths | the same |
+| any of these for `patience`, while no other request was answered | Parked: the server is down |
+| 402, 429 with a code of QUOTA_CODES or a request for payment | Parked: the provider's budget limit |
 | 401, 403 | the key is wrong: UserError |
-| any other 4xx | the request is wrong: UserError with the server's words |
+| any other 4xx | the request is wrong: UserError with the server's message |
 
-The key is the operator's, like the addresses that it may go to: what a study's settings name is not enough.
+The operator sets the key and the addresses that it may be sent to; a study's settings alone cannot send it elsewhere.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from storage.errors import Parked, UserError
 from storage.roots import seconds_set
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-#: Codes and types of errors that only money mends. A rate limit's words speak of quota and billing too.
+#: Codes and types of errors that need payment. Messages of rate limits mention quota and billing too.
 QUOTA_CODES = {"insufficient_quota", "insufficient_balance", "insufficient_credits", "payment_required"}
 QUOTA_CODES |= {"billing_hard_limit_reached", "billing_not_active"}
-#: Words of a 429 that no pause mends: "Add credits to continue".
+#: Words of a 429 that a retry does not solve: "Add credits to continue".
 MONEY = re.compile(r"\b(add|buy|purchase|top up|out of|no|insufficient)\b[^.]{0,20}\b(credits?|funds?|balance)\b", re.I)
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
 CONNECT_SECONDS = 30.0
-#: A key of fewer characters is no secret, and may be a part of any word.
+#: Shorter keys are not masked in messages: they are no secret, and may be part of any word.
 SECRET_CHARACTERS = 8
 
 T = TypeVar("T")
@@ -48,11 +48,11 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Garbled(ValueError):
-    """The server's answer is none: cut short, a proxy's page, another's. Another try may bring one."""
+    """The server's answer is invalid: truncated, a proxy's page, or for another request. A retry may succeed."""
 
 
 def parsed(text: bytes, form: type[M]) -> M:
-    """Errors: Garbled for another form, or no JSON."""
+    """Parse JSON into `form`. Errors: Garbled if it has another form or is no JSON."""
     try:
         return form.model_validate_json(text, strict=True)
     except ValidationError as error:
@@ -72,30 +72,29 @@ class _Models(BaseModel):
 
 
 def asked_address(asked: str = "") -> str:
-    """Return the address that a study asks for; without one, the operator's own."""
+    """Return the address from the study's settings, or else the operator's default."""
     return asked or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
 
 
 def endpoint_for(asked: str = "") -> Endpoint:
-    """Return the server at the address that a study asks for; without one, the operator's own.
-
-    Errors: UserError if the operator has a key and has not allowed this address: it would be sent there.
-    """
+    """Return the server at the address from the study's settings, or else the operator's default. Errors: UserError if
+    the operator has a key and has not allowed this address, because the key would be sent there."""
     key = os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise UserError("engine openai: VARBAND_OPENAI_API_KEY holds what no HTTP header can carry")
+        raise UserError("engine openai: VARBAND_OPENAI_API_KEY has characters that an HTTP header cannot carry")
     endpoint = Endpoint(asked_address(asked), key or None)
     allowed = [os.environ.get("VARBAND_OPENAI_BASE_URL", ""), *os.environ.get("VARBAND_OPENAI_ALLOWED", "").split(",")]
     if key and _origin(endpoint.url) not in [_origin(url.strip()) for url in allowed if url.strip()]:
         raise UserError(
-            f"hardware.endpoint={endpoint.url}: the key of VARBAND_OPENAI_API_KEY would be sent there, and whoever runs"
-            " this machine has not allowed it; they can add it to VARBAND_OPENAI_ALLOWED (addresses, comma-separated)"
+            f"hardware.endpoint={endpoint.url}: the key of VARBAND_OPENAI_API_KEY may not be sent there; the operator"
+            " of this machine can add the address to VARBAND_OPENAI_ALLOWED (comma-separated)"
         )
     return endpoint
 
 
 def _origin(url: str) -> httpx.URL:
-    """Return scheme, host and port. Errors: UserError for what is no address, without repeating what may be secret."""
+    """Return scheme, host and port. Errors: UserError for an invalid address, without repeating parts that may be
+    secret."""
     try:
         found = httpx.URL(url)
     except httpx.InvalidURL:
@@ -110,16 +109,14 @@ def _origin(url: str) -> httpx.URL:
 
 
 class Endpoint:
-    """`url` is the base with its version, e.g. http://10.0.0.5:8000/v1. The key is never shown or stored.
-
-    Threads share it, and any answer to one of them shows that the server lives. Each has a kept-alive connection of its
-    own: in one pool for all, httpcore looks through every connection at every request, 10 times slower at 256 threads.
-    """
+    """A server. `url` includes the version, e.g. http://10.0.0.5:8000/v1. The key is never shown or stored. Threads
+    share it, and an answer to any of them shows that the server is up. Each thread has its own kept-alive connection:
+    with a shared pool httpcore checks every connection at every request, 10 times slower at 256 threads."""
 
     def __init__(self, url: str, key: str | None) -> None:
         self._origin = _origin(url)
         self.url, self._key = url.rstrip("/"), key or ""
-        # no answer to anybody for so long parks the run; one answer is a rollout of many thousand tokens
+        # without any answer for this long the run is parked; one answer is a rollout of many thousand tokens
         self._patience = seconds_set("VARBAND_OPENAI_PATIENCE", 300.0)
         self._reply, self._answered = seconds_set("VARBAND_OPENAI_TIMEOUT", 1800.0), -math.inf
         self._trust, self._thread = httpx.create_ssl_context(), threading.local()
@@ -140,18 +137,18 @@ class Endpoint:
         del self._thread.http
 
     def model(self, names: Collection[str] | None = None, served: str = "") -> str:
-        """Return the name under which the study's model is served. names, served, errors: as model_of."""
+        """Return the name under which the study's model is served. names, served, errors: see model_of."""
         return self.ask(f"{self.url}/models", lambda text: model_of(text, self.url, names, served))
 
     def version(self) -> str:
-        """Return vLLM's version, "unknown" where the server does not tell it."""
+        """Return vLLM's version, or "unknown"."""
         with suppress(httpx.HTTPError, ValueError, LookupError, TypeError):
             found = str(self._http.get(self._origin.join("/version")).json()["version"])
             return found[:60] if found.isprintable() else "unknown"
         return "unknown"
 
     def load_adapter(self, name: str, folder: Path) -> None:
-        """Errors: UserError if the server cannot load it; one that is loaded already is fine."""
+        """Load an adapter unless it is loaded already. Errors: UserError if the server cannot load it."""
         body = {"lora_name": name, "lora_path": str(folder.resolve())}
         try:
             self.ask(f"{self.url}/load_lora_adapter", lambda text: None, body)
@@ -171,10 +168,8 @@ class Endpoint:
         body: dict[str, Any] | None = None,
         stop: threading.Event | None = None,
     ) -> T:
-        """Return what `read` finds in the answer; where it raises Garbled, ask again. With a body it is a POST.
-
-        stop: set when nobody waits for another try. Errors: as the table above says.
-        """
+        """Send a request (POST with a body, else GET) and return `read` of the answer; retry if it raises Garbled.
+        stop: set to end retries. Errors: see the table above."""
         stop, pause, failing = stop or threading.Event(), FIRST_PAUSE, math.inf
         while True:
             wait, silent = 0.0, "did not answer"
@@ -207,7 +202,7 @@ class Endpoint:
             stop.wait(max(wait, pause * random.uniform(0.5, 1.0)))
 
     def _refuse(self, status: int, words: str, codes: set[str]) -> None:
-        """Raise for an answer that another try would not change."""
+        """Raise for an answer that a retry would not change."""
         if status == 402 or (status == 429 and (codes & QUOTA_CODES or MONEY.search(words))):
             raise Parked(
                 f"{self.url} refuses to go on ({words}); finished rollouts are kept: top up there and give the same"
@@ -219,14 +214,14 @@ class Endpoint:
             raise UserError(f"{self.url}: {status} {words}")
 
     def _plain(self, words: str) -> str:
-        """Return a server's words for terminals and records, without its key, which some repeat, and without what no
-        page prints."""
+        """Return a server's message for terminals and records, without its key, which some servers repeat, and without
+        unprintable characters."""
         words = words.replace(self._key, "…") if len(self._key) >= SECRET_CHARACTERS else words
         return "".join(c if c.isprintable() else " " for c in words)
 
 
 def _words_of(answer: httpx.Response) -> tuple[str, set[str]]:
-    """Return what an error answer says, in one line, and its codes."""
+    """Return the message of an error answer in one line, and its codes."""
     try:
         error = answer.json()["error"]
         codes = [str(code) for name in ("code", "type") if (code := error.get(name))]
@@ -244,16 +239,13 @@ def _retry_after(header: str | None) -> float:
 
 
 def model_of(text: bytes, url: str, names: Collection[str] | None, served: str = "") -> str:
-    """Return the name under which a server lists the base model; its adapters name it as their parent, its other names
-    its folder. names: of the study's model, any of which may stand in the list; None takes any model. served: the one
-    name that is the model.
-
-    Errors: UserError for another model or several, and for what is no such list, as any web page is.
-    """
+    """Return the name under which a server lists the base model. Adapters name it as their parent; aliases have its
+    folder. names: possible names of the study's model; None accepts any model. served: the exact name, if set. Errors:
+    UserError for another model, for several, and for an answer that is no list of models."""
     try:
         bases = {one.id: one.root or one.id for one in parsed(text, _Models).data if not one.parent}
     except Garbled as error:
-        raise UserError(f"{url}: what it answers is no list of models ({error}); check the address") from None
+        raise UserError(f"{url}: the answer is no list of models ({error}); check the address") from None
     listed = ", ".join([*bases][:4]) or "no model"
     if served in bases:
         return served
@@ -270,7 +262,7 @@ def model_of(text: bytes, url: str, names: Collection[str] | None, served: str =
 
 
 def _model_name(text: str) -> str:
-    """Return the last part of a folder or an id on the hub, without a commit.
+    """Return the last part of a folder or hub id, without a commit.
 
     >>> _model_name("Qwen/Qwen2.5-1.5B@0a1b"), _model_name("/models/qwen2.5-1.5b/")
     ('qwen2.5-1.5b', 'qwen2.5-1.5b')

@@ -1,11 +1,10 @@
-"""Sampling by a server that speaks the OpenAI completions protocol, as `vllm serve` does on another host.
+"""Sampling by a server with the OpenAI completions protocol, such as `vllm serve` on another host.
 
-Prompts go as token ids and come back with the sampled ids and their log-probs, so that such rollouts can be trained
-on. Every request is its own HTTP call: the server batches. Whatever finished is handed on before an error is raised.
-
-The server is started by its owner; what the recipes assume of it:
+Prompts are sent as token ids; sampled ids and log-probs come back, so that such rollouts can be trained on. Every
+request is its own HTTP call, which the server batches. Finished rollouts are yielded before an error is raised. The
+owner of the server starts it; recipes assume
     vllm serve MODEL --logprobs-mode processed_logprobs --enable-lora --max-lora-rank 32
-with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 where adapters are evaluated (both sides see the artifact root).
+and, to evaluate adapters, VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and access of both sides to the artifact root.
 """
 
 from __future__ import annotations
@@ -31,14 +30,13 @@ from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.endpoint import Garbled, endpoint_for, parsed
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths, vocabulary_of
 
-#: What a server would else take from the model's generation_config.json: a cut or bent distribution whose log-probs are
-#: not those of the policy.
+#: Overrides of the model's generation_config.json, whose defaults may truncate or change the sampled distribution.
 NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 #: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.
 NO_LOGPROB = -9998.0
-#: More connections than this gain nothing and cost a thread each.
+#: The largest number of connections; more gain nothing and cost a thread each.
 MOST_CONNECTIONS = 256
-#: One may be above zero by rounding, not by more.
+#: Rounding may make a log-prob slightly positive.
 Logprob = Annotated[float, Field(le=1e-3)]
 
 
@@ -77,7 +75,8 @@ class OpenAIGenerator(PromptEncoder):
         self._loaded: set[str] = set()
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        """Errors: Parked if the provider refuses to go on or stays away, after all that finished was yielded."""
+        """Yield completions as they finish. Errors: Parked if the provider refuses or stays down, after all finished
+        ones."""
         check_lengths([*requests], self._max_model_len)
         model = self._served(adapter)
         todo = requests if isinstance(requests, deque) else deque(requests)
@@ -112,8 +111,8 @@ class OpenAIGenerator(PromptEncoder):
         done: queue.SimpleQueue[Completion | BaseException | None],
         stop: threading.Event,
     ) -> None:
-        """One connection: request after request until none is left or another connection failed. Whatever ends it is
-        reported: nobody else would."""
+        """Serve requests on one connection until none is left or another connection failed. Report any error through
+        `done`."""
         try:
             while todo and not stop.is_set():
                 try:
@@ -146,14 +145,12 @@ class OpenAIGenerator(PromptEncoder):
         }
 
     def _completion(self, request: Request, model: str, text: bytes) -> Completion:
-        """Return the rollout that was asked for. model: who was asked; a gateway may answer from another.
-
-        Errors: Garbled; UserError for a server that never tells tokens with their log-probs.
-        """
+        """Return the completion in an answer. model: the requested one; a gateway may use another. Errors: Garbled;
+        UserError if the server does not return token ids and log-probs."""
         answer = parsed(text, _Answer)
         choice = answer.choices[0]
         if answer.model not in (None, model):
-            raise Garbled(f"an answer of the model '{answer.model:.60}', where '{model}' was asked")
+            raise Garbled(f"an answer of the model '{answer.model:.60}' to a request for '{model}'")
         if choice.prompt_token_ids not in (None, list(request.prompt_ids)):
             raise Garbled("an answer to another prompt")
         ids, scores = choice.token_ids, choice.logprobs and choice.logprobs.token_logprobs
@@ -171,7 +168,7 @@ class OpenAIGenerator(PromptEncoder):
         return Completion(request.key, text_of, ids, logprobs_T, choice.finish_reason)
 
     def _served(self, adapter: ServedAdapter | None) -> str:
-        """The model's name on the server; an adapter is loaded there under its own name once."""
+        """Return the model's name on the server; load an adapter there once, under its own name."""
         if adapter is None:
             return self._model
         if (name := served_name(adapter)) not in self._loaded:
@@ -185,7 +182,7 @@ class OpenAIGenerator(PromptEncoder):
 
 
 def names_of(folder: Path) -> list[str]:
-    """Return what a server may call the model in this folder; that of a snapshot from the hub names its repository.
+    """Return possible server names of the model in this folder; for a hub snapshot also its repository.
 
     >>> names_of(Path("/hub/models--Qwen--Qwen2.5-1.5B/snapshots/0a1b"))
     ['0a1b', '0a1b', 'Qwen2.5-1.5B']

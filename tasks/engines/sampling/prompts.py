@@ -1,4 +1,4 @@
-"""Prompts as token ids, the same from every engine, and what they may show beside the problem that they ask."""
+"""Prompts as token ids, equal for every engine, and the check that prompts contain no problem of the pool."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tasks.engines.model_files import TODAY
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.sampler import RolloutRequest
 
-#: Where the tokens that end a completion are named, as transformers and vLLM look for them.
+#: Files that name the end tokens, in the order of transformers and vLLM.
 CONFIGS = ("generation_config.json", "config.json")
 
 
 def vocabulary_of(tokenizer: Any, model: Path) -> int:
-    """One above the largest token id that a model can draw: its head may be wider than its tokenizer."""
+    """Return one above the largest token id that a model can sample; its head may be wider than its tokenizer."""
     config = _config(model / "config.json")
     widths = (part.get("vocab_size") for part in (config, config.get("text_config", {})))
     return max(len(tokenizer), *(width for width in widths if isinstance(width, int)), 0)
@@ -29,11 +29,8 @@ def vocabulary_of(tokenizer: Any, model: Path) -> int:
 def encode_prompt(
     tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = ""
 ) -> tuple[int, ...]:
-    """Return the token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt.
-
-    A plain prompt has the tokenizer's BOS once, also where its text writes it, and never an EOS behind it. begun: what
-    the completion begins with.
-    """
+    """Return the token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt. A
+    plain prompt has the tokenizer's BOS exactly once and never an EOS at the end. begun: start of the completion."""
     text = chat_text(tokenizer, prompt, enable_thinking=enable_thinking) if chat else prompt
     ids = tokenizer(text + begun, add_special_tokens=False)["input_ids"]
     if chat:
@@ -45,10 +42,8 @@ def encode_prompt(
 
 
 def chat_text(tokenizer: Any, prompt: str, *, enable_thinking: bool) -> str:
-    """Return what a chat template makes of one user message. A template that writes today's date writes TODAY.
-
-    Errors: UserError for a model without a chat template.
-    """
+    """Return one user message in the chat template. Templates that insert the date get TODAY. Errors: UserError for a
+    model without a chat template."""
     if tokenizer.chat_template is None:
         raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template and the model folder has none")
     return tokenizer.apply_chat_template(
@@ -61,10 +56,8 @@ def chat_text(tokenizer: Any, prompt: str, *, enable_thinking: bool) -> str:
 
 
 def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
-    """Whether the prompt of a chat scaffold ends with the opening tag of its trace, by the template of this model.
-
-    None where the scaffold has no chat or no tag, or the model no tokenizer or template.
-    """
+    """Return whether this model's chat template ends the prompt with the opening tag of the scaffold's trace. None if
+    the scaffold has no chat or no tag, or the model no tokenizer or template."""
     if not scaffold.chat or scaffold.trace_tag is None or (tokenizer := loaded_tokenizer(model)) is None:
         return None
     if tokenizer.chat_template is None:
@@ -74,12 +67,12 @@ def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
 
 
 class PromptEncoder:
-    """The part of every engine that makes token ids of prompts."""
+    """The part of every engine that encodes prompts."""
 
     _tokenizer: Any
 
     def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        """As Generator.encode."""
+        """Implement Generator.encode."""
         return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
 
@@ -93,7 +86,7 @@ class EndTokens:
         self.ids = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
 
     def without(self, text: str, token_ids: Sequence[int]) -> str:
-        """Return a completion's text without the token that ended it."""
+        """Return a completion's text without its end token."""
         ended = bool(token_ids) and token_ids[-1] in self.ids
         return text.removesuffix(self._tokenizer.decode([token_ids[-1]])) if ended else text
 
@@ -106,10 +99,8 @@ def _config(file: Path) -> dict[str, Any]:
 
 
 def loaded_tokenizer(model: Path) -> Any:
-    """Return the tokenizer of a model folder; None if it cannot be loaded, which the engine reports.
-
-    Unlike AutoTokenizer it does not import torch, which takes seconds, where the folder has a tokenizer.json.
-    """
+    """Return the tokenizer of a model folder; None if it cannot be loaded, which the engine reports. With a
+    tokenizer.json it avoids AutoTokenizer, which imports torch and takes seconds."""
     quiet_libraries()
     import transformers
 
@@ -122,16 +113,13 @@ def loaded_tokenizer(model: Path) -> Any:
         return None
 
 
-#: Prompts that are tokenised as a whole to find the longest.
+#: The number of complete prompts that are tokenised to find the longest.
 _CANDIDATES = 16
 
 
 def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) -> tuple[int, int, float]:
-    """Return (place, tokens) of the longest prompt, and the mean tokens of all.
-
-    Problems are tokenised alone, and within their prompts the longest of them: a template adds about the same to each,
-    unless it is a program.
-    """
+    """Return (index, tokens) of the longest prompt, and the mean tokens of all prompts. Only the longest problems are
+    tokenised within their prompts: a template adds about the same to each, unless the scaffold is a program."""
     alone = [len(ids) for ids in tokenizer(list(problems), add_special_tokens=False, verbose=False)["input_ids"]]
     by_length = sorted(range(len(problems)), key=lambda place: -alone[place])
     how: dict[str, Any] = {"chat": scaffold.chat, "enable_thinking": scaffold.enable_thinking}
@@ -143,7 +131,7 @@ def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) 
 
 
 def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
-    """Errors: UserError if a prompt leaves no room for its completion."""
+    """Raise UserError if a prompt leaves no room for its completion."""
     for request in requests:
         if len(request.prompt_ids) + request.decoding.max_tokens > max_model_len:
             raise UserError(
@@ -153,33 +141,33 @@ def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
 
 
 def prompt_length(request: RolloutRequest, generator: Generator) -> int:
-    """Tokens of its prompt, with what its completion goes on from."""
+    """Return the tokens of a request's prompt, including the start of its completion."""
     scaffold = request.policy.scaffold
     how = {"chat": scaffold.chat, "enable_thinking": scaffold.enable_thinking}
     return len(generator.encode(scaffold.prompt(request.problem), **how, begun=request.begun))
 
 
 def unfitting(length: int, max_tokens: int, context: int) -> str:
-    """Why a prompt cannot be completed; empty if it can."""
+    """Return why a prompt cannot be completed; empty if it can."""
     if length + max_tokens <= context:
         return ""
     return f"a prompt of {length} tokens and max_tokens={max_tokens} do not fit the context of {context}"
 
 
-#: Characters of a problem that is looked for in all of a prompt: shorter ones, such as 1+1, stand in many by chance.
+#: The least characters of a problem that is searched in the whole prompt; shorter ones, such as 1+1, match by chance.
 LOOKED_FOR = 12
-#: What sets mathematics apart in LaTeX, and characters without a width.
+#: Delimiters of LaTeX mathematics, and characters without a width.
 UNSEEN = re.compile(r"\\?\$|\\[()\[\]]|[\u00ad\u200b-\u200d\u2060\ufeff]")
-#: Signs that end a problem and no number; not what may be a factorial.
+#: Signs that may end a problem; without `!`, which may be a factorial.
 ENDS = " .:?;…。．？！：；؟۔।"
 _OPERATOR = r"(?:[-+*/^×·÷−]|\\(?:times|cdot|div)\b)"
-#: What goes on behind a problem to a longer one: a word or number, or an operator and its operand.
+#: Not followed by text that makes it a longer problem: a word or number, or an operator and its operand.
 _ENDED = rf"(?![^\W_]|[.,][0-9]|[%!]|_[0-9{{]| ?\([0-9])(?!(?: {_OPERATOR} |{_OPERATOR})(?:[0-9({{\\]|[a-z](?![a-z])))"
 
 
 def refuse_shown(scaffold: Scaffold, problems: Iterable[str]) -> None:
-    """Errors: UserError for a problem that the scaffold's own prompt shows, as an example or anywhere in its words: the
-    prompt would hold its gold. Spaces, capitals and signs of LaTeX make no difference."""
+    """Raise UserError if the scaffold's own prompt contains one of the problems, as an example or in its text: the
+    prompt would leak the gold. Spaces, capitals and LaTeX delimiters are ignored."""
     text = _plain(scaffold.prompt(""))
     examples = {_plain(one.problem).rstrip(ENDS) for one in scaffold.examples}
     for problem in dict.fromkeys(problems):
@@ -187,13 +175,14 @@ def refuse_shown(scaffold: Scaffold, problems: Iterable[str]) -> None:
         bare = plain.rstrip(ENDS)
         if bare in examples or (bare and len(plain) >= LOOKED_FOR and stands_in(bare, text)):
             raise UserError(
-                f"scaffold {scaffold.name}: its prompt shows {problem[:60]!r}, which is a problem that it is asked, so"
-                " that the prompt would hold the gold; show another, or leave the problem out of the pool"
+                f"scaffold {scaffold.name}: its prompt contains {problem[:60]!r}, a problem of the pool, and may give"
+                " away its gold; use another example, or leave the problem out of the pool"
             )
 
 
 def _plain(text: str) -> str:
-    """
+    """Normalise spaces, capitals and LaTeX delimiters.
+
     >>> _plain(" What is\\n$1\u200b + 1$? ")
     'what is 1 + 1?'
     """
@@ -201,12 +190,12 @@ def _plain(text: str) -> str:
 
 
 def stands_in(bare: str, text: str) -> bool:
-    """Whether a problem stands in this text as a whole, and not as a part of a longer expression.
+    """Return whether a text contains a problem as a whole, not as part of a longer expression.
 
     >>> stands_in("5 + 12 =", "5 + 12 = 17"), stands_in("5 + 12 =", "2 * 5 + 12 = 22"), stands_in("1 + 1", "1 + 1 + 1")
     (True, False, False)
     """
-    if bare not in text:  # of thousands of problems hardly one is compiled
+    if bare not in text:  # avoids compiling a pattern for each of thousands of problems
         return False
     led_to = r"(?<![.,])(?<![-+*/^×·÷−] )" if bare[0].isdigit() or bare[0] in "(\\" else ""
     return re.search(rf"(?<![^\W_]){led_to}{re.escape(bare)}{_ENDED}", text) is not None

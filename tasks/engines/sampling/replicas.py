@@ -1,5 +1,6 @@
-"""Several engines of one model, each on GPUs of its own: requests go to whichever has room, so that none waits while
-another has work left. A replica is a process that runs one vLLM engine, and ends with the pipe to its starter.
+"""Several engines of one model, each on its own GPUs: a request goes to the one with the least work.
+
+A replica is a process that runs one vLLM engine, and ends when the pipe to its starter closes.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import PromptEncoder, check_lengths
 from tasks.engines.sampling.vllm import sampler_gpus
 
-#: A queue that somebody else appends to is looked at this often.
+#: A queue that another thread fills is polled this often.
 POLL_SECONDS = 0.05
-_GONE = "a sampling replica ended early: its last words stand above; the same command goes on"
+_GONE = "a sampling replica ended early, see its output above; the same command resumes the run"
 
 
 @dataclass(slots=True, eq=False)
@@ -38,14 +39,14 @@ class _Replica:
     at_work: set[int] = field(default_factory=set)
 
     def send(self, message: object) -> None:
-        """Errors: Parked if it is gone, perhaps while nothing was asked of it."""
+        """Send a message. Errors: Parked if the replica has ended."""
         try:
             self.pipe.send(message)
         except OSError as error:
             raise Parked(_GONE) from error
 
     def receive(self) -> Any:
-        """Errors: what the replica failed of; Parked if it is gone."""
+        """Return the next answer, or raise the replica's error. Errors: Parked if it has ended."""
         try:
             answer = self.pipe.recv()
         except (EOFError, OSError) as error:
@@ -55,7 +56,7 @@ class _Replica:
         return answer
 
     def finish(self) -> None:
-        """What it still samples is given up: the call that asked for it is over."""
+        """Abort requests in progress; their call is over."""
         with suppress(EOFError, OSError):  # reported by `receive`
             self.pipe.send(None)
             while not isinstance(self.pipe.recv(), Ended):
@@ -101,7 +102,7 @@ class ReplicatedGenerator(PromptEncoder):
                 one.finish()
 
     def _hand_out(self, queue: deque[Request]) -> None:
-        """Each to the replica with the least at work, while any has room."""
+        """Send each request to the replica with the least work, while any has room."""
         while queue:
             least = min(self._replicas, key=lambda one: len(one.at_work))
             if len(least.at_work) >= self._room:
@@ -121,7 +122,7 @@ class ReplicatedGenerator(PromptEncoder):
 
 
 def _shares(hardware: Hardware) -> list[list[str]]:
-    """The GPUs of each replica; none named on a machine without any. Errors: UserError where there are too few."""
+    """Return the GPUs of each replica, none on a machine without GPUs. Errors: UserError if there are too few."""
     import torch
 
     if not torch.cuda.is_available():
@@ -133,17 +134,17 @@ def _shares(hardware: Hardware) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A call of `generate`: requests follow, one by one, then null."""
+    """The start of a call of `generate`; requests follow one by one, then None."""
 
     adapter: ServedAdapter | None
 
 
 class Ended:
-    """The replica has nothing left of a call."""
+    """The replica has finished a call."""
 
 
 def main(pipe: Connection) -> None:
-    """A replica: one call after the other, until the pipe is closed."""
+    """Run a replica: one call after another, until the pipe is closed."""
     from tasks.engines.sampling.vllm import VllmGenerator
 
     model, hardware, lora_rank, kv_cache = pipe.recv()
@@ -180,8 +181,8 @@ def _listen(pipe: Connection, heard: SimpleQueue[Any]) -> None:
 
 
 class _Feed(deque[Request]):
-    """What was heard of a call and not begun, as the queue that an engine empties. over: the call is; what is at work
-    then is given up."""
+    """The queue of requests that an engine empties, filled from the pipe. over: the call has ended; running requests
+    are then aborted."""
 
     def __init__(self, heard: SimpleQueue[Any]) -> None:
         super().__init__()
@@ -193,7 +194,7 @@ class _Feed(deque[Request]):
         return len(self) > 0
 
     def wait(self) -> bool:
-        """Until there is something to begin, or nothing more will come."""
+        """Wait for a request; return False if no more will come."""
         while not (len(self) or self.over):
             self.take()
         return len(self) > 0 and not self.over
@@ -206,8 +207,8 @@ class _Feed(deque[Request]):
 
 
 def _sendable(error: Exception) -> Exception:
-    """A sentence for the user is sent as it is. Others may not survive that: they go as their words, and are raised
-    with the place where they came about."""
+    """Return an error that can be pickled: UserError and Parked unchanged, others as RuntimeError with their
+    traceback."""
     if type(error) in (UserError, Parked):
         return error
     words = RuntimeError(f"{type(error).__name__}: {error}")
@@ -216,6 +217,6 @@ def _sendable(error: Exception) -> Exception:
 
 
 if __name__ == "__main__":
-    from tasks.engines.sampling import replicas  # pickled classes belong to the module by its name
+    from tasks.engines.sampling import replicas  # pickled classes need the module's import name
 
     replicas.main(Connection(int(sys.argv[1])))

@@ -1,7 +1,7 @@
-"""Check that an engine samples from the weights that it was given, before anything that it sampled is kept.
+"""Check that an engine samples from the intended weights, before any of its rollouts is stored.
 
-After every change of weights a few of the first sampled tokens are scored by the learner. The engine's log-probs of
-these tokens are compared with the learner's. Rounding keeps the two apart by a known amount; other weights by more.
+After every change of weights the learner scores a few of the first sampled tokens, and the log-probs of engine and
+learner are compared. Rounding makes a known difference; other weights make a larger one.
 """
 
 from __future__ import annotations
@@ -16,40 +16,37 @@ from storage.errors import UserError
 from tasks.domain.grpo.packing import PromptGroup, Trajectory
 from tasks.domain.policies import Sampling
 
-#: Tokens that are scored: at most so many, of at most so many a rollout, and never fewer than ENOUGH.
+#: Scored tokens: at most TOKENS, at most EACH per rollout, at least ENOUGH.
 TOKENS, EACH, ENOUGH = 512, 64, 64
-#: Rows of the forward pass; a rollout whose prompt is longer is scored only where there is no other.
+#: Rows of the forward pass; a rollout with a longer prompt is scored only if there is no other.
 ROWS = 8192
 
 
 class Limits(NamedTuple):
-    """Distances of `gap`, in nats. Below `doubtful`: rounding. Above it the weights are wrong if the base model fits
-    the tokens twice as well, and above `wrong` in any case."""
+    """Limits of `gap`, in nats. Up to `doubtful` the difference is rounding. Between the two the weights are wrong if
+    the base model fits the tokens twice as well; above `wrong` they always are."""
 
     doubtful: float
     wrong: float
 
 
-#: Engine and learner in float32: 1.1e-4 is the largest distance that was measured (a mixture).
+#: Engine and learner in float32; the largest measured distance was 1.1e-4 (a mixture).
 EXACT = Limits(1e-3, 1e-2)
-#: Either in bfloat16: KL of sampler and learner was 4e-4 a token at most, which is a distance of 0.028, with merged and
-#: unmerged adapters, on mixtures and dense models. Another arm's adapter, or none, was 0.19 to 0.27 away,
-#: and 0.09 with adapters of a tenth of their size. Of 512 tokens seven may be 1 nat away, as in a mixture.
+#: Either in bfloat16. Measured: at most 0.028 (KL of 4e-4 per token) for right weights, with merged and unmerged
+#: adapters, mixtures and dense models; 0.19 to 0.27 for another adapter or none, 0.09 if adapters are a tenth as large.
+#: The limit allows seven of 512 tokens to differ by 1 nat, as in a mixture.
 ROUNDED = Limits(0.06, 0.12)
 
 
 class Score(Protocol):
-    """Log-probs of the tokens of each completion, end to end, by the learner's forward pass.
-
-    base: of the base model without the adapter.
-    """
+    """Return the learner's log-probs of the tokens of each completion, concatenated. base: without the adapter."""
 
     def __call__(self, groups: Sequence[PromptGroup], temperature: float, *, base: bool = False) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A few sampled tokens. behaviour_K: the engine's log-probs of them."""
+    """A few sampled tokens. behaviour_K: their log-probs by the engine."""
 
     groups: Sequence[PromptGroup]
     behaviour_K: np.ndarray
@@ -58,10 +55,8 @@ class Sampled:
 
 
 def few(rows: Sequence[tuple[Sampling, Mapping[str, Any]]]) -> Sampled | None:
-    """Choose tokens to score among rows of the ledger; None where they are too few to tell anything.
-
-    All are of the sampling of the first row. A greedy draw has the log-probs of temperature 1.
-    """
+    """Choose tokens to score from rows of the ledger, all with the first row's sampling; None if there are too few.
+    Greedy rollouts have log-probs at temperature 1."""
     how = rows[0][0]
     alike = [row for sampling, row in rows if (sampling.temperature, sampling.top_p) == (how.temperature, how.top_p)]
     found: dict[tuple[int, ...], list[Trajectory]] = {}
@@ -83,11 +78,11 @@ def few(rows: Sequence[tuple[Sampling, Mapping[str, Any]]]) -> Sampled | None:
 
 
 def gap(sampled: Sampled, learned_K: np.ndarray) -> float:
-    """Return the root of the mean square of the engine's log-probs minus the learner's, each counted as 1 at most.
+    """Return the root mean square difference between the engine's and the learner's log-probs, each clipped to 1.
 
-    Squares, since other weights are far off at few tokens, and rounding is a little off at many. A token of a truncated
-    distribution is more probable by up to 1 / top_p: the distance is that from this range. One token in a thousand may
-    be far off in a mixture of experts, where rounding chooses another expert.
+    Squares separate the two cases best: other weights differ much at few tokens, rounding differs little at many. With
+    top_p, a token may be up to 1 / top_p times as probable, and the distance from that range counts. In a mixture one
+    token in a thousand may differ much, because rounding selects another expert.
 
     >>> one = Sampled((), np.log([0.5, 0.2]), 1.0, 1.0)
     >>> round(gap(one, np.log([0.5, 0.1])), 3)  # log 2 / sqrt 2
@@ -95,12 +90,12 @@ def gap(sampled: Sampled, learned_K: np.ndarray) -> float:
     """
     more_K = sampled.behaviour_K.astype(np.float64) - learned_K
     away_K = np.maximum(-more_K, more_K + np.log(sampled.top_p))
-    # not a number: as far off as can be
+    # NaN counts as the largest distance
     return float(np.sqrt((np.nan_to_num(np.clip(away_K, 0, 1), nan=1.0) ** 2).mean()))
 
 
 def refuse_other_weights(sampled: Sampled, score: Score, limits: Limits, who: str, engine: str) -> float:
-    """Return the gap. who: the policy in words. Errors: UserError where the engine samples from other weights."""
+    """Return the gap. who: description of the policy. Errors: UserError if the engine samples from other weights."""
     found = gap(sampled, score(sampled.groups, sampled.temperature))
     if found <= limits.doubtful:
         return found
@@ -110,8 +105,8 @@ def refuse_other_weights(sampled: Sampled, score: Score, limits: Limits, who: st
     fits = f"; they fit the base model without an adapter ({of_base:.2g})" if 2 * of_base <= found else ""
     raise UserError(
         f"{who}: {engine} samples from other weights than it was given: over {len(sampled.behaviour_K)} tokens its"
-        f" log-probs are {found:.2g} nats away from the learner's, where rounding makes {limits.doubtful:g} at most"
-        f"{fits}. Nothing of this was kept: restart the engine, or its server with --logprobs-mode"
+        f" log-probs differ from the learner's by {found:.2g} nats, and rounding explains at most {limits.doubtful:g}"
+        f"{fits}. Nothing of this was stored: restart the engine, or its server with --logprobs-mode"
         " processed_logprobs, and give the same command again; if it happens again, set hardware.engine=transformers"
         " or another hardware.adapters"
     )

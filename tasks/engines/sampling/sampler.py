@@ -1,8 +1,8 @@
-"""Wanted rollouts in, graded rows out: renders, samples, grades, in batches that are made durable one by one.
+"""The sampler: requests in, graded rows out. It renders prompts, samples, grades, and makes each batch durable.
 
-Knows neither the ledger nor the store: `keep` is called with each batch of rows. `sample` keeps each batch before the
-next one is sampled; `LiveSampling` keeps what ended beside the sampling, and takes more requests meanwhile; `stream`
-shows one completion as it is written.
+It depends on neither the ledger nor the store: `keep` is called with each batch of rows. `sample` keeps each batch
+before it samples the next; `LiveSampling` keeps finished rollouts during sampling and accepts further requests;
+`stream` yields one completion piece by piece.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Decoding, Finish, Generator, Request
 
-#: Finished rollouts wait at most this long, or in this number, before they are made durable. LINGER_SECONDS: where
-#: what is wanted next depends on them.
+#: Finished rollouts are made durable after this time or number. LINGER_SECONDS: if the next requests depend on them.
 FLUSH_SECONDS, FLUSH_ROWS, LINGER_SECONDS = 3.0, 512, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """One rollout that somebody asks for. `request_seed` is a function of its identity. begun: what its completion goes
-    on from, which is no part of it. left: tokens that it may have, where that is fewer than its sampling says."""
+    """A request for one rollout. `request_seed` is a function of its identity. begun: given start of the completion,
+    which is not stored as part of it. left: its token limit, if lower than that of `sampling`."""
 
     problem_id: str
     source: str
@@ -54,8 +53,8 @@ class RolloutRequest:
 
 @dataclass(slots=True)
 class SamplingStats:
-    """What sampling took: for the progress line and the manifest's notes, not for results. gap: the largest of
-    same_policy.py, in nats."""
+    """Counts and times of sampling, for the progress line and the manifest's notes. gap: the largest of same_policy.py,
+    in nats."""
 
     rollouts: int = 0
     tokens: int = 0
@@ -85,12 +84,12 @@ class SamplingStats:
 
 
 def named(generator: Generator) -> dict[str, str]:
-    """Which engine sampled and how, for the manifest's notes."""
+    """Return the engine and its serving mode, for the manifest's notes."""
     return {"engine": f"{generator.name} {generator.version}", "serving": generator.serving}
 
 
 Rows = list[tuple[RolloutRequest, dict[str, object]]]
-#: How many of these requests, from the first, may be sampled now; raises for none.
+#: Returns how many of these requests, from the first, may be sampled now; raises for none.
 Admit = Callable[[Sequence[RolloutRequest], Sequence[Request]], int]
 
 
@@ -105,8 +104,8 @@ def sample(
     batch_size: int,
     stats: SamplingStats,
 ) -> None:
-    """Sample, grade and keep every wanted rollout, in the order of `requested`. A batch is kept whole, so that a run
-    killed half way repeats whole batches and meets the same batches again."""
+    """Sample, grade and keep every requested rollout, in order. Batches are kept whole, so that a run killed half way
+    repeats whole, identical batches."""
     start = 0
     while start < len(requested):
         batch = requested[start : start + batch_size]
@@ -144,7 +143,7 @@ def rows_of(
     graders: Graders,
     stats: SamplingStats,
 ) -> Rows:
-    """Return what was asked for, each with its row of LEDGER (storage/artifacts/kinds/experiment.py)."""
+    """Return each requested rollout with its row of LEDGER (storage/artifacts/kinds.py)."""
     began = time.perf_counter()
     named = [(c, requested[c.key]) for c in completions]
     verdicts = graders.grade([GradeItem(w.policy.scaffold, c.text, w.gold, c.finish) for c, w in named])
@@ -189,8 +188,8 @@ def rows_of(
 
 
 class LiveSampling:
-    """keep: makes rows durable and returns what is wanted next. admit: asked about those at work too, which come first.
-    linger: seconds that what ended may wait for others to be made durable with."""
+    """Sampling with a growing queue. keep: makes rows durable and returns further requests. admit: receives running
+    requests too, which come first. linger: seconds that finished rollouts may wait to be made durable together."""
 
     def __init__(
         self,
@@ -213,7 +212,8 @@ class LiveSampling:
         self._over = False
 
     def run(self, first: Sequence[RolloutRequest], adapter: ServedAdapter | None) -> None:
-        """Until nothing more is wanted. What ended before something failed, or meanwhile, is paid for and kept."""
+        """Sample until no request is left. Rollouts that finished before an error are kept, because they are paid
+        for."""
         self._ask(first)
         ended: SimpleQueue[Completion | None] = SimpleQueue()
         with ThreadPoolExecutor(1) as thread:
@@ -232,12 +232,12 @@ class LiveSampling:
                 if self._failure:
                     return
             ended.put(None)
-            with self._changed:  # what ended last may want more
+            with self._changed:  # the last rollouts may lead to further requests
                 self._changed.wait_for(lambda: self._feed or not self._at_work or self._failure, timeout=1.0)
 
     def _keep_all(self, ended: SimpleQueue[Completion | None]) -> None:
-        """In a thread of its own: an engine that waits for graders and files is idle. None in `ended`: the engine has
-        nothing left."""
+        """Keep finished rollouts in a separate thread, so that the engine does not wait for graders and files. None in
+        `ended` means that the engine is idle."""
         some, due, idle = list[Completion](), 0.0, False
         while not (idle and self._over and ended.empty()):
             fresh = list[Completion | None]()
@@ -266,8 +266,8 @@ class LiveSampling:
             self._changed.notify()
 
     def _ask(self, wanted: Sequence[RolloutRequest]) -> None:
-        """Hand on what may be sampled now, to an engine that empties the queue while it works. Errors: Parked where
-        nothing may, and nothing is at work."""
+        """Queue the requests that may be sampled now, for a running engine. Errors: Parked if none may and none is
+        running."""
         for one in wanted:
             self._held.append(len(self._wanted))
             self._requests.append(request_of(len(self._wanted), one, self._generator, self._stats))
@@ -293,7 +293,7 @@ PIECE_TOKENS = 12
 def stream(
     generator: Generator, prompt_ids: tuple[int, ...], decoding: Decoding, seed: int, adapter: ServedAdapter | None
 ) -> Iterator[tuple[str, Finish | None]]:
-    """(text, null) piece by piece, then ("", how it ended). The text includes the stop string that ended it."""
+    """Yield (text, None) piece by piece, then ("", finish). The text includes the stop string that ended it."""
     ids, text, left = prompt_ids, "", decoding.max_tokens
     while left > 0:
         part = replace(decoding, max_tokens=min(PIECE_TOKENS, left))

@@ -1,7 +1,7 @@
-"""The weights that vLLM samples with, and the base that adapters are merged into, in the model's own process.
+"""The weights that vLLM samples with, and the base weights that adapters are merged into, in the model's process.
 
-A dense model's base is a second copy on its device. A mixture's would not fit there: it lies in pinned host memory, and
-each layer's is fetched while the one before it is merged.
+For a dense model the base is a second copy on its device. A mixture's would not fit: it is kept in pinned host memory,
+and each layer is copied while the previous one is merged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Base = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A parameter of the served model, and the matrices that are stacked in it: their names and numbers of rows."""
+    """A parameter of the served model, with the names and row numbers of the matrices stacked in it."""
 
     module: Any
     attribute: str
@@ -37,7 +37,7 @@ class Place:
 
 
 def places(model: Any) -> dict[str, Place]:
-    """Linear layers of the decoder, and the experts' two weights of each layer that has any."""
+    """Return the linear layers of the decoder, and the two expert weights of each mixture layer."""
     from vllm.model_executor.layers.linear import LinearBase
 
     stacked = getattr(model, "packed_modules_mapping", {})
@@ -57,7 +57,7 @@ def places(model: Any) -> dict[str, Place]:
 
 
 def mergeable(model: Any) -> bool:
-    """Whether all weights are as published: not quantised, shared out, or turned round for a kernel."""
+    """Return whether all weights are plain: not quantised, sharded, or rearranged for a kernel."""
     found = places(model)
     return bool(found) and all(map(_plain, found.values()))
 
@@ -78,7 +78,7 @@ def _plain(place: Place) -> bool:
 
 
 def base_weights(model: Any, folder: Path) -> Base:
-    """Copies of the weights; on a CPU vLLM packs them away as it loads them, so the files are read again."""
+    """Return copies of the weights. On a CPU vLLM repacks them, so the files are read again."""
     found = places(model)
     if all(place.weight.is_cuda for place in found.values()):
         weights = {name: place.weight.detach() for name, place in found.items()}
@@ -93,7 +93,7 @@ def base_weights(model: Any, folder: Path) -> Base:
 
 
 def serve(model: Any, base: Base, folder: str | None) -> None:
-    """Every later forward pass is of base + adapter; of the base alone, bit for bit, if null."""
+    """Use base + adapter for all later forward passes; None restores the base bit for bit."""
     found = places(model)
     device = next(iter(found.values())).weight.device
     products = read_served(Path(folder), str(device)) if folder else Products({}, 0.0)
@@ -103,7 +103,7 @@ def serve(model: Any, base: Base, folder: str | None) -> None:
         _serve_on_cpu(found, base, products)
         return
     for name, weight in fetched(base, device):
-        # in place: CUDA graphs hold the address
+        # in place, because CUDA graphs store the address
         _merge(found[name].weight.data, weight, found[name], products)
 
 

@@ -1,4 +1,4 @@
-"""Sampling by transformers: slow, simple, everywhere. The reference that vLLM is checked against."""
+"""Sampling by transformers: slow and simple, on any hardware. The reference for checking vLLM."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ class TransformersGenerator(PromptEncoder):
     def certainties(
         self, sampled: Sequence[tuple[Sequence[int], Sequence[int]]], adapter: ServedAdapter | None
     ) -> list[float]:
-        """(prompt, completion) → its self-certainty: over the completion's tokens the mean divergence of the uniform
-        distribution from the model's, -1/V Σ log(V p), in nats. One at a time: padding would move the last bits."""
+        """Return the self-certainty of each (prompt, completion): the mean over its tokens of the divergence of the
+        uniform distribution from the model's, -1/V Σ log(V p), in nats. Computed one by one, because padding would
+        change last bits."""
         model, found = self._policy(adapter), []
         for prompt, completion in sampled:
             ids_1T = torch.tensor([[*prompt, *completion]], device=self._device)
@@ -77,7 +78,7 @@ class TransformersGenerator(PromptEncoder):
         return self._served[1]
 
     def _sample(self, model: Any, requests: Sequence[Request]) -> Iterator[Completion]:
-        """One left-padded batch, token by token; every request draws from a generator of its own."""
+        """Sample one left-padded batch, token by token; each request has its own generator."""
         pad = self._tokenizer.pad_token_id or 0
         width = max(len(r.prompt_ids) for r in requests)
         ids_BL = torch.full((len(requests), width), pad)
@@ -116,7 +117,7 @@ class TransformersGenerator(PromptEncoder):
         for request, ids, lps, end in zip(requests, tokens, logprobs, finish, strict=True):
             kept = ids[:-1] if ids[-1] in self._ends.ids else ids
             text = self._tokenizer.decode(kept, skip_special_tokens=False)
-            # a stop may end within a token
+            # a stop string may end within a token
             text = text[: min((i + len(s) for s in request.decoding.stop if (i := text.find(s)) >= 0), default=None)]
             yield Completion(request.key, text, ids, np.asarray(lps, np.float32), "stop" if end == "stop" else "length")
 
@@ -136,7 +137,7 @@ class TransformersGenerator(PromptEncoder):
 
 
 def _draw(logits_V: Any, request: Request, generator: Any) -> tuple[int, float]:
-    """One token and its log-prob under the distribution that it was drawn from."""
+    """Return one token and its log-prob under the sampled distribution."""
     decoding = request.decoding
     if decoding.temperature == 0:
         token = int(logits_V.argmax())

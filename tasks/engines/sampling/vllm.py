@@ -1,12 +1,11 @@
-"""Sampling by vLLM: CPU or GPU, adapters merged into the weights or beside them, log-probs of the sampled tokens.
+"""Sampling by vLLM: CPU or GPU, adapters merged or unmerged, log-probs of the sampled tokens.
 
-Requests are added to the engine and stepped by hand, so that finished rollouts can be made durable while
-stragglers still decode. On the CPU every call starts from an empty prefix cache: what a call returns then
-depends on its requests alone, never on what was sampled before.
+Requests are added to the engine and it is stepped from here, so that finished rollouts can be made durable while others
+still decode. On the CPU every call starts with an empty prefix cache, so that its result depends on its requests only.
 
-vLLM pads a step to the next captured CUDA graph; above the largest it runs without, and 1,024 rollouts at once then
-decode four times slower a token. A step's size is its tokens: one a decoding rollout, and those of the prompts that
-are computed beside. So steps are kept small, and the graphs reach to the largest.
+vLLM pads a step to the next captured CUDA graph; larger steps run without one, and then 1,024 concurrent rollouts
+decode four times slower per token. A step contains one token per decoding rollout, and the prompt tokens computed with
+them. So steps are kept small, and graphs are captured up to the largest.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.lora.request import LoRARequest
 
-#: Share of the rollouts at once that start together.
+#: Share of the concurrent rollouts that start together.
 BURST = 1 / 16
-#: Ended rollouts wait at most this long for their kept log-probs.
+#: Finished rollouts wait at most this long for their log-probs to be fetched.
 FETCH_SECONDS = 0.5
 
 
@@ -58,7 +57,7 @@ class VllmGenerator(PromptEncoder):
         self._cpu = not torch.cuda.is_available()
         if self._cpu and lora_rank and num_experts(read_config(model)):
             raise UserError(
-                f"{model.name}: vLLM on a CPU serves no adapter of a mixture of experts, for its kernels that do need a"
+                f"{model.name}: vLLM on a CPU cannot serve adapters of a mixture of experts, because the kernels need a"
                 " GPU; sample with transformers instead (hardware.engine=transformers)"
             )
         refuse_holes(model)
@@ -68,7 +67,7 @@ class VllmGenerator(PromptEncoder):
         outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
         if not self._cpu and num_experts(read_config(model)) and (merges or not lora_rank):
-            # its own choice, the old one, keeps no log-probs
+            # vLLM's default is the old runner, which keeps no log-probs
             os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
         from vllm import LLM
 
@@ -90,8 +89,7 @@ class VllmGenerator(PromptEncoder):
                 logprobs_mode="processed_logprobs",
                 disable_log_stats=True,
                 trust_remote_code=False,
-                # left to itself it takes Mistral's own files where there are any: consolidated*.safetensors,
-                # params.json, tekken.json
+                # by default vLLM prefers Mistral's own files: consolidated*.safetensors, params.json, tekken.json
                 load_format="safetensors",
                 config_format="hf",
                 tokenizer_mode="hf",
@@ -139,8 +137,8 @@ class VllmGenerator(PromptEncoder):
                 engine.abort_request(list(waiting))
 
     def _admit(self, queue: deque[Request], waiting: dict[str, tuple[Request, str]], lora: LoRARequest | None) -> None:
-        """Hand requests to the engine: all at once on a CPU. On a GPU as many as it runs at once, then a burst when as
-        many have ended, for a step that computes prompts has no CUDA graph and should not be every step."""
+        """Add requests to the engine: on a CPU all at once; on a GPU up to its limit, then a burst when that many have
+        finished, because steps with prompts run without a CUDA graph."""
         room = len(queue) if self._cpu else self._max_num_seqs - len(waiting)
         if room < min(len(queue), self._burst):
             return
@@ -152,7 +150,7 @@ class VllmGenerator(PromptEncoder):
             prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}
             known = engine.add_request(str(self._requests), prompt, params, lora_request=lora)
             if not self._keeps:
-                # it would spell every sampled token alone beside its log-prob, for nobody to read
+                # otherwise it decodes every sampled token separately, which is not used
                 speller: Any = engine.output_processor.request_states[known].logprobs_processor
                 speller.tokenizer = None
             waiting[str(self._requests)] = request, known
@@ -160,7 +158,7 @@ class VllmGenerator(PromptEncoder):
     def _finished(
         self, queue: deque[Request], waiting: dict[str, tuple[Request, str]], lora: LoRARequest | None
     ) -> Iterator[Completion]:
-        """Steps the engine until nothing is left. Kept log-probs are fetched for many rollouts at once."""
+        """Step the engine until no request is left. Log-probs are fetched for many rollouts at once."""
         ended: list[tuple[Request, str, Any]] = []
         fetched = time.monotonic()
         while queue or waiting:
@@ -180,14 +178,12 @@ class VllmGenerator(PromptEncoder):
         return np.split(flat, np.cumsum(list(lengths.values()))[:-1])
 
     def _serve(self, adapter: ServedAdapter | None) -> LoRARequest | None:
-        """What a request carries for `adapter`; merged weights are changed under all of them instead.
-
-        Unmerged, a new name gets a new id: the prefix cache is keyed on it. Merged, the cache is emptied.
-        """
+        """Return the LoRA request for `adapter`, or None after merging it into the weights. Unmerged, a new name gets a
+        new id, which is part of the prefix cache's key. Merged, the cache is emptied."""
         if self.adapters == "merged":
             if (name := adapter and served_name(adapter)) != self._served:
                 if adapter:
-                    weights_of(served_file(adapter.folder))  # a sentence here, where the worker would fail
+                    weights_of(served_file(adapter.folder))  # a clear error before the worker fails
                 self._call("serve_adapter", adapter and str(adapter.folder))
                 self._empty_prefix_cache()
                 self._served = name
@@ -207,7 +203,7 @@ class VllmGenerator(PromptEncoder):
             raise RuntimeError("vLLM's prefix cache is in use: keys of other weights would be served")
 
     def _call(self, method: str, *args: object) -> Any:
-        """The answer of the first worker; all do the same."""
+        """Return the answer of the first worker; all do the same."""
         return self._llm.collective_rpc(method, args=args)[0]
 
     def _completion(self, request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
@@ -224,7 +220,7 @@ class VllmGenerator(PromptEncoder):
 
 
 def _returned(output: Any) -> np.ndarray:
-    """As vLLM returns them; logprobs=0 asks for the sampled token alone: one entry a token, in order."""
+    """Return the log-probs of vLLM's output; with logprobs=0 it has one entry per sampled token."""
     return np.asarray(output.logprobs.logprobs, dtype=np.float32)
 
 
@@ -242,13 +238,14 @@ def _sampling_params(decoding: Decoding, seed: int, *, logprobs: bool) -> Sampli
         logprobs=0 if logprobs else None,
         flat_logprobs=logprobs,
         skip_special_tokens=False,
-        # else each step spells out all that each rollout has so far
+        # otherwise each step returns all tokens of each rollout so far
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
 
 
 def sampler_gpus(hardware: Hardware) -> list[str]:
-    """Those that the engines' processes see; none: all of this one's. Errors: UserError where there are too few."""
+    """Return the GPUs of the engines' processes; empty for all GPUs of this one. Errors: UserError if there are too
+    few."""
     if not hardware.sampler_apart:
         return visible_gpus() if hardware.replicas > 1 else []
     check_gpus(hardware, len(gpus := visible_gpus()))
@@ -256,7 +253,7 @@ def sampler_gpus(hardware: Hardware) -> list[str]:
 
 
 def on_cpu(hardware: Hardware) -> dict[str, Any]:
-    """Errors: UserError for a cache that the memory has no room for."""
+    """Return the engine's arguments for a CPU. Errors: UserError if the cache does not fit into memory."""
     if hardware.kv_cache_mb << 20 > (free := psutil.virtual_memory().available):
         raise UserError(f"hardware.kv_cache_mb is {hardware.kv_cache_mb} and {free >> 20} MB are free here; lower it")
     return {
@@ -270,10 +267,8 @@ def on_cpu(hardware: Hardware) -> dict[str, Any]:
 
 
 def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cache: KVCache = "full") -> dict[str, Any]:
-    """lora_rank: of the adapters that are served; 0: none.
-
-    Errors: UserError for what the GPU has no room for.
-    """
+    """Return the engine's arguments for a GPU. lora_rank: of served adapters; 0: none. Errors: UserError if the GPU has
+    too little memory."""
     import torch
 
     keep_compiled(torch.cuda.get_device_name())
@@ -288,14 +283,14 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cac
         "max_num_batched_tokens": step_tokens(hardware),
         "compilation_config": {
             "cudagraph_capture_sizes": graph_sizes(hardware),
-            # of GPUs that share an engine: its kernels are compiled at the first start, which took more than 4 minutes
+            # for several GPUs; compiling its kernels took more than 4 minutes at the first start
             "pass_config": {"fuse_allreduce_rms": False},
         },
     }
 
 
 def refuse_unread_ranks(adapter: Path, version: str) -> None:
-    """Errors: UserError for an adapter with ranks by layer where vLLM would scale all of them by one."""
+    """Raise UserError for an adapter with ranks by layer if this vLLM would scale all layers alike."""
     from vllm.lora.peft_helper import PEFTHelper
 
     if adapter_config(adapter).get("rank_pattern") and not hasattr(PEFTHelper, "get_rank_and_scaling"):
@@ -305,17 +300,17 @@ def refuse_unread_ranks(adapter: Path, version: str) -> None:
         )
 
 
-#: (largest batch, step between sizes): little padding, and not a size more than that, for each takes time to capture.
+#: (largest batch, step between sizes): few sizes, because each takes time to capture, with little padding.
 _STEPS = ((64, 8), (256, 16), (512, 32), (1 << 30, 64))
 
 
 def step_tokens(hardware: Hardware) -> int:
-    """Tokens of a step at most: where every rollout decodes, as many again of prompts."""
+    """Return the token limit of a step: one per decoding rollout, and as many of prompts."""
     return max(512, 2 * hardware.max_num_seqs)
 
 
 def graph_sizes(hardware: Hardware) -> list[int]:
-    """Tokens of the steps that are captured, ascending, up to what the hardware asks for, that one always."""
+    """Return the captured sizes of steps in tokens, ascending, up to the hardware's limit, which is included."""
     largest = min(step_tokens(hardware), hardware.graphs_up_to or step_tokens(hardware))
     sizes, size = {1, 2, 4, hardware.max_num_seqs, largest}, 0
     while (size := size + next(step for end, step in _STEPS if size < end)) < largest:

@@ -1,11 +1,11 @@
-"""What this project adds to vLLM's worker: log-probs that stay on the GPU, adapters merged into the weights.
+"""Extensions of vLLM's worker: log-probs kept on the GPU, adapters merged into the weights.
 
-vLLM mixes the class into its worker (`worker_extension_cls`) and calls its methods by name (`collective_rpc`), in
-whichever process the model runs. `abilities` says what of it this engine can do: the others are called only then.
+vLLM mixes the class into its worker (`worker_extension_cls`) and calls its methods by name (`collective_rpc`), in the
+model's process. `abilities` tells which of them this engine supports.
 
-An engine holds its running requests in slots. A slot is used again; a request that is pre-empted comes back in another
-one, computes its prompt and what it had written again, and goes on from there. So a request's log-probs are segments:
-each begins at the first token that was sampled in its slot and is cut where the next one begins.
+An engine keeps running requests in slots, which are reused. A pre-empted request comes back in another slot, recomputes
+its prompt and its text so far, and continues. So a request's log-probs are segments: each begins at the first token
+sampled in its slot and is cut where the next begins.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from torch import Tensor
 
 from tasks.engines.sampling.served_weights import base_weights, mergeable, serve
 
-#: The arguments of the sampler's `sample` that log-probs are kept by, and what its runner must have besides.
+#: Arguments of the sampler's `sample` that keeping log-probs needs.
 _SAMPLER_ARGUMENTS = {"logits", "expanded_idx_mapping", "pos"}
-#: The process that an engine's processes end with, by its id: told to those that are started by it.
+#: Environment variable with the process id that an engine's processes end with.
 _USER = "VARBAND_ENGINE_USER"
 _STATE_PARTS = ("remove_request", "req_id_to_index", "prompt_len", "prefill_len", "max_seq_len")
 
 
 class SamplingWorker:
-    """Mixed into vllm.v1.worker.*: `model_runner` is its own."""
+    """A mix-in for vllm.v1.worker.*, which provides `model_runner`."""
 
     model_runner: Any
 
     def abilities(self) -> dict[str, bool]:
-        """keep: the model runner V2 on a GPU, whose sampler knows slot and position. merge: all linear layers and
-        experts unquantised and whole on this device."""
+        """Return what this engine supports. keep: the model runner V2 on a GPU, whose sampler knows slot and position.
+        merge: all linear layers and experts are unquantised and whole on this device."""
         return {"keep": _keeps(self.model_runner), "merge": mergeable(self.model_runner.get_model())}
 
     def keep_logprobs(self, on: bool) -> None:
@@ -51,7 +51,7 @@ class SamplingWorker:
             del runner.sampler.sample, runner.req_states.remove_request
 
     def take_logprobs(self, lengths: dict[str, int]) -> bytes:
-        """float32, end to end."""
+        """Return log-probs as float32 bytes, concatenated."""
         states = self.model_runner.req_states
         running = {r: _slot(states, i) for r in lengths if (i := states.req_id_to_index.get(r)) is not None}
         return self._kept.take(lengths, running).cpu().numpy().tobytes()
@@ -64,14 +64,14 @@ class SamplingWorker:
         self._base = base_weights(self.model_runner.get_model(), Path(folder))
 
     def serve_adapter(self, folder: str | None) -> None:
-        """Every later forward pass is of base + adapter; of the base alone, bit for bit, if null."""
+        """Use base + adapter for all later forward passes; None restores the base bit for bit."""
         serve(self.model_runner.get_model(), self._base, folder)
 
 
 @contextmanager
 def ending_with_this_process() -> Iterator[None]:
-    """vLLM's processes that are started meanwhile end when this one ends, however it does: its core waits for it for
-    ever, and holds the device."""
+    """Make vLLM processes that start within this context end with this process. Otherwise vLLM's core waits forever and
+    holds the device."""
     os.environ[_USER] = str(os.getpid())
     try:
         yield
@@ -82,7 +82,7 @@ def ending_with_this_process() -> Iterator[None]:
 def _end_after(user: int) -> None:
     with suppress(psutil.NoSuchProcess):
         psutil.Process(user).wait()
-    # the core, where that is a process between
+    # the engine core, if it is a process in between
     if (starter := parent_process()) and starter.pid not in (None, user):
         with suppress(psutil.NoSuchProcess):
             psutil.Process(starter.pid).kill()
@@ -104,7 +104,7 @@ def _slot(states: Any, index: int) -> Slot:
 
 
 def _install(runner: Any) -> KeptLogprobs:
-    """Log-probs are written as tokens are sampled, and kept when a slot is freed."""
+    """Store log-probs as tokens are sampled, and keep them when a slot is freed."""
     from tasks.engines.kernels import token_logprobs
 
     sampler, states = runner.sampler, runner.req_states
@@ -129,15 +129,15 @@ def _install(runner: Any) -> KeptLogprobs:
     return kept
 
 
-# vLLM imports this module in the model's process before it loads any weights: an engine that is still starting ends too
+# vLLM imports this module in the model's process before it loads weights, so this also ends an engine during its start
 if (_user := int(os.environ.get(_USER, 0))) not in (0, os.getpid()):
     threading.Thread(target=_end_after, args=(_user,), daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a request runs. prompt, prefill: tokens of its prompt, and of what it computes before it samples: the
-    same, or more after a pre-emption. end: tokens of the longest sequence that it may become."""
+    """The slot of a request. prompt, prefill: tokens of its prompt, and of all that it computes before it samples,
+    which is more after a pre-emption. end: the largest possible sequence length."""
 
     index: int
     prompt: int
@@ -147,10 +147,8 @@ class Slot:
 
 @dataclass(slots=True)
 class KeptLogprobs:
-    """table_SL: float32; [slot, position of the token before]. One row more than there are slots takes what vLLM masks.
-
-    A row is written at positions before `prefill` too, while a prompt is computed in chunks: those are never read.
-    """
+    """A float32 table [slot, position of the previous token], with one extra row for masked writes of vLLM. Entries
+    before `prefill`, written while a prompt is computed in chunks, are never read."""
 
     table_SL: Tensor
     segments: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)
@@ -160,7 +158,7 @@ class KeptLogprobs:
         self.table_SL[slots_B.long(), positions_B.long()] = logprobs_B
 
     def release(self, request: str, slot: Slot) -> None:
-        """Keep what a request sampled in a slot that is about to be used again."""
+        """Keep a request's log-probs before its slot is reused."""
         if request in self.taken:
             self.taken.discard(request)
             return
@@ -168,10 +166,9 @@ class KeptLogprobs:
         self.segments.setdefault(request, []).append((slot.prefill - slot.prompt, row.clone()))
 
     def take(self, lengths: dict[str, int], running: dict[str, Slot]) -> Tensor:
-        """Log-probs of whole rollouts, end to end in the order of `lengths` (tokens of each); they are forgotten here.
-
-        running: slots of requests that ended but were not released yet. Errors: KeyError for a request that never ran.
-        """
+        """Return and forget the log-probs of whole rollouts, concatenated in the order of `lengths` (tokens of each).
+        running: slots of requests that ended but were not released yet. Errors: KeyError for a request that never
+        ran."""
         pieces: list[Tensor] = []
         for request, length in lengths.items():
             found = self.segments.pop(request, [])
@@ -189,6 +186,6 @@ class KeptLogprobs:
         return torch.cat(pieces) if pieces else self.table_SL.new_empty(0)
 
     def forget(self) -> None:
-        """Drop what nobody will ask for: rollouts that were given up."""
+        """Drop the log-probs of aborted rollouts."""
         self.segments.clear()
         self.taken.clear()

@@ -79,7 +79,7 @@ def check_resumed(
     whole = run(base, folder / "whole", config, sample=sampler(), **how)
     for stop_at in stops:
         calls, place, rollouts = iter(range(1, 99)), folder / f"stopped-{stop_at}", sampler()
-        with pytest.raises(Interrupted, match="the same command goes on"):
+        with pytest.raises(Interrupted, match="the same command resumes it"):
             run(base, place, config, sample=rollouts, stop=lambda c=calls, at=stop_at: next(c) == at, **how)
         torch.manual_seed(stop_at)
         resumed = run(base, place, config, sample=rollouts, **how)

@@ -59,7 +59,7 @@ def test_sigterm_parks_within_the_grace_and_loses_the_step_in_flight_at_most(
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(GRACE) == 75
-    assert time.monotonic() - began < GRACE and "the same command goes on" in worker.stdout.read()
+    assert time.monotonic() - began < GRACE and "the same command resumes it" in worker.stdout.read()
     assert len(others) == processes - 1 and not any(other.is_running() for other in others)
     done: list[int] = []
     alone = Execution(device="cpu")

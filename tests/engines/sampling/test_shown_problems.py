@@ -31,7 +31,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("problem", "words"), SHOWN)
 def test_it_is_refused_however_it_ends(problem: str, words: str) -> None:
-    with pytest.raises(UserError, match="which is a problem that it is asked"):
+    with pytest.raises(UserError, match="a problem of the pool"):
         refuse_shown(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])
 
 

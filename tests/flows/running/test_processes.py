@@ -1,4 +1,4 @@
-"""Arms in processes of their own: a stop ends all of them, a failure ends one, and the same command goes on."""
+"""Arms in processes of their own: a stop ends all of them, a failure ends one, and the same command resumes it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_one_that_dies_parks_the_run_once_the_others_are_made(tmp_path: Path) ->
     first.kill()
     _, said = run.communicate(timeout=300)
     assert run.returncode == 75, said
-    lost = r"^varband: screen \w+ failed: its process ended early \(exit code -9\); the same command goes on$"
+    lost = r"^varband: screen \w+ failed: its process ended early \(exit code -9\); the same command resumes it$"
     assert len(re.findall(lost, said, re.MULTILINE)) == 1, "at once, in a line of its own"
     assert len(re.findall(r"^varband: parked: ", said, re.MULTILINE)) == 1
     assert len(Store(tmp_path / "store").refs("bands")) == 1
