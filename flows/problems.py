@@ -9,6 +9,7 @@ from functools import cache
 from flows.study import profile
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
+from tasks.domain.problems.splits import HeldOut
 from tasks.embedding import EncoderSpec
 from tasks.partitions import calibrate_partitions
 from tasks.pool import build_pool, make_synthetic_pool
@@ -56,7 +57,7 @@ def prepare(study: Study) -> Prepared:
         return make_synthetic_pool(per_source=per_source, seed=seed, levels=levels)
 
     @cache
-    def cut(pool: Pool, heldout_per_source: int, seed: int) -> Problems:
+    def cut(pool: Pool, heldout_per_source: int | HeldOut, seed: int) -> Problems:
         return Problems(pool, split_pool(pool=pool, heldout_per_source=heldout_per_source, seed=seed))
 
     def problems(name: str, wanted: profile.Pool) -> Problems:

@@ -50,7 +50,12 @@ def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
     """An account in words. rewarded_by: whose verdicts the training goes by that enters its adapter's rollouts."""
     own = isinstance(making(), Training) and policy.adapter == str(making())
     rewarded: dict[str, object] = {"rewarded_by": toolbox().grader.version} if own else {}
-    return rewarded | {
+    return rewarded | described(policy, sampling)
+
+
+def described(policy: Policy, sampling: Sampling) -> dict[str, object]:
+    """Describe an account, whoever enters its rows."""
+    return {
         "arm": policy.arm,
         "model": policy.model.name,
         "adapter": policy.adapter,

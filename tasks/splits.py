@@ -12,14 +12,14 @@ from storage.artifacts.kinds import Benchmark, Pool, Splits
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.problems.leaks import find_leaks, left_out
-from tasks.domain.problems.splits import of_split, reserved_sources
+from tasks.domain.problems.splits import HeldOut, of_split, reserved_sources
 from tasks.stage import Payload, Ref, stage, store
 
 TEXT = ["problem_id", "source_id", "problem"]
 
 
 @stage(Splits, version=1)
-def split_pool(*, pool: Pool, heldout_per_source: int, seed: int) -> pa.Table:
+def split_pool(*, pool: Pool, heldout_per_source: int | HeldOut, seed: int) -> pa.Table:
     """`train` or `heldout` for every problem of the pool. Schema: Splits."""
     return draw_split(store().read(pool), heldout_per_source, seed)
 
@@ -37,7 +37,7 @@ def keep_clear(*, pool: Pool, splits: Splits, studied: Pool, heldout: Splits) ->
     return Payload(made, notes={"near_heldout": str(made["split"].to_pylist().count("near_heldout"))})
 
 
-def draw_split(pool: pa.Table, heldout_per_source: int, seed: int) -> pa.Table:
+def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> pa.Table:
     """Exactly `heldout_per_source` held-out problems of every source; near-duplicates stay on one side.
 
     Clusters are taken in the order of a hash of (seed, cluster), so the draw is the same on every machine. A cluster
@@ -49,6 +49,11 @@ def draw_split(pool: pa.Table, heldout_per_source: int, seed: int) -> pa.Table:
     ['heldout', 'heldout', 'train', 'train']
     """
     rows = pool.select(["problem_id", "source", "cluster"]).to_pylist()
+    if heldout_per_source == "all":
+        split = pa.array(["heldout"] * len(rows), pa.string())
+        return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(
+            Splits.schema
+        )
     sources = Counter(row["source"] for row in rows)
     reserved = reserved_sources(sources)
     members: dict[str, Counter[str]] = defaultdict(Counter)

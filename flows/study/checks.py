@@ -144,6 +144,10 @@ def _problems(p: Profile) -> Iterator[Fault]:
         yield Fault(("pool", "heldout_per_source"), words)
     if not pool.sources and not pool.synthetic:
         yield Fault(("pool",), "no problems; name sources, or give synthetic = a number")
+    elif held == "all":
+        if p.seeds and p.training.steps and p.heads(p.arms):
+            words = "every problem would be held out, and none is left to train on; hold out fewer"
+            yield Fault(("pool", "heldout_per_source"), words)
     elif not pool.sources and held >= pool.synthetic:
         path = ("pool", "heldout_per_source")
         yield Fault(path, f"all {pool.synthetic} problems of a source would be held out; hold out fewer")

@@ -19,6 +19,7 @@ from tasks.domain.gate import Gate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Sampling
+from tasks.domain.problems.splits import HeldOut
 from tasks.domain.ranges import MOST, AtLeastOne, Checked, Count, Distinct, Name, OrNone, Seed, Size, Whole, refused_by
 from tasks.domain.scaffolds import MATH
 from tasks.domain.search.method import CERTAINTY
@@ -108,8 +109,8 @@ class Pool(Checked):
     """Draw so many problems at random after duplicates are removed, for short runs on real problems."""
     on_issue: Literal["exclude", "keep"] = "exclude"
     """Whether a problem whose gold fails its check is left out (`exclude`) or kept."""
-    heldout_per_source: Count = 25
-    """Held-out problems of each source."""
+    heldout_per_source: Count | HeldOut = 25
+    """Held-out problems of each source; `all` for a study that trains nothing."""
     split_seed: Seed = 0
     """Seed of the split into training and held-out problems, and of `limit`."""
 

@@ -166,7 +166,7 @@ def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
     """Stops before the end of an answer, and examples that are not in the scaffold's own form."""
     by_prompt = f"<{s.trace_tag}>" if s.trace_opened else ""
     whole = s.answer_in_form(PROBE).removeprefix(by_prompt)
-    ends = "</answer>" if s.answer_form == "tag" else "}"
+    ends = "}" if s.answer_form == "boxed" else "</answer>"
     solved = [s.answer_in_form(one.answer, one.trace).removeprefix(by_prompt) for one in s.examples]
     written = [] if s.code else [PROSE, *(text[: text.rfind(ends)] for text in solved)]
     for stop in s.stop:

@@ -41,6 +41,7 @@ LEDGER = joined(
     columns(
         "gold str, request_seed big, prompt_ids ints, token_ids ints, logprobs reals, engine str",
         "reading str?",  # digest of how the scaffold read it: tags and answer form
+        "verdict_elsewhere bool?",  # of the tool that sampled an imported rollout
     ),
 )
 #: How often training used each problem: the file exposure.parquet beside a training's rows.

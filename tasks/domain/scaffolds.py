@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import Ruled, fingerprint
 from storage.errors import UserError
-from tasks.domain.grading.regions import answer_blocks, before_boxes, boxed, says_something, visible
+from tasks.domain.grading.regions import answer_blocks, before_boxes, boxed, final_answer, says_something, visible
 from tasks.domain.plugins import asked, plugged
 from tasks.domain.ranges import Checked, Name, OrNone
 
@@ -22,7 +22,7 @@ from tasks.domain.ranges import Checked, Name, OrNone
 READING = ("name", "trace_tag", "answer_form", "trace_opened", "answer_kind")
 #: The answer kind of the grader of mathematics; the others are in `tasks.domain.grading.kinds`.
 MATH = "math"
-AnswerForm = Literal["tag", "boxed"]
+AnswerForm = Literal["tag", "boxed", "final"]
 #: `pairs` is sound form as the table of Scaffold.pairs has it; `published` what the original study paid the bonus for.
 TagRule = Literal["pairs", "published"]
 
@@ -60,7 +60,8 @@ class Scaffold(Ruled, Checked):
     code: of another package, named with its version: an object or module that may have `prompt(problem)`, and
         `parse(completion)`, which gives trace and region or null, with its inverse `solved(answer, trace)`.
     trace_tag: tag around the reasoning, or null where the trace is what precedes the answer.
-    answer_form: `tag` (inside `<answer>`) or `boxed` (in `\\boxed{}` after the trace).
+    answer_form: `tag` (inside `<answer>`), `boxed` (in `\\boxed{}` after the trace), or `final`: wherever a completion
+        of no agreed form states it (grading/regions.py), as in rollouts that were sampled elsewhere.
     trace_opened: the chat template of the arm's models, or the template's end, writes the opening tag, so that a
         completion only closes it.
     """
@@ -95,6 +96,11 @@ class Scaffold(Ruled, Checked):
         never closed, was an answer."""
         before_box = self.trace_tag is None and self.answer_form == "boxed"
         return {"trace": 2} if (before_box or self.trace_opened) and not self.code else {}
+
+    @property
+    def region_form(self) -> AnswerForm:
+        """The form in which the region of an answer is read: `boxed`, or any text (`tag`)."""
+        return "boxed" if self.answer_form == "boxed" else "tag"
 
     @property
     def ends_opened(self) -> bool:
@@ -137,7 +143,7 @@ class Scaffold(Ruled, Checked):
         if solved := self._own("solved"):
             return solved(answer, trace)
         reasoning = f"<{self.trace_tag}>{trace}</{self.trace_tag}>" if self.trace_tag else trace
-        final = f"<answer>{answer}</answer>" if self.answer_form == "tag" else rf"\boxed{{{answer}}}"
+        final = rf"\boxed{{{answer}}}" if self.answer_form == "boxed" else f"<answer>{answer}</answer>"
         return f"{reasoning} {final}"
 
     def parse(self, completion: str, tag_rule: TagRule = "pairs") -> Parsed:
@@ -159,6 +165,10 @@ class Scaffold(Ruled, Checked):
         opened = self.trace_tag and (self.trace_opened or f"<{self.trace_tag}>" in completion)
         if opened and f"</{self.trace_tag}>" not in completion:
             return Parsed(None, None, False)
+        if self.answer_form == "final":
+            before, region = final_answer(rest)
+            trace = (before.strip() or None) if self.trace_tag is None else trace
+            return Parsed(trace, region, region is not None and (self.trace_tag is None or trace is not None))
         if self.answer_form == "boxed":
             trace = (before_boxes(rest).strip() or None) if self.trace_tag is None else trace
             published = trace is not None and _counts_once(completion, self.trace_tag)
@@ -270,7 +280,8 @@ THINK_TAGS = Scaffold(
     answer_form="tag",
     stop=("</answer>",),
 )
-#: Nothing but an answer, in each form that an arm can ask for: what a gold must survive, whatever arms there are.
-BARE = {f: Scaffold(name=f, template="{problem}", trace_tag=None, answer_form=f) for f in get_args(AnswerForm)}
+#: Nothing but an answer, in each form in which regions are read: what a gold must survive, whatever arms there are.
+FORMS: tuple[AnswerForm, ...] = ("tag", "boxed")
+BARE = {f: Scaffold(name=f, template="{problem}", trace_tag=None, answer_form=f) for f in FORMS}
 #: By the name that files for the grader and the demo's model use; arms hold theirs themselves (arms.py).
 SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}

@@ -41,7 +41,7 @@ GRADER_VERSION = (
 def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str) -> Verdict:
     """Parse with the scaffold, then grade the region it defines."""
     region = region_of(scaffold, completion, finish)
-    return grade_region(region, gold, scaffold.answer_form, finish, scaffold.answer_kind)
+    return grade_region(region, gold, scaffold.region_form, finish, scaffold.answer_kind)
 
 
 def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:

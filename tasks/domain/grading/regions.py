@@ -180,6 +180,26 @@ def before_boxes(text: str) -> str:
     return text[: first.start()] if first else ""
 
 
+_STATED = re.compile(
+    r"(?:^[ \t]*####|\banswer\b[*\s]*(?:\bis\b\s*:?|:))[ \t*]*(?P<answer>[^\n]+?)(?=\.(?:\s|$)|$)", re.M | re.I
+)
+
+
+def final_answer(text: str) -> tuple[str, str | None]:
+    r"""(what precedes it, the region of the final answer) of a completion whose form nobody asked for: all of it where
+    it has a `\boxed{}`, else its `<answer>` tags, else what follows the last `####`, `answer is` or `answer:`.
+
+    >>> final_answer("3 + 4 = 7. The answer is 7. Done"), final_answer("6*3\n#### 18"), final_answer("It may be 7.")
+    (('3 + 4 = 7. The ', '7'), ('6*3\n', '18'), ('It may be 7.', None))
+    """
+    if _BOX.search(text):
+        return before_boxes(text), text
+    if blocks := answer_blocks(text):
+        return text.partition("<answer>")[0], "\n".join(f"<answer>{block}</answer>" for block in blocks)
+    stated = list(_STATED.finditer(text))
+    return (text[: stated[-1].start()], stated[-1]["answer"].strip("* \t\r")) if stated else (text, None)
+
+
 def _unboxed(text: str, start: int, end: int, closing: dict[int, int]) -> str:
     """What stands between two places, out of the boxes around it if there is one box in each."""
     while match := _BOX.match(text, _skip_space(text, start), end):

@@ -50,7 +50,7 @@ class GradeItem:
     def key(self) -> Key:
         scaffold = SCAFFOLDS[self.scaffold] if isinstance(self.scaffold, str) else self.scaffold
         region = region_of(scaffold, self.completion, self.finish)
-        return region, self.gold, scaffold.answer_form, self.finish, scaffold.answer_kind
+        return region, self.gold, scaffold.region_form, self.finish, scaffold.answer_kind
 
 
 class _Plugins:

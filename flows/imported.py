@@ -1,0 +1,288 @@
+"""Rollouts that were sampled elsewhere, as a study of their own: entered into the ledger, graded by our grader.
+
+Each arm's model is named by the content of its rollouts, so the same file is entered once, and a run of the study
+samples nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from flows.problems import prepare
+from flows.running.sessions import stages_of
+from flows.study.request import Request, check_study_name
+from flows.study.resolve import Study
+from storage.artifacts.kinds import FROM_EMBEDDINGS, LEDGER
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.ledger import Ledger
+from tasks.domain.policies import Policy
+from tasks.engines.problems.problem_files import Row, read_problems
+from tasks.engines.rollout_files import Foreign, read_rollouts
+from tasks.measures.standard import names_of_measures
+from tasks.rollouts import account_of, as_read_by, described
+
+#: Of a rollout that nobody counted: words and signs.
+PIECE = re.compile(r"\w+|[^\w\s]")
+TEMPLATE = """\
+# Written by `varband import`. `varband run {name}.toml` reports on these rollouts; nothing is sampled.
+base = "demo"
+purpose = {purpose}
+seeds = []
+# All that needs no embeddings. Without this line the traces are embedded too.
+measures = {measures}
+
+[pool]
+sources = ["{name}-problems.jsonl"]
+synthetic = 0
+heldout_per_source = "all"
+
+[screening]
+group_size = {size}
+sampling = {{ max_tokens = {longest}, seed = 0 }}
+
+[evaluation]
+group_size = {size}
+sampling = {{ max_tokens = {longest}, seed = 0 }}
+
+[final]
+group_size = {size}
+sampling = {{ max_tokens = {longest}, seed = 0 }}
+
+[passk]
+ks = {ks}
+
+[hardware]
+arms_at_once = 1
+
+[scaffolds.imported]
+template = "{{problem}}"
+trace_tag = "none"
+answer_form = "final"
+stop = []
+"""
+ARM = """
+[arms.{name}]
+scaffold = "imported"
+model = "sha256:{digest}"
+trained_as = "none"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """The rollouts of an arm, by problem in the order of the file. tool: it was sampled by."""
+
+    arm: str
+    tool: str
+    file: str
+    groups: Mapping[str, Sequence[Foreign]]
+
+    def digest(self, size: int, keys: Iterable[str]) -> str:
+        rows = [[key, one.completion] for key in keys for one in self.groups[key][:size]]
+        return hashlib.sha256(orjson.dumps([self.arm, rows])).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """What an import did. disagreements: rollouts on which the other tool's verdict is not ours, of those judged."""
+
+    arm: str
+    rollouts: int
+    new: int
+    correct: int
+    judged: int
+    disagreements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """study: the file that was written. notes: what was left out, and what cannot be known."""
+
+    study: Path
+    entered: Sequence[Entered]
+    notes: Sequence[str]
+
+
+def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
+    """Enter the rollouts of files, and write NAME.toml and NAME-problems.jsonl for the study of them.
+
+    arms: the name of each file's arm; without any, what the file says or its own name. pool: the problems with their
+    golds, where the files have none. Errors: UserError, before anything is written.
+    """
+    check_study_name(name, "--name", "choose another")
+    if arms and len(arms) != len(files):
+        raise UserError(f"{len(files)} files and {len(arms)} names of arms: give one --arm for each file, or none")
+    read = [(path, *read_rollouts(path)) for path in files]
+    known = {_plain(row["problem"]): row for row in read_problems(pool, pool.stem)} if pool else {}
+    problems: dict[str, Row] = {}
+    brought, notes = list[Brought](), list[str]()
+    for place, (path, tool, rollouts) in enumerate(read):
+        by_arm: dict[str, dict[str, list[Foreign]]] = defaultdict(lambda: defaultdict(list))
+        lost = Counter[str]()
+        for one in rollouts:
+            if isinstance(row := _problem_of(one, known), str):
+                lost[row] += 1
+                continue
+            problems.setdefault(key := _plain(row["problem"]), row)
+            by_arm[arms[place] if arms else _name(one.arm or path.stem)][key].append(one)
+        notes += [f"{path}: {n} of {len(rollouts)} rollouts are left out: {why}" for why, n in lost.items()]
+        if not by_arm:
+            raise UserError("; ".join(notes) or f"{path}: holds no rollouts")
+        brought += [Brought(arm, tool, path.name, groups) for arm, groups in by_arm.items()]
+    if again := [arm for arm, n in Counter(one.arm for one in brought).items() if n > 1]:
+        raise UserError(f"{', '.join(again)}: two files have an arm of this name; name each with --arm")
+    keys, size = _common(brought)
+    notes += _left_out(brought, keys, size)
+    text = _study_text(name, brought, keys, size)
+    study_file, problem_file = Path(f"{name}.toml"), Path(f"{name}-problems.jsonl")
+    lines = [orjson.dumps({**problems[key], "source": name, "source_id": f"{n:05d}"}) for n, key in enumerate(keys)]
+    for path, content in ((problem_file, b"\n".join(lines) + b"\n"), (study_file, text.encode())):
+        if path.exists() and path.read_bytes() != content:
+            raise UserError(f"{path} is there already and says something else: choose another --name")
+    problem_file.write_bytes(b"\n".join(lines) + b"\n")
+    study = Request(profile=str(study_file), text=text).study(store)
+    entered = _enter(study, store, brought, size, len(keys), notes)
+    study_file.write_text(text, encoding="utf-8")
+    return Import(study_file, entered, notes)
+
+
+def _plain(problem: str) -> str:
+    return " ".join(problem.split())
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:60] or "arm"
+
+
+def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
+    """The problem of a rollout, or why it has none. known: of the pool, by text."""
+    text = _plain(one.problem or one.prompt)
+    if not known:
+        if not text:
+            return "the file does not say which problem they answer; give --pool FILE"
+        if not one.gold:
+            return "the file has no golds; give the problems with their golds by --pool FILE"
+        return {"problem": one.problem or one.prompt, "gold": one.gold}
+    if row := known.get(text):
+        return row
+    by_key = [row for row in known.values() if one.key and row["source_id"] == one.key]
+    held = sorted((problem for problem in known if problem in _plain(one.prompt)), key=len)
+    if by_key or held:
+        return by_key[0] if by_key else known[held[-1]]
+    return "their problems are not in the pool; give one that has them"
+
+
+def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
+    """The problems that every arm has, and how many rollouts of each: as many rollouts in all as possible.
+
+    Errors: UserError if the arms have no problem in common.
+    """
+    least = {
+        key: min(len(one.groups[key]) for one in brought)
+        for key in brought[0].groups
+        if all(key in one.groups for one in brought)
+    }
+    if not least:
+        raise UserError("these files have no problem in common, and cannot be compared: import each by itself")
+    size = max(set(least.values()), key=lambda g: (g * sum(n >= g for n in least.values()), g))
+    return [key for key, n in least.items() if n >= size], size
+
+
+def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Iterable[str]:
+    for one in brought:
+        if others := len(one.groups) - len(keys):
+            yield f"{one.arm}: {others} problems are left out, which not every arm has {size} rollouts of"
+        if beyond := sum(len(one.groups[key]) - size for key in keys):
+            yield f"{one.arm}: {beyond} rollouts beyond {size} a problem are left out"
+        rollouts = [x for key in keys for x in one.groups[key][:size]]
+        if any(x.num_tokens is None for x in rollouts):
+            yield f"{one.arm}: the file counts no tokens; lengths are those of words and signs"
+        if not all(len(x.token_ids) for x in rollouts):
+            yield f"{one.arm}: no token ids and log-probs: nothing can be trained on them, no likelihood is known"
+
+
+def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size: int) -> str:
+    lengths = [_length(x) for one in brought for key in keys for x in one.groups[key][:size]]
+    files = ", ".join(f"{one.file} ({one.tool})" for one in brought)
+    quoted = lambda value: orjson.dumps(value).decode()  # noqa: E731  JSON's strings and lists are TOML's
+    return TEMPLATE.format(
+        name=name,
+        purpose=quoted(f"{size} rollouts of each of {len(keys)} problems, sampled elsewhere: {files}"),
+        measures=quoted(sorted(names_of_measures() - {*FROM_EMBEDDINGS})),
+        size=size,
+        longest=max(1, *lengths),
+        ks=quoted(sorted({k for k in (1, 2, 4, 8, 16, 32, 64) if k < size} | {size})),
+    ) + "".join(ARM.format(name=one.arm, digest=one.digest(size, keys)) for one in brought)
+
+
+def _length(one: Foreign) -> int:
+    return one.num_tokens if one.num_tokens is not None else len(one.token_ids) or len(PIECE.findall(one.completion))
+
+
+def _enter(
+    study: Study, store: Store, brought: Sequence[Brought], size: int, problems: int, notes: list[str]
+) -> list[Entered]:
+    """Append each arm's rollouts that the ledger does not have, in one shard, as our grader judges them."""
+    p, found = study.profile, list[Entered]()
+    with stages_of(study, store):
+        rows = store.read(prepare(study).studied.pool, ["problem_id", "source", "problem", "gold"]).to_pylist()
+        if gone := problems - len(rows):
+            notes.append(f"{gone} problems are left out by the checks of their golds: varband pool check")
+        for one in brought:
+            policy = Policy(arm=one.arm, model=study.models[one.arm], scaffold=p.arm(one.arm).scaffold)
+            sampling, book = p.final.sampling, Ledger(store.root)
+            account = account_of(policy, sampling)
+            taken = [(row, n, x) for row in rows for n, x in enumerate(one.groups[_plain(row["problem"])][:size])]
+            table = pa.Table.from_pylist([_entry(row, n, x, policy, one) for row, n, x in taken], schema=LEDGER)
+            graded = as_read_by(table, policy, table["gold"].to_pylist())
+            there = book.keys(account)
+            new = [i for i, (row, n, _) in enumerate(taken) if (row["problem_id"], n) not in there]
+            if new:
+                book.append(
+                    account,
+                    graded.take(pa.array(new)),
+                    described(policy, sampling) | {"imported": one.file, "tool": one.tool},
+                )
+            ours = graded["correct"].to_pylist()
+            judged = [(x.correct, right) for (_, _, x), right in zip(taken, ours, strict=True) if x.correct is not None]
+            disagreements = sum(theirs != right for theirs, right in judged)
+            found.append(Entered(one.arm, len(taken), len(new), sum(ours), len(judged), disagreements))
+    return found
+
+
+def _entry(row: Row, n: int, one: Foreign, policy: Policy, brought: Brought) -> Row:
+    """A row of LEDGER that is not graded yet."""
+    return {
+        "problem_id": row["problem_id"],
+        "source": row["source"],
+        "arm": policy.arm,
+        "step": 0,
+        "seed": 0,
+        "rollout": n,
+        "completion": one.completion,
+        "tag_valid": False,
+        "verdict": "no_answer",
+        "reason": "",
+        "correct": False,
+        "grader_version": "",
+        "finish": one.finish,
+        "num_prompt_tokens": len(PIECE.findall(one.prompt)),
+        "num_tokens": _length(one),
+        "logprob_sum": sum(one.logprobs) if len(one.logprobs) else None,
+        "gold": row["gold"],
+        "request_seed": 0,
+        "prompt_ids": [],
+        "token_ids": one.token_ids,
+        "logprobs": one.logprobs,
+        "engine": f"imported from {brought.tool}",
+        "verdict_elsewhere": one.correct,
+    }

@@ -1,0 +1,116 @@
+"""Rollouts of other tools become a study that samples nothing, graded by our grader, entered once."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import varband
+from storage.errors import UserError
+from storage.ledger import Ledger
+from storage.sql import query
+from tasks.engines.rollout_files import read_rollouts
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "imports"
+OTHERS = ("samples_lm_eval.jsonl", "completions_trl.parquet", "traces.jsonl")
+
+
+def command(*words: str | Path) -> Result:
+    return CliRunner().invoke(varband, [str(word) for word in words])
+
+
+@pytest.mark.parametrize(
+    ("file", "tool", "first", "correct", "num_tokens"),
+    [
+        ("samples_lm_eval.jsonl", "lm-eval", "<think>", None, None),
+        ("completions_trl.parquet", "TRL", "<think>", False, None),
+        ("traces.jsonl", "verifiers", "3+4=7, so \\boxed{7}", True, 6),
+        pytest.param(
+            *("inspect.eval", "inspect", "3+4=7\nANSWER: 7", True, 3),
+            marks=pytest.mark.skipif(not find_spec("inspect_ai"), reason="inspect_ai is not installed"),
+        ),
+    ],
+)
+def test_each_tools_file_is_read(
+    file: str, tool: str, first: str, correct: bool | None, num_tokens: int | None
+) -> None:
+    name, rollouts = read_rollouts(EXAMPLES / file)
+    assert (name, len(rollouts)) == (tool, 8)
+    one = rollouts[0]
+    assert one.completion.startswith(first)
+    assert (one.correct, one.num_tokens, one.finish) == (correct, num_tokens, "stop")
+    assert sum("Ann has 3 apples" in one.prompt for one in rollouts) == 2
+
+
+def test_two_commands_from_other_peoples_rollouts_to_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arms = [word for name in ("lm_eval", "trl", "verifiers") for word in ("--arm", name)]
+    words = (
+        "import",
+        *(EXAMPLES / name for name in OTHERS),
+        *arms,
+        "--pool",
+        EXAMPLES / "problems.jsonl",
+        "--root",
+        "r",
+    )
+    first = command(*words, "--name", "others")
+    assert first.exit_code == 0, first.output
+    assert "verifiers: 8 rollouts, 8 of them new, 2 correct; the other tool judges 0 of 8 otherwise" in first.output
+    assert "lm_eval: the file counts no tokens" in first.output
+    assert "verifiers: 8 rollouts, 0 of them new" in command(*words, "--name", "others").output
+    ran = command("run", "others.toml", "--root", "r", "--plain")
+    assert ran.exit_code == 0, ran.output
+    ledger = Ledger("r")
+    assert sum(len(ledger.keys(account)) for account, _ in ledger.accounts()) == 24  # nothing was sampled
+    assert {about["tool"] for _, about in ledger.accounts()} == {"lm-eval", "TRL", "verifiers"}
+    (report,) = Path("r").glob("report/*/files/report.html")
+    assert "verifiers" in report.read_text()
+
+
+def test_a_verdict_elsewhere_stands_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: #### 18 and \\boxed{18} are right, `it is 18` states no answer; the file takes the last for right."""
+    monkeypatch.chdir(tmp_path)
+    texts = (("6*3\n#### 18", 1), ("\\boxed{18}", 1), ("it is 18", 1), ("The answer is 17.", 0))
+    rows = [
+        {"question": "What is 6 times 3?", "answer": "18", "response": text, "score": right} for text, right in texts
+    ]
+    rows += [row | {"question": "What is 9 times 2?"} for row in rows[:3]]
+    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = command("import", "mine.jsonl", "--root", "r")
+    assert "mine: 6 rollouts, 6 of them new, 4 correct; the other tool judges 2 of 6 otherwise" in done.output
+    assert "mine: 1 rollouts beyond 3 a problem are left out" in done.output
+    ((account, _),) = Ledger("r").accounts()
+    rows = query("select correct, verdict_elsewhere as theirs from t", t=Ledger("r").read(account)).to_pylist()
+    assert sorted((row["correct"], row["theirs"]) for row in rows) == [(False, True)] * 2 + [(True, True)] * 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "says"),
+    [
+        ([{"problem": "x", "gold": "1"}], (), "holds no completions (found: problem, gold). Formats:"),
+        ([{"prompt": "Q: 1+1", "completion": "2"}], (), "the file has no golds; give the problems with their golds"),
+        (
+            [{"prompt": "Q: 1+1", "completion": "2"}],
+            ("--pool", EXAMPLES / "problems.jsonl"),
+            "1 of 1 rollouts are left out: their problems are not in the pool",
+        ),
+    ],
+)
+def test_what_cannot_be_taken_in_is_a_sentence(
+    rows: list[dict[str, str]],
+    words: tuple[str | Path, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    failed = command("import", "a.jsonl", "--root", "r", *words)
+    assert isinstance(failed.exception, UserError)
+    assert says in str(failed.exception)
+    assert not Path("imported.toml").exists()
