@@ -40,7 +40,15 @@ def blocks(page: Path) -> list[Block]:
 
 
 def test_every_block_of_every_page_is_run_or_says_why_not() -> None:
-    assert [p.stem for p in PAGES] == ["add", "connect", "first-study", "gpu-pool", "operate", "read-the-report", "validity"]
+    assert [p.stem for p in PAGES] == [
+        "add",
+        "connect",
+        "first-study",
+        "gpu-pool",
+        "operate",
+        "read-the-report",
+        "validity",
+    ]
     for page in PAGES:
         assert page.read_text().count("```") == 2 * len(blocks(page)), f"{page.name}: a fence that is not read"
         for block in blocks(page):
