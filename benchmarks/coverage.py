@@ -14,12 +14,18 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.cells import of_cells
+from benchmarks.cells import of_cells, tokens_of_cells
 from benchmarks.coverage_table import table_of
 from benchmarks.further_figures import further_figures
 from benchmarks.jobs import PIECE, Job, kept_in, make, pieces
+from benchmarks.looks import looks
 
-PARTS: dict[str, Callable[[], Iterator[Job]]] = {"cells": of_cells, "further": further_figures}
+PARTS: dict[str, Callable[[], Iterator[Job]]] = {
+    "cells": of_cells,
+    "tokens": tokens_of_cells,
+    "further": further_figures,
+    "looks": looks,
+}
 TRIALS = f"""simulated studies of every job, made in pieces of {PIECE}, each with a seed of its own. All parts follow it: of
 bands and votes, which take a fit or a vote each, every fourth study is looked at"""
 

@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
     "plan": ("cli.run:plan", "Show what a run would make, reuse and cost; make nothing."),
     "resume": ("cli.run:resume", "Resume a paused, interrupted or crashed run."),
+    "register": ("cli.run:register", "Register a study: question, rule, names and date, before it samples."),
     "report": ("cli.report:report", "Write the report of a run as HTML and Markdown, or compare two."),
     "serve": ("cli.report:serve", "Open the dashboards on 127.0.0.1."),
     "ask": ("cli.ask:ask", "Ask a policy in the terminal: one completion, or a search with its tree."),

@@ -1,4 +1,4 @@
-"""`varband run`, `plan`, `resume` and `runs`."""
+"""`varband run`, `plan`, `register`, `resume` and `runs`."""
 
 from __future__ import annotations
 
@@ -169,6 +169,34 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
         options.write_json(priced.as_json())
     else:
         show_plan(priced)
+
+
+@click.command()
+@study_options
+@options.engine
+@click.option("--by", "names", multiple=True, required=True, help="Who decides it. May be repeated.")
+@click.option("--rule", help="When the question is answered, in words; else by the confidence sequence.")
+@options.as_json
+def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool, **wishes: Any) -> None:
+    """Register a study: its question, decision rule, names and date, in a hash-chained file of the root.
+
+    Its report then says whether that was before anything was sampled, and what was changed since.
+    """
+    from flows.running.plan import has_sampled
+    from flows.running.plan import plan as planned
+    from flows.study.registration import entry_of
+    from storage.artifacts.store import Store
+    from storage.records.register import register as registered
+    from storage.records.register import register_path
+
+    store = Store(root)
+    study = request_of(**wishes).study(store, planning=True)
+    entry = entry_of(study, names, rule or "", sampled=has_sampled(planned(study, store), store))
+    store.prepare()
+    digest = registered(root, entry)
+    when = "after sampling had begun" if entry.sampled else "before sampling"
+    lines = [f"{entry.study}: registered {when}, {entry.at}", entry.rule, f"{register_path(root)}: entry {digest[:16]}"]
+    options.tell(entry.model_dump() | {"sha256": digest}, lines, json=as_json)
 
 
 @click.command()

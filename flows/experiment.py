@@ -124,6 +124,8 @@ def experiment(study: Study) -> Report:
             settings=study.settings,
             prompts=study.prompts,
             command=study.command,
+            registered=study.registered,
+            earlier_looks=study.earlier_looks,
         ),
         problems=Problems(
             pool=at.studied.pool, splits=at.studied.splits, benchmarks=tuple(c.choice for c in at.benchmarks)

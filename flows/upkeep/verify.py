@@ -24,6 +24,8 @@ from storage.records.decisions import override_files, pin, read_pin
 from storage.records.nights import Night
 from storage.records.notes import noted
 from storage.records.record import put_back, set_aside
+from storage.records.register import FOLDER as REGISTER
+from storage.records.register import read_register
 from storage.records.runs import read_record, record_paths
 from storage.records.spending import Charge
 from tasks.domain.grading.grading import read_overrides
@@ -114,7 +116,7 @@ def things(root: Path) -> Iterator[Thing]:
     for path in record_paths(root):
         yield Thing("run", path, read_record)
     for what, pattern, look in RECORDS:
-        yield from (Thing(what, path, look) for path in sorted(root.glob(pattern)))
+        yield from (Thing(what, path, look, needed=what == "register") for path in sorted(root.glob(pattern)))
     for path in sorted((root / "runs").glob("*.jsonl")):
         yield Thing("notes", path, noted, needed=not path.with_suffix(".json").exists())
     for path in override_files(root):
@@ -167,4 +169,5 @@ RECORDS: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
     ("pin", "pins/*.json", read_pin),
     ("charges", "spending/*/*.jsonl", _journal),
     ("night", "nights/*.json", Night.read),
+    ("register", f"{REGISTER}/*.jsonl", read_register),
 )

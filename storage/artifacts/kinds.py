@@ -366,8 +366,9 @@ class GainDifferences(
     kind="gain_differences",
     schema=nullable(
         "metric str, arm str, step int, other str, other_step int, source str, gain real, other_gain real",
-        "estimate real, low real, high real, p_value real, p_adjusted real, family str, p_equivalent real",
-        "p_equivalent_corrected real, detectable real, n big, clusters big, seeds int, holds_for str, reason str",
+        "estimate real, low real, high real, sequence_low real, sequence_high real, p_value real, p_adjusted real",
+        "family str, p_equivalent real, p_equivalent_corrected real, detectable real, n big, clusters big, seeds int",
+        "holds_for str, reason str",
     ),
 ):
     """How much more one arm gained than another: the difference of gains, which is the study's answer."""

@@ -65,8 +65,10 @@ def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tu
     if not len(common[0].problem_P):
         return {"n": 0}, []
     found = contrast(signs, common, reach=len(ends) / 2)
-    p = float(found.p_equivalent(MARGIN)[0])
+    p, (low_V, high_V) = float(found.p_equivalent(MARGIN)[0]), found.sequence()
     figures = told_of(found, len(common[0].problem_P), alike=alike)[0] | {"p_equivalent": p if np.isfinite(p) else None}
+    if found.known_V[0]:
+        figures |= {"sequence_low": float(low_V[0]), "sequence_high": float(high_V[0])}
     return figures, [float(one.values_SPV[:, :, 0].mean()) for one in common]
 
 
@@ -165,8 +167,9 @@ def gains_of(groups: pa.Table) -> pa.Table:
     """Compare the held-out gains of every two arms by source, from first to last evaluated step, on common problems.
 
     Paired by problem; interval and p are over problems and training seeds of each trained arm. p_adjusted: Holm over
-    the pairs of arms on all sources (the confirmatory family), Benjamini-Hochberg by source. p_equivalent: p-value of
-    the equivalence test with margin ±MARGIN. detectable: difference that this design detects with 80 % power. None,
+    the pairs of arms on all sources (the confirmatory family), Benjamini-Hochberg by source. sequence: ends of the
+    confidence sequence, which holds at all looks together. p_equivalent: p-value of the equivalence test with margin
+    ±MARGIN. detectable: difference that this design detects with 80 % power. None,
     with a reason, if an arm was evaluated at one step only.
     """
     counts, rows = counts_of(groups), list[Row]()
@@ -193,7 +196,7 @@ def gains_of(groups: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(named, schema=GainDifferences.schema)
 
 
-@stage(GainDifferences, version=10)
+@stage(GainDifferences, version=11)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """Compare the held-out gains of every two arms."""
     return gains_of(read_groups(evaluations))

@@ -28,23 +28,28 @@ COLLAPSE = 0.1
 SCREENING, START, TRAINED = "screening", "held-out, start", "held-out, trained"
 
 
-def answer(ask: Ask) -> list[str]:
+def answer(ask: Ask, looks: int = 1) -> list[str]:
     """Return the sentences: did one arm gain more, do its bands give more to learn from, was anything learnt, and do
-    its traces lie further apart."""
+    its traces lie further apart. looks: at this question so far, this one included."""
     summary, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     return [
-        *_difference_of_gains(ask("report_difference_of_gains").to_pylist(), form, _broken_gate(ask)),
+        *_difference_of_gains(_gains(ask, looks), form, _broken_gate(ask)),
         _bands(summary, ask("report_band_tests").to_pylist(), form),
         _training(summary, ask("report_gains").to_pylist(), form),
         *_widths(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist(), form),
     ]
 
 
-def caveats(ask: Ask) -> list[str]:
+def caveats(ask: Ask, looks: int = 1) -> list[str]:
     """Return what can and cannot be concluded, and what the reader must know before believing the answer."""
     rows, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
-    warned = _conclusions(ask("report_difference_of_gains").to_pylist(), form, _broken_gate(ask))
+    warned = _conclusions(_gains(ask, looks), form, _broken_gate(ask))
+    if looks > 1:
+        warned.append(
+            f"Look {looks} at this question: the interval of the difference of gains is here its confidence sequence,"
+            " which holds at all looks together."
+        )
     if heldout and max(heldout) < FEW:
         warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
     seeds = len({row["seed"] for row in rows} - {None})
@@ -66,6 +71,17 @@ def caveats(ask: Ask) -> list[str]:
     if found := len(findings):
         warned.append(f"The audit has {found} finding{'s' if found > 1 else ''} about the design: see Audit.")
     return warned
+
+
+def _gains(ask: Ask, looks: int) -> list[Row]:
+    """The rows of the difference of gains; after more looks than one with the interval that holds at all of them, and
+    without p-values, which hold at one."""
+    rows = ask("report_difference_of_gains").to_pylist()
+    if looks == 1:
+        return rows
+    ends = (("more_gain_low", "sequence_low"), ("more_gain_high", "sequence_high"))
+    silent = dict.fromkeys(("p_adjusted", "p_equivalent_corrected"))
+    return [row | silent | {name: row[source] for name, source in ends} for row in rows]
 
 
 def _broken_gate(ask: Ask) -> list[str]:

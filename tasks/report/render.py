@@ -41,7 +41,8 @@ from tasks.stage import Payload, making, stage, store, workdir
 class Setup(Group):
     """What was asked. arms: in the order in which everything lists and colours them. model: its name, a label.
     Labels too: title, about, what a team calls its own study and says of it; changes, what differs from the profile
-    that it is based on; settings, all of it as a file; prompts, of each arm as it is asked; command, that asks for it.
+    that it is based on; settings, all of it as a file; prompts, of each arm as it is asked; command, that asks for it;
+    registered, a sentence; earlier_looks, reports on the same question.
     """
 
     profile: str
@@ -55,6 +56,8 @@ class Setup(Group):
     settings: str = field(default="", compare=False)
     prompts: tuple[str, ...] = field(default=(), compare=False)
     command: str = field(default="", compare=False)
+    registered: str = field(default="", compare=False)
+    earlier_looks: tuple[str, ...] = field(default=(), compare=False)
 
 
 def check_figures(measures: Iterable[str]) -> None:
@@ -92,7 +95,9 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
             for s in SECTIONS
             if s.only_with is None or s.only_with in refs
         ]
-        sentences, warned = answer(asked.ask), caveats(asked.ask)
+        looks = len({*setup.earlier_looks} | {str(making())})
+        sentences = answer(asked.ask, looks)
+        warned = [*filter(None, [setup.registered]), *caveats(asked.ask, looks)]
     name = setup.title or setup.profile
     page = {each.name: getattr(setup, each.name) for each in fields(setup)} | {
         "title": name,

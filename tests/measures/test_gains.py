@@ -32,6 +32,7 @@ def test_one_seed_by_hand(rollouts: Make) -> None:
     assert (row["gain"], row["other_gain"], row["estimate"]) == pytest.approx((0.5, 1 / 6, 1 / 3))
     assert row["p_value"] == row["p_adjusted"] == pytest.approx(0.5174, abs=1e-4)
     assert (row["low"], row["high"]) == pytest.approx((-2.0, 2.0))  # 1/3 ± 12.706 · error
+    assert (row["sequence_low"], row["sequence_high"]) == (-2.0, 2.0)
     # noncentral t with 1 degree of freedom has 80 % above 12.706 at 16.334: no difference of gains is so large
     assert 16.334 * error > 2 and row["detectable"] is None
     assert row["family"] == "difference of gains: Holm of 1"
@@ -54,6 +55,7 @@ def test_arms_of_the_same_adapters_are_paired_by_seed(rollouts: Make) -> None:
     same, other = row("p", "p"), row("p", "t")
     assert same["estimate"] == other["estimate"] == 0.0 and same["seeds"] == other["seeds"] == 3
     assert other["high"] - other["low"] > 2 * (same["high"] - same["low"]) > 0
+    assert same["sequence_low"] < same["low"] and other["sequence_high"] > other["high"]
 
 
 def test_two_seeds_at_an_edge_say_nothing_though_both_arms_share_them(rollouts: Make) -> None:

@@ -115,6 +115,16 @@ def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bo
     )
 
 
+def test_after_several_looks_the_confidence_sequence_decides() -> None:
+    """The interval of one look excludes 0, that of all looks does not."""
+    apart = APART | {"sequence_low": -0.01, "sequence_high": 0.21}
+    ask = rows_for({"difference_of_gains": [apart], "audit": pa.table({"code": []})})
+    assert "interval [+5.0, +15.0], p = 0.001" in answer(ask)[0]
+    assert "interval [−1.0, +21.0], which contains zero" in answer(ask, looks=2)[0] and "p =" not in answer(ask, 2)[0]
+    assert caveats(ask)[0].startswith("Can be concluded") and caveats(ask, 2)[0].startswith("Cannot be concluded")
+    assert caveats(ask, 2)[1].startswith("Look 2 at this question")
+
+
 @pytest.mark.parametrize(
     ("updates", "low", "said"),
     [

@@ -12,7 +12,7 @@ from scipy import stats
 
 from storage.rules import tail_freedom
 from tasks.domain.statistics.curves_of_k import at_fraction, told_of
-from tasks.domain.statistics.means import combined, folded, holds_for, ratio, together
+from tasks.domain.statistics.means import combined, errors_at_any_look, folded, holds_for, ratio, together
 from tasks.domain.statistics.paired_tests import explained_difference, unblurred, unsupported
 from tasks.domain.statistics.shares import proportions
 
@@ -36,6 +36,19 @@ def test_seeds_enter_by_hand() -> None:
     )
     assert found.interval()[1][0] == pytest.approx(1 + 4.3027 / np.sqrt(3), abs=1e-4)
     assert (holds_for(0), holds_for(1)) == (None, "these adapters, not the recipe")
+
+
+def test_a_confidence_sequence_is_that_of_confseq() -> None:
+    """confseq 0.0.11, TwoSidedNormalMixture of rho = 1/0.1² at v = 1/variance: its bound in standard errors."""
+    error = np.array([0.2, 0.1, 0.05, 0.02, 0.005])
+    assert errors_at_any_look(error**2) == pytest.approx([5.574320, 3.656395, 3.082390, 3.101539, 3.466322], abs=1e-6)
+    rng = np.random.default_rng(0)
+    found = combined([(1.0, rng.normal(0.1, 1.0, size=(1, 4000, 1)))], [False], reach=None)
+    wide = errors_at_any_look(found.spread.variance_V) * np.sqrt(found.spread.variance_V)
+    low, high = (float(end[0]) for end in found.sequence())
+    assert (low, high) == pytest.approx(
+        (float((found.estimate_V - wide)[0]), float((found.estimate_V + wide)[0])), abs=1e-3
+    )
 
 
 def test_p_is_what_the_interval_says() -> None:

@@ -1,0 +1,54 @@
+"""The register: entries in a chain, and what a study's report says of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.study.registration import earlier_looks, entry_of, registered
+from flows.study.request import Request
+from flows.study.resolve import Study
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.records.register import entries, register, register_path
+from storage.records.runs import Run, now, write_run
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Request(profile="demo").study(Store(tmp_path), planning=True)
+
+
+def test_a_changed_or_removed_entry_breaks_the_chain(study: Study, tmp_path: Path) -> None:
+    for name in "ABC":
+        register(tmp_path, entry_of(study, [name], "", sampled=False))
+    path = register_path(tmp_path)
+    first, second, third = path.read_bytes().splitlines()
+    assert [entry.names for entry in entries(tmp_path)] == [("A",), ("B",), ("C",)]
+    for lines in ([first, third], [first.replace(b'"A"', b'"Z"'), second, third], [second, third], [first[:50]]):
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        with pytest.raises(UserError, match="line"):
+            register(tmp_path, entry_of(study, ["D"], "", sampled=False))
+        assert registered(study, tmp_path).startswith("Whether it was registered")
+
+
+def test_a_report_says_when_a_study_was_registered_and_what_changed_since(study: Study, tmp_path: Path) -> None:
+    assert registered(study, tmp_path) == "Not registered before sampling."
+    register(tmp_path, entry_of(study, ["A", "B"], "", sampled=False))
+    register(tmp_path, entry_of(study, ["C"], "later", sampled=True))
+    today = f"on {now()[:10]} by A, B."
+    assert registered(study, tmp_path) == f"Registered before sampling, {today}"
+    more = replace(study, profile=replace(study.profile, seeds=(0, 1)))
+    assert registered(more, tmp_path) == f"Registered before sampling, {today} Changed since: seeds: [0] → [0, 1]."
+
+
+def test_looks_are_runs_that_differ_by_what_may_be_added(study: Study, tmp_path: Path) -> None:
+    times = {"started": now(), "heartbeat": now(), "host": "h", "pid": 1}
+    for number, changes in enumerate(
+        [(), ("seeds: (0,) → (0, 1)", "final.group_size: 8 → 16"), ("training.steps: 40 → 8",)]
+    ):
+        run = Run(id=f"demo-{number}", profile="demo", changes=changes, request={}, state="finished", **times)  # type: ignore[arg-type]
+        write_run(tmp_path, run.model_copy(update={"report": f"report-{number}"}))
+    assert sorted(earlier_looks(study, tmp_path)) == ["report-0", "report-1"]
