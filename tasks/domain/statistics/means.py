@@ -301,8 +301,8 @@ class Means:
         return self._ends((1 - level) / 2)
 
     def sequence(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (low_V, high_V) of a confidence sequence: it holds at all looks together, however many there are and whatever
-        decides about the next, while problems, seeds or rollouts are added."""
+        """Return (low_V, high_V) of a confidence sequence: it holds at all looks together, while problems, seeds or
+        rollouts are added, however many looks there are and whatever decides about the next."""
         from scipy.special import ndtr
 
         variance_V = np.where(self.known_V, self.spread.variance_V, 1.0)
