@@ -1,1 +1,1 @@
-"""What is remembered: bytes and columns, never how a row is made."""
+"""Storage: artifacts, ledger, records and queries; independent of how rows are made."""

@@ -1,4 +1,4 @@
-"""The one exception whose message is meant for the person at the keyboard."""
+"""Errors with a message for the user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import traceback
 from collections.abc import Iterable
 
-#: What a person does about an error of the system that is about a place.
+#: What the user can do about an error of the file system.
 FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room"),
     **dict.fromkeys((errno.EROFS, errno.EACCES), "let this user read and write there"),
@@ -18,18 +18,18 @@ FIXES = {
     errno.EIO: "check that disk",
     errno.ESTALE: "check that share",
 }
-#: A full disk in the words of libraries that do not pass the number on.
+#: Messages of libraries that report a full disk without an errno.
 FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "database or disk is full")
 
 
 class UserError(Exception):
-    """A mistake of the user or of their input. The command line prints its sentence and exits with `exit_code`."""
+    """A mistake of the user or of their input. The command line prints the message and exits with `exit_code`."""
 
     exit_code = 2
 
 
 class NotHere(UserError):
-    """An input that is not on this machine; a plan does without its content. what: the input."""
+    """An input that is not on this machine; a plan works without its content. what: the input."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(message)
@@ -37,17 +37,17 @@ class NotHere(UserError):
 
 
 class Parked(UserError):
-    """A resumable stop: a budget limit, a quota, or an engine that went away. The same command resumes it."""
+    """A resumable stop: a budget limit, a quota, or an engine that is gone. The same command resumes it."""
 
     exit_code = 75
 
 
 class ArmsFailed(UserError):
-    """Some arms of a study failed, after the others were finished."""
+    """Some arms of a study failed; the others were finished."""
 
 
 class Unreachable(Parked):
-    """Object storage did not answer for as long as the command waits."""
+    """Object storage did not answer within the command's patience."""
 
 
 class Notice(UserWarning):
@@ -55,8 +55,8 @@ class Notice(UserWarning):
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Return a text without characters that a terminal obeys: they set its title and write the clipboard. kept:
-    control characters that stay.
+    r"""Replace control characters, which could set a terminal's title or write its clipboard. kept: characters that
+    stay.
 
     >>> printable("title\x1b]0;\n", kept="\n") == "title\ufffd]0;\n"
     True
@@ -65,7 +65,8 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """
+    """Return a hint with the closest known name, or an empty text.
+
     >>> did_you_mean("dmeo", ["demo", "paper"]), did_you_mean("xyz", ["demo"])
     ("; did you mean 'demo'?", '')
     """
@@ -74,8 +75,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def disk_fault(error: BaseException) -> str | None:
-    """Return one sentence for an error behind which is a full, read-only, forbidden or failing disk, whichever library
-    met it; None for any other.
+    """Return one sentence for an error caused by a full, read-only, forbidden or failing disk, whichever library raised
+    it; None for any other error.
 
     >>> disk_fault(RuntimeError("I/O error: No space left on device (os error 28)"))
     'No space left on device; what was made before is kept: make room and run the same command again'
@@ -97,7 +98,7 @@ def disk_fault(error: BaseException) -> str | None:
 
 
 def sentence_of(error: Exception) -> str:
-    """Return one sentence for an error. Print the traceback of an unexpected one, which no sentence explains."""
+    """Return one sentence for an error. For an unexpected error, also print its traceback."""
     text = str(error) if isinstance(error, UserError) else disk_fault(error)
     if text is None:
         traceback.print_exception(error)

@@ -1,9 +1,9 @@
 """Leases: which process makes a piece of work, so that no two processes or machines pay for it.
 
-A lease is a small document (a file, or an object of a bucket) with a list of [holder, keys], replaced only while it is
-still what was read (`If-Match`). Each holder has a document that its heartbeat replaces. A holder is dead once it was
-silent for SILENCE_SECONDS, or if its process on this machine is gone. Clocks of two machines are never compared: a
-process that waits counts the seconds since a heartbeat last differed.
+A lease is a small document (a file, or an object of a bucket) with a list of [holder, keys]. It is replaced only if it
+is still the version that was read (`If-Match`). Each holder has a document that its heartbeat replaces. A holder is
+dead after SILENCE_SECONDS without a heartbeat, or if its process on this machine is gone. Clocks of two machines are
+never compared: a waiting process measures the seconds since the heartbeat last changed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from storage.objects import impatient
 from storage.roots import lock_file
 
 BEAT_SECONDS, SILENCE_SECONDS = 10.0, 60.0
-#: Seconds between two looks of a process that waits, on a disk and in a bucket.
+#: Seconds between two checks of a waiting process, on a disk and in a bucket.
 POLL_SECONDS = {True: 0.1, False: 2.0}
 FOLDER = ".leases/"
 Claims = list[tuple[str, list[str]]]
-#: Former holders of this process, which may have left leases behind.
+#: Former holders of this process; their remaining leases are free.
 _ended: set[str] = set()
 
 
@@ -46,7 +46,7 @@ def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[N
 
     def loop() -> None:
         while not over.wait(every):
-            with suppress(UserError, OSError), impatient():  # a missed one shows in the run's own writing
+            with suppress(UserError, OSError), impatient():  # lasting faults fail the run's own writes
                 beat()
 
     thread = threading.Thread(target=loop, name="heartbeat", daemon=True)
@@ -70,7 +70,7 @@ class Documents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Documents of a folder, on a local disk or a share."""
+    """Documents in a folder, on a local disk or a share."""
 
     root: Path
 
@@ -105,8 +105,8 @@ class Folder:
 def machine() -> str:
     """Return a name for this host, its boot, and the namespace of its process numbers."""
     spaces = [Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")]
-    told = [os.readlink(path) if path.is_symlink() else path.read_text().strip() for path in spaces if path.exists()]
-    return " ".join([socket.gethostname(), *told])
+    ids = [os.readlink(path) if path.is_symlink() else path.read_text().strip() for path in spaces if path.exists()]
+    return " ".join([socket.gethostname(), *ids])
 
 
 @functools.lru_cache(maxsize=64)
@@ -138,15 +138,13 @@ class Leases:
     def claimed(
         self, wanted: Mapping[str, Sequence[str]], tell: Callable[[str], None] = lambda _: None, *, whole: bool = True
     ) -> Iterator[dict[str, set[str]]]:
-        """Hold keys of leases, by lease: all that are wanted, or without `whole` those that are free once any is.
-
-        Nothing is held while it waits, so there is no deadlock. tell: receives whom it waits for.
-        """
+        """Hold keys of leases: all that are wanted, or with `whole=False` those that are free, once any is. Nothing is
+        held while it waits, so there is no deadlock. tell: receives a description of the holder it waits for."""
         with self._present():
-            told, mine = "", self._claim(wanted, whole)
+            last, mine = "", self._claim(wanted, whole)
             while not mine:
-                if (who := self._others(wanted)) and who != told:
-                    tell(told := who)
+                if (who := self._others(wanted)) and who != last:
+                    tell(last := who)
                 time.sleep(self.poll)
                 mine = self._claim(wanted, whole)
             try:
@@ -158,13 +156,13 @@ class Leases:
             self._release(mine)
 
     def check(self) -> None:
-        """Errors: Parked if another process took over a lease, because this one was silent for too long."""
+        """Raise Parked if another process took over a lease, because this one was silent for too long."""
         if not self.held or time.monotonic() - self._renewed < SILENCE_SECONDS / 2:
             return
         self._beat()
         for name, keys in list(self.held):
             mine = (self.holder, keys)
-            # written anew, so that a process which is about to take it over reads it again
+            # rewritten, so that a process that is about to take it over must read it again
             if not self._change(name, lambda c, mine=mine: [*_without(c, mine), mine] if mine in c else None):
                 raise Parked(
                     f"{name}: another machine took over what this one made, which was not heard for"
@@ -182,7 +180,7 @@ class Leases:
         return mine
 
     def _free(self, name: str, keys: Sequence[str], whole: bool) -> list[str]:
-        """Take the free keys. A claim of this process that it failed to release counts as free."""
+        """Take the free keys. A claim that this process failed to release counts as free."""
         free: list[str] = []
         self._tried.append((name, free))
 
@@ -209,7 +207,7 @@ class Leases:
     def _release(self, mine: Mapping[str, list[str]]) -> None:
         for name, keys in mine.items():
             self.held.remove((name, keys))
-            with suppress(UserError):  # else others find this process silent
+            with suppress(UserError):  # otherwise the lease expires
                 self._change(name, lambda claims, keys=keys: _without(claims, (self.holder, keys)))
 
     def _change(self, name: str, change: Callable[[Claims], Claims | None]) -> bool:

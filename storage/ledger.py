@@ -1,8 +1,8 @@
 """The ledger: every rollout ever paid for, in append-only Parquet shards.
 
-A rollout's identity is (policy, sampling parameters, problem_id, rollout index). Shards live under
-`ledger/<policy>/<sampling>/`; a shard appears whole (rename) and is never changed. If two samplers race, the first row
-of an identity counts; the others stay in the shards and are counted by `duplicates`.
+A rollout's identity is (policy, sampling parameters, problem_id, rollout index). Shards are in
+`ledger/<policy>/<sampling>/`; a shard is written atomically and never changed. If two samplers race, the first row of
+an identity counts; the others stay in the shards and are counted by `duplicates`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from storage.roots import sync, write_durably
 from storage.sql import query
 
 ABOUT = "about.json"
-#: Of a shard's sha256, in its name. Checksums of pages leave their headers out.
+#: Digits of a shard's sha256 in its name. Parquet's page checksums do not cover headers.
 DIGEST_DIGITS = 16
-#: Shards whose keys a process remembers.
+#: Number of shards whose keys are cached.
 SHARDS_KNOWN = 16_384
 KEY = ["problem_id", "rollout"]
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where the rollouts of one policy under one set of sampling parameters are entered."""
+    """The part of the ledger for one policy and one set of sampling parameters."""
 
     policy: str
     sampling: str
@@ -56,7 +56,7 @@ class Ledger:
         return self.root / "ledger" / account.policy / account.sampling
 
     def shards(self, account: Account) -> list[Path]:
-        """Oldest first: the name starts with the time of writing."""
+        """Return the shards, oldest first; their names start with the time of writing."""
         return self._found(f"ledger/{account.policy}/{account.sampling}", "shard-*.parquet")
 
     def shard_paths(self) -> list[Path]:
@@ -69,13 +69,13 @@ class Ledger:
         return sorted((self.root / folder).glob(pattern))
 
     def append(self, account: Account, rows: pa.Table, about: dict[str, object]) -> Path:
-        """Make rows durable before anything is built on them. about: describes the account for people."""
+        """Make rows durable. about: a readable description of the account."""
         folder = self.folder(account)
         aside = self.root / ".scratch" / f"shard-{uuid.uuid4().hex}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             aside.parent.mkdir(parents=True, exist_ok=True)
-            if not (folder / ABOUT).exists():  # before the first rows, so that a lost machine leaves none without it
+            if not (folder / ABOUT).exists():  # before the first rows, so that no rows are without it after a crash
                 write_durably(folder / ABOUT, orjson.dumps(about))
                 if self._mirror:
                     self._mirror.push(folder / ABOUT)
@@ -98,19 +98,19 @@ class Ledger:
             aside.unlink(missing_ok=True)
 
     def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
-        """All rows, oldest shard first, duplicates included; None if nothing was ever sampled."""
+        """Return all rows, oldest shard first, duplicates included; None if there are none."""
         return _joined([read_shard(shard, columns) for shard in self.shards(account)])
 
     def entries(self, account: Account) -> Entries:
         return Entries.of(self.shards(account))
 
     def keys(self, account: Account) -> set[tuple[str, int]]:
-        """(problem_id, rollout) of everything that was paid for."""
+        """Return (problem_id, rollout) of every stored rollout."""
         keys = self.entries(account).keys
         return set(zip(keys["problem_id"].to_pylist(), keys["rollout"].to_pylist(), strict=True))
 
     def read(self, account: Account) -> pa.Table | None:
-        """One row per identity, the first one written, oldest first."""
+        """Return one row per identity, the first one written, oldest first."""
         entries = self.entries(account)
         first = query(
             "select problem_id, rollout, min(place) as nth from keys group by problem_id, rollout", keys=entries.keys
@@ -119,35 +119,38 @@ class Ledger:
         return None if rows is None else rows.drop(["nth"])
 
     def duplicates(self, account: Account) -> int:
-        """Rows beyond the first of their identity: what racing samplers paid twice."""
+        """Return the number of rollouts that racing samplers paid twice."""
         return self.entries(account).keys.num_rows - len(self.keys(account))
 
     def accounts(self) -> list[tuple[Account, dict[str, object]]]:
-        """Every account with its description."""
+        """Return every account with its description."""
         found = self._found("ledger", f"*/*/{ABOUT}")
         return [(Account(p.parent.parent.name, p.parent.name), orjson.loads(p.read_bytes())) for p in found]
 
 
 def _repetitive(schema: pa.Schema) -> list[str]:
-    """Columns worth a dictionary. Tokens, log-probs and texts do not repeat: one for them slows writing fourfold."""
+    """Return the columns to encode with a dictionary. For tokens, log-probs and texts it would slow writing
+    fourfold."""
     return [f.name for f in schema if not pa.types.is_list(f.type) and f.name not in ("completion", "trace")]
 
 
 def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
-    """Rows of one shard, without columns that it is too old to have. Errors: UserError if it cannot be read whole."""
+    """Return the rows of one shard; columns that an old shard lacks are left out. Errors: UserError if it is
+    damaged."""
     try:
         with pq.ParquetFile(shard, page_checksum_verification=True) as file:
             there = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
             return file.read(columns=there)
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(
-            f"ledger shard {shard} cannot be read ({error}); `varband store verify --repair` sets it aside, and what"
-            " was in it is sampled again"
+            f"ledger shard {shard} cannot be read ({error}); `varband store verify --repair` moves it away, and its"
+            " rollouts are sampled again"
         ) from None
 
 
 def examine_shard(shard: Path) -> None:
-    """Errors: UserError if it is not what was written. Shards of early versions have no digest in their name."""
+    """Raise UserError if a shard changed since it was written. Shards of early versions have no digest in their
+    name."""
     read_shard(shard)
     written = shard.stem.rpartition("-")[2]
     if len(written) == DIGEST_DIGITS and not file_digest(shard).startswith(written):
@@ -155,12 +158,12 @@ def examine_shard(shard: Path) -> None:
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table | None:
-    """Older shards lack columns that came later."""
+    """Concatenate shards; columns that older ones lack become null."""
     return pa.concat_tables(tables, promote_options="default") if tables else None
 
 
 def _keys_of(shard: Path) -> pa.Table:
-    """KEY of a shard's rows, read once: a shard never changes, unless it is damaged."""
+    """Return KEY of a shard's rows, cached by size and time."""
     found = shard.stat()
     return _remembered_keys(shard, found.st_size, found.st_mtime_ns)
 
@@ -172,10 +175,8 @@ def _remembered_keys(shard: Path, size: int, changed: int) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Where the rows of an account lie. Of an identity that was entered twice the first row counts.
-
-    shards: oldest first. keys: columns of KEY and `place`, all rows of all shards one after another.
-    """
+    """The places of an account's rows. If an identity occurs twice, the first row counts. shards: oldest first. keys:
+    columns of KEY and `place`, over the rows of all shards in order."""
 
     shards: Sequence[Path]
     keys: pa.Table
@@ -188,17 +189,15 @@ class Entries:
         return cls(shards, keys.append_column("place", pa.array(np.arange(keys.num_rows))))
 
     def lacking(self, wanted: pa.Table) -> list[int]:
-        """Return the `nth` of those that are not entered. wanted: columns of KEY and `nth`."""
-        # a join, then an anti join: DuckDB holds the smaller side in memory
+        """Return the `nth` of the wanted rollouts that are missing. wanted: columns of KEY and `nth`."""
+        # a join, then an anti join, so that DuckDB has only the smaller side in memory
         there = "select nth from keys join wanted using (problem_id, rollout)"
         found = query(f"select nth from wanted anti join ({there}) using (nth)", wanted=wanted, keys=self._near(wanted))
         return sorted(found["nth"].to_pylist())
 
     def rows(self, wanted: pa.Table, columns: list[str] | None = None) -> pa.Table | None:
-        """Rows of those that are entered, in the order of `nth`, with the other columns of `wanted`; None for none.
-
-        Only shards that have some of them are read.
-        """
+        """Return the wanted rollouts that exist, in the order of `nth`, with the other columns of `wanted`; None
+        without any. Only shards that contain some of them are read."""
         found = query(
             "select min(place) as place, wanted.* from wanted join keys using (problem_id, rollout) group by all"
             " order by place",
@@ -214,7 +213,7 @@ class Entries:
         return rows.sort_by("nth")
 
     def _near(self, wanted: pa.Table) -> pa.Table:
-        """Keys of the problems that are wanted: DuckDB may else hold a million of them in memory."""
+        """Return the keys of the wanted problems; otherwise DuckDB may have a million keys in memory."""
         return self.keys.filter(pc.field("problem_id").isin(wanted["problem_id"].unique()))
 
     def _taken(self, place_N: np.ndarray, columns: list[str] | None) -> Iterator[pa.Table]:

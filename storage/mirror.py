@@ -1,8 +1,8 @@
-"""A root on object storage, and its working copy in a folder.
+"""A root on object storage, with a working copy in a folder.
 
-An artifact's files are uploaded under a prefix of this attempt, then its manifest by a conditional put: it exists whole
-or not at all, and of two racing writers the first wins. Ledger shards, charges and records are objects of their own.
-Works with any server that honours conditional puts: S3, MinIO, Ceph, R2.
+An artifact's files are uploaded under a prefix of this attempt, then its manifest by a conditional put. So it exists
+whole or not at all, and of two racing writers the first wins. Ledger shards, charges and records are single objects.
+Works with any server that supports conditional puts: S3, MinIO, Ceph, R2.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from storage.roots import ADDRESS, address_of, inside, write_durably
 MANIFEST = "manifest.json"
 #: Folders of many objects, left out of listings of artifacts and records.
 BULKY = (".leases", ".work", "ledger", "spending")
-#: For so long a process does not ask again about an artifact.
+#: Seconds for which the state of an artifact is cached.
 BELIEVED_SECONDS = 20.0
-#: A file of the copy that is younger may be about to be uploaded.
+#: A younger file in the working copy may be about to be uploaded.
 UNDERWAY_SECONDS = 60.0
-#: Records and manifests that are read at once.
+#: Records and manifests that are read concurrently.
 SMALL_AT_ONCE = 32
 
 
@@ -42,13 +42,14 @@ def _mirror(root: Path, address: str) -> Mirror:
 
 
 def mirror_of(root: Path) -> Mirror | None:
-    """Return the mirror of a working copy; None for a root that is just a folder."""
+    """Return the mirror of a working copy; None for a root that is a plain folder."""
     address = address_of(root)
     return None if address is None else _mirror(root.resolve(), address)
 
 
 class Mirror(Objects):
-    """Safe to share between threads. Errors of the server: UserError, after the client's own retries."""
+    """The synchronisation of a working copy. Thread-safe. Errors of the server: UserError, after the client's own
+    retries."""
 
     def __init__(self, root: Path, address: str) -> None:
         super().__init__(root, address)
@@ -61,11 +62,11 @@ class Mirror(Objects):
         self.put(path.relative_to(self.root).as_posix(), path)
 
     def forget(self, path: Path) -> None:
-        """Delete one file of the working copy under its own name."""
+        """Delete the object of one file of the working copy."""
         self.delete(path.relative_to(self.root).as_posix())
 
     def sync(self, folder: str) -> None:
-        """Copy files that never change, or only grow, in both directions."""
+        """Copy files that never change or only grow, in both directions."""
         remote = self.list(folder)
         here = {
             p.relative_to(self.root).as_posix(): p.stat().st_size
@@ -79,7 +80,8 @@ class Mirror(Objects):
                 self.push(self.root / name)
 
     def follow(self, folder: str) -> None:
-        """Make the records of a folder those of the root; what another machine removed goes here too."""
+        """Make the records of a folder equal to the root's; records that another machine removed are removed here
+        too."""
         before, listed = time.time() - UNDERWAY_SECONDS, self.list(folder)
         self._bring(listed)
         for path in (self.root / folder).glob("*.json*"):
@@ -110,7 +112,7 @@ class Mirror(Objects):
     # artifacts
 
     def refresh(self, ref: Ref, *, files: bool = True, now: bool = False) -> None:
-        """Make the working copy of one artifact that of the root. files: also those beside its rows."""
+        """Update the working copy of one artifact. files: include the files beside its rows."""
         local = self.root / ref.kind / str(ref)
         if not now and self._believed(str(ref), local / MANIFEST):
             return
@@ -131,7 +133,7 @@ class Mirror(Objects):
                 self._remember(str(ref), local / MANIFEST)
 
     def bring_rows(self, refs: Sequence[Ref]) -> None:
-        """Bring rows without the files beside them."""
+        """Download rows without the files beside them."""
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(lambda ref: self.refresh(ref, files=False, now=True), refs))
 
@@ -139,7 +141,8 @@ class Mirror(Objects):
         self._heard[what] = time.monotonic(), _changed(path)
 
     def _believed(self, what: str, path: Path) -> bool:
-        """Whether it was asked about just now, and not replaced since by another process that shares the copy."""
+        """Return whether the cached state is recent, and no other process of this working copy replaced the file
+        since."""
         heard, changed = self._heard.get(what, (-BELIEVED_SECONDS, 0))
         return time.monotonic() - heard < BELIEVED_SECONDS and _changed(path) == changed
 
@@ -154,7 +157,7 @@ class Mirror(Objects):
             if not target.exists():
                 os.rename(aside, target)
         except FileNotFoundError:
-            return  # deleted while it was read: not there
+            return  # deleted during the download
         except OSError as error:
             if not (self.root / ref.kind / str(ref) / MANIFEST).exists():
                 raise UserError(f"root {self.root}: {ref} could not be copied here ({error})") from None
@@ -162,8 +165,8 @@ class Mirror(Objects):
             shutil.rmtree(aside, ignore_errors=True)
 
     def publish(self, folder: Path, ref: Ref, *, over: str | None) -> bool:
-        """Upload a whole artifact; return False if another writer was first. over: token of a stale or damaged one that
-        it replaces."""
+        """Upload a whole artifact; return False if another writer was first. over: token of a stale or damaged one to
+        replace."""
         raw = (folder / MANIFEST).read_bytes()
         manifest, name = orjson.loads(raw), f"{ref.kind}/{ref}/{MANIFEST}"
         attempt = f"{ref.kind}/{ref}/{manifest['token']}"
@@ -181,7 +184,7 @@ class Mirror(Objects):
         return etag is not None
 
     def token(self, ref: Ref) -> str | None:
-        """Return the token of the root's artifact; None if it has none."""
+        """Return the token of the root's artifact, or None."""
         remote = self.get(f"{ref.kind}/{ref}/{MANIFEST}")
         return None if remote is None else orjson.loads(remote[0])["token"]
 
@@ -197,7 +200,7 @@ class Mirror(Objects):
     # what is not finished
 
     def bring_work(self, ref: Ref | None = None) -> None:
-        """Bring what other machines kept of an unfinished artifact, or of all; nothing that is here is replaced."""
+        """Download other machines' files of an unfinished artifact, or of all; existing files are not replaced."""
         names = [
             name for name in self.list(f".work/{ref}" if ref else ".work") if not (self.root / inside(name)).exists()
         ]
@@ -205,14 +208,14 @@ class Mirror(Objects):
             self._download([(n, self.root / n) for n in names if n.endswith(".json") == part])
 
     def keep_work(self, ref: Ref, paths: Iterable[Path]) -> None:
-        """Keep these files of an unfinished artifact, JSON last, in place of those that were kept before."""
+        """Upload these files of an unfinished artifact, JSON last, and delete earlier ones."""
         wanted, there = {p.relative_to(self.root).as_posix(): p for p in paths}, self.list(f".work/{ref}")
         for name in sorted(wanted.keys() - there.keys(), key=lambda name: name.endswith(".json")):
             self.push(wanted[name])
         self.delete(*(there.keys() - wanted.keys()))
 
     def refresh_names(self) -> None:
-        """Bring the manifests of all artifacts and the records of runs."""
+        """Download the manifests of all artifacts and the records of runs."""
         if self._believed("", self.root / ADDRESS):
             return
         began, listed = time.time(), self.list("", but=BULKY)
@@ -225,7 +228,7 @@ class Mirror(Objects):
         self._remember("", self.root / ADDRESS)
 
     def _place(self, name: str, content: bytes) -> None:
-        """Write a record or manifest; rows of another making than the manifest's are dropped."""
+        """Write a record or manifest; rows of an older version of the artifact are removed."""
         folder = self.root / name.rpartition("/")[0]
         if not _is_manifest(name) or _token(folder) == (manifest := orjson.loads(content))["token"]:
             return write_durably(self.root / name, content)

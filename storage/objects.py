@@ -1,4 +1,4 @@
-"""Objects of a bucket below a prefix, by `obstore`: read, put on a condition, listed, streamed from and to files."""
+"""Objects of a bucket below a prefix, through `obstore`: get, conditional put, list, streaming to and from files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from storage.roots import seconds_set
 
 T = TypeVar("T")
 CONNECTIONS = 8
-#: Size of the parts of an upload, of which PARTS_AT_ONCE are in memory. S3 takes 10,000 parts.
+#: Size of the parts of an upload, of which PARTS_AT_ONCE are in memory. S3 allows 10,000 parts.
 PART_BYTES, PARTS_AT_ONCE, MOST_PARTS = 8 << 20, 2, 9_000
-#: Seconds that a server may be silent before a command gives up, and a run (`patient`).
+#: Seconds without an answer after which a command stops, and a run (`patient`).
 COMMAND_PATIENCE, RUN_PATIENCE = 10.0, 300.0
 NO_CREDENTIALS = "no credentials ({}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _in_runs = [COMMAND_PATIENCE]
@@ -33,7 +33,7 @@ _thread = threading.local()
 
 @contextmanager
 def patient() -> Iterator[None]:
-    """In the block this process waits RUN_PATIENCE for a silent server."""
+    """Wait RUN_PATIENCE for a silent server in this block."""
     _in_runs.append(RUN_PATIENCE)
     try:
         yield
@@ -43,7 +43,7 @@ def patient() -> Iterator[None]:
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """In the block this thread does not wait for a silent server."""
+    """Do not wait for a silent server in this block and thread."""
     before, _thread.impatient = getattr(_thread, "impatient", False), True
     try:
         yield
@@ -57,21 +57,20 @@ def _patience() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """size: in bytes. etag: changes with the object."""
+    """An entry of a listing. size: in bytes. etag: changes with the object."""
 
     size: int
     etag: str
 
     def holds(self, content: bytes) -> bool:
-        """Return whether it surely holds this. False where ETags are no digests, as on servers that encrypt."""
+        """Return whether the object certainly has this content. False if ETags are no digests, as on encrypting
+        servers."""
         return self.etag.strip('"') == md5(content, usedforsecurity=False).hexdigest()
 
 
 class Objects:
-    """One `s3://bucket/prefix`. root: the working copy, named in errors as what is kept.
-
-    Errors of every method: UserError for a request that the server refuses, Unreachable if it does not answer.
-    """
+    """One `s3://bucket/prefix`. root: the working copy, named in errors. Errors of every method: UserError for a
+    request that the server refuses, Unreachable if it does not answer."""
 
     def __init__(self, root: Path, address: str) -> None:
         self.root, self.address = root, address
@@ -89,13 +88,13 @@ class Objects:
             from botocore.exceptions import BotoCoreError
             from obstore.auth.boto3 import Boto3CredentialProvider
 
-            try:  # profiles and single sign-on, as the AWS command line has them
+            try:  # profiles and single sign-on, like the AWS command line
                 credentials = Boto3CredentialProvider()
             except (BotoCoreError, ValueError) as error:
                 raise self._error(NO_CREDENTIALS.format(error)) from None
         how: Any = {
             "client_options": {"allow_http": True, "connect_timeout": "5s", "read_timeout": "60s", "timeout": "12h"},
-            # a few tries that no signal interrupts; the patience is that of `_call`
+            # few retries, because signals do not interrupt them; `_call` retries for longer
             "retry_config": {"max_retries": 3, "retry_timeout": timedelta(seconds=5)},
             "credential_provider": credentials,
         }
@@ -105,11 +104,8 @@ class Objects:
         return UserError(f"root {self.address}: {message}")
 
     def _call(self, does: str, request: Callable[[Any, Any], T]) -> T:
-        """Return the answer to a request, repeated while the server does not answer.
-
-        request: receives obstore and the store. Errors: FileNotFoundError for no object, FileExistsError for a
-        condition that does not hold.
-        """
+        """Return the answer to a request, retried while the server does not answer. request: receives obstore and the
+        store. Errors: FileNotFoundError for a missing object, FileExistsError for a failed condition."""
         store, failing = self._store, 0.0
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -135,7 +131,7 @@ class Objects:
                 time.sleep(min(1.0, patience / 10))
 
     def _refusal(self, does: str, error: Exception, message: str) -> Exception | None:
-        """Return the error for an answer that repeating does not change; None to repeat."""
+        """Return the error for a permanent refusal; None to retry."""
         if "NoSuchBucket" in str(error):
             return self._error(f"there is no bucket '{self.bucket}' at this server")
         if isinstance(error, FileNotFoundError):
@@ -147,7 +143,7 @@ class Objects:
         return None
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """Return (content, etag) of an object; None if there is none."""
+        """Return (content, etag) of an object, or None."""
 
         def request(obstore: Any, store: Any) -> tuple[bytes, str]:
             found = obstore.get(store, name)
@@ -181,10 +177,10 @@ class Objects:
             put = self._call(f"writing {name}", lambda obstore, store: obstore.put(store, name, content, **how))
             return put["e_tag"]
         except FileNotFoundError:
-            if "IfMatch" in condition:  # what was to be replaced is gone
+            if "IfMatch" in condition:  # the object to replace is gone
                 return None
             raise
-        except FileExistsError:  # perhaps by this very request, whose answer was lost
+        except FileExistsError:  # possibly written by this request, whose answer was lost
             found = self.get(name)
             return found[1] if found and found[0] == content else None
 
@@ -193,14 +189,14 @@ class Objects:
             self._call(f"deleting {names[0]}", lambda obstore, store: obstore.delete(store, list(names)))
 
     def check(self) -> None:
-        """Errors: UserError if the root cannot be written, or the server ignores the condition of a put."""
+        """Raise UserError if the root cannot be written, or the server ignores conditions of puts."""
         name = f".scratch/probe-{uuid.uuid4().hex}"
         if not self.put(name, b"varband", IfNoneMatch="*") or self.put(name, b"again", IfNoneMatch="*"):
             raise self._error("the server ignores `If-None-Match`, so racing writers could collide")
         self.delete(name)
 
     def list(self, folder: str, *, but: Sequence[str] = ()) -> dict[str, Listed]:
-        """Return the objects of a folder, by their name in the root. but: folders that are left out."""
+        """Return the objects of a folder, by their name in the root. but: folders to leave out."""
         found: dict[str, Listed] = {}
 
         def request(obstore: Any, store: Any, after: str | None) -> str | None:
@@ -208,7 +204,7 @@ class Objects:
             for page in obstore.list(store, folder or None, offset=after, chunk_size=1000):
                 for one in page:
                     if (room := one["path"].partition("/")[0]) in but:
-                        return f"{room}0"  # what follows a slash
+                        return f"{room}0"  # the character after a slash
                     found[one["path"]] = Listed(one["size"], one["e_tag"])
             return None
 
@@ -219,7 +215,8 @@ class Objects:
 
 
 def _cause(message: str) -> str:
-    """
+    """Return the host and the cause from an error message of obstore.
+
     >>> _cause("Error performing GET http://127.0.0.1:9/b?x=1 in 9ms, after 3 retries  - HTTP error: request failed")
     'http://127.0.0.1:9: HTTP error: request failed'
     """

@@ -1,7 +1,7 @@
-"""Roots: where artifacts and ledger live, and how files in them are named, read and written durably.
+"""Roots: the folder of artifacts and ledger, and how files in it are named, read and written durably.
 
-A root is a folder (local disk, NFS), or `s3://bucket/prefix` with a working copy in a folder. The copy has a file with
-the address, and `storage.mirror` keeps the two together. The rest of the code sees folders.
+A root is a folder (local disk, NFS), or `s3://bucket/prefix` with a working copy in a folder. The working copy has a
+file with the address, and `storage.mirror` synchronises the two. The rest of the code uses the folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from storage.errors import UserError
 
-#: In a working copy: the address of what it is a copy of.
+#: File in a working copy with the address of its root.
 ADDRESS = ".mirror"
 #: Folders in which this process made working copies.
 _CACHES = set[Path]()
@@ -27,7 +27,7 @@ PREFIX = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 
 
 def root_folder(text: str) -> Path:
-    """Return the folder to work in for a root as a user wrote it. Errors: UserError for what is no address."""
+    """Return the folder to use for a root given by the user. Errors: UserError for an invalid address."""
     if "\0" in text or not text.strip():
         raise UserError(f"--root {text[:80]!r}: no folder can have this name")
     if "://" not in text:
@@ -64,7 +64,8 @@ def root_option(folder: Path) -> str:
 
 
 def cache_home() -> Path:
-    """The folder of what may be deleted at any time: working copies of object storage, compiled kernels."""
+    """Return the folder of caches that may be deleted at any time: working copies of object storage, compiled
+    kernels."""
     return Path(os.environ.get("VARBAND_CACHE", Path.home() / ".cache" / "varband"))
 
 
@@ -92,11 +93,9 @@ def inside(path: str) -> str:
 
 
 def linkless(folder: Path, name: str | Path) -> Path:
-    """Return the path of a name below a folder, which may be a link itself.
-
-    Errors: UserError for a name that leaves the folder and for a link on the way: a received root could otherwise
-    read, write or empty any file of this user.
-    """
+    """Return the path of a name below a folder; only the folder itself may be a link. Errors: UserError for a name that
+    leaves the folder, or for a link in it: a downloaded root could otherwise read, write or empty any file of this
+    user."""
     path = folder
     for part in Path(inside(str(name))).parts:
         path = path / part
@@ -106,10 +105,8 @@ def linkless(folder: Path, name: str | Path) -> Path:
 
 
 def address_of(folder: Path) -> str | None:
-    """Return the object-storage address that a folder is a working copy of; None for any other root.
-
-    An address in a folder outside this user's cache came with the folder and is ignored.
-    """
+    """Return the object-storage address of a working copy; None for any other root. The address file of a folder
+    outside this user's cache was not written here, and is ignored."""
     if folder.resolve().parent not in {(cache_home() / "roots").resolve(), *_CACHES}:
         return None
     try:
@@ -126,7 +123,7 @@ def lock_file(root: Path, name: str) -> Path:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write aside, flush to the disk, rename. Errors: OSError; then the former file is still there."""
+    """Write to a temporary file, flush it to the disk, rename it. On OSError the former file stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -141,7 +138,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file or the names in a folder to the disk."""
+    """Flush a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -157,8 +154,8 @@ def sync_tree(folder: Path) -> None:
 
 
 def files_in(folder: Path, ending: str) -> list[Path]:
-    """Return the sorted files with this ending. Errors: OSError for a folder that cannot be read, which a glob takes
-    for an empty one."""
+    """Return the sorted files with this ending. Errors: OSError for an unreadable folder, which a glob would treat as
+    empty."""
     with suppress(FileNotFoundError):
         return sorted(folder / name for name in os.listdir(folder) if name.endswith(ending))
     return []

@@ -1,7 +1,7 @@
 """Rules that SQL and Python share: bands, pass@k, the bootstrap over problems, the interval of a difference.
 
 Axes: P problems, V columns, K values of k, C classes (docs/architecture.md). An undefined value is a masked entry in
-Python and null in SQL, never a made-up 0 or 1.
+Python and null in SQL, never 0 or 1.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow as pa
 
 
 class Band(StrEnum):
-    """In display order. Bands use `correct` alone: a group all wrong with mixed tags is `all_zero`, although its
-    advantages are not zero."""
+    """The bands, in display order. They use `correct` only: a group of wrong rollouts with mixed tags is `all_zero`,
+    although its advantages are not zero."""
 
     ALL_ZERO = "all_zero"
     VARIANCE = "variance"
@@ -23,7 +23,7 @@ class Band(StrEnum):
 
 
 def band(num_correct: int, group_size: int) -> Band:
-    """Errors: ValueError for an impossible count.
+    """Return the band of a group. Errors: ValueError for an impossible count.
 
     >>> [str(band(c, 8)) for c in (0, 3, 8)]
     ['all_zero', 'variance', 'all_one']
@@ -34,7 +34,7 @@ def band(num_correct: int, group_size: int) -> Band:
 
 
 def in_variance_band(num_correct: int, group_size: int) -> bool:
-    """Return whether a group has both outcomes, which later rollouts do not change.
+    """Return whether a group has both outcomes; further rollouts do not change that.
 
     >>> in_variance_band(1, 2), in_variance_band(0, 0)
     (True, False)
@@ -43,7 +43,7 @@ def in_variance_band(num_correct: int, group_size: int) -> bool:
 
 
 def variance_chance(chance: np.ndarray, group_size: int) -> np.ndarray:
-    """Return how likely a group has both outcomes, by the chance of a correct rollout.
+    """Return the probability that a group has both outcomes, from the success rate.
 
     >>> variance_chance(np.array([0.0, 0.5, 1.0]), 2).tolist()
     [0.0, 0.5, 0.0]
@@ -52,7 +52,7 @@ def variance_chance(chance: np.ndarray, group_size: int) -> np.ndarray:
 
 
 def pass_at_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
-    """(P, K) unbiased pass@k, 1 − C(n−c, k)/C(n, k); masked where n < k. Chen et al. 2021 (arXiv 2107.03374).
+    """Return (P, K) unbiased pass@k, 1 − C(n−c, k)/C(n, k); masked where n < k. Chen et al. 2021 (arXiv 2107.03374).
 
     >>> pass_at_k(np.array([4, 4]), np.array([1, 0]), [1, 2, 5]).tolist()
     [[0.25, 0.5, None], [0.0, 0.0, None]]
@@ -63,7 +63,7 @@ def pass_at_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.Ma
 
 
 def pass_all_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
-    """(P, K) unbiased pass^k, the chance that k rollouts are all correct: C(c, k)/C(n, k). Masked where n < k.
+    """Return (P, K) unbiased pass^k, the chance that k rollouts are all correct: C(c, k)/C(n, k). Masked where n < k.
 
     >>> pass_all_k(np.array([4]), np.array([3]), [1, 2]).tolist()
     [[0.75, 0.5]]
@@ -73,12 +73,12 @@ def pass_all_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.M
 
 
 def _all_from(n_P: np.ndarray, m_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
-    """(P, K) chance that k draws without replacement out of n all fall among m of them: C(m, k)/C(n, k)."""
+    """Return (P, K) chance that k draws without replacement out of n all fall among m of them: C(m, k)/C(n, k)."""
     if any(k < 1 for k in ks_K):
         raise ValueError(f"k counts draws, so it is at least 1: {list(ks_K)}")
     chance_P, out_PK = np.ones(len(n_P)), np.zeros((len(n_P), len(ks_K)))
     wanted = {k: [i for i, other in enumerate(ks_K) if other == k] for k in ks_K}
-    for i in range(min(max(ks_K, default=0), max(n_P, default=0))):  # beyond the largest group all is masked
+    for i in range(min(max(ks_K, default=0), max(n_P, default=0))):  # larger k are masked in all groups
         left_P = np.maximum(m_P - i, 0)
         chance_P = chance_P * left_P / np.maximum(n_P - i, 1)
         for column in wanted.get(i + 1, ()):
@@ -94,7 +94,7 @@ def _counts(n_P: np.ndarray, c_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pass_at_k_in_sql(n: pa.ChunkedArray, c: pa.ChunkedArray, k: pa.ChunkedArray) -> pa.Array:
-    """pass@k of each group at its own k; null where n < k or one of the three is null.
+    """Return pass@k of each group at its own k; null if n < k or one of the three is null.
 
     >>> pass_at_k_in_sql(*(pa.chunked_array([x]) for x in ([4, 4, 1, None], [1, 1, 1, 1], [1, 2, 2, 1]))).to_pylist()
     [0.25, 0.5, None, None]
@@ -107,13 +107,13 @@ def pass_at_k_in_sql(n: pa.ChunkedArray, c: pa.ChunkedArray, k: pa.ChunkedArray)
     return pa.array(found_P.filled(0.0), mask=np.ma.getmaskarray(found_P))
 
 
-#: Of every interval that is printed.
+#: Level of all printed intervals.
 LEVEL = 0.95
-CHUNK = 1 << 22  # indices drawn at a time: bounds the memory of a bootstrap
+CHUNK = 1 << 22  # indices drawn at a time, which bounds a bootstrap's memory
 
 
 def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """(draws, V) means over problems drawn with replacement; the columns are drawn together."""
+    """Return (draws, V) means over problems drawn with replacement, the same draws for all columns."""
     rng, size = np.random.default_rng(seed), len(values_PV)
     columns = [np.ascontiguousarray(values_PV[:, v], np.float64) for v in range(values_PV.shape[1])]
     chunk = max(1, CHUNK // max(size, 1))
@@ -127,33 +127,32 @@ def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
 
 
 def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """(draws, C) bootstrap weights of problems that fall into C classes, rows summing to 1.
-
-    Problems of one class are exchangeable, so drawing problems with replacement is drawing class counts from a
-    multinomial: the same distribution as the plain bootstrap, at a cost that does not grow with the problems.
-    """
+    """Return (draws, C) bootstrap weights of problems in C classes; rows sum to 1. Problems of one class are
+    exchangeable, so class counts of a bootstrap are multinomial: the same distribution, at a cost that does not grow
+    with the number of problems."""
     counts_C = np.asarray(counts_C, np.int64)
     total = int(counts_C.sum())
     return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
 
 
 def percentile_ends(drawn: np.ndarray) -> tuple[float, float]:
-    """The percentile interval of bootstrap draws."""
+    """Return the percentile interval of bootstrap draws."""
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-#: Half a problem at either end of what a value can be: the variance that n problems alike leave possible.
+#: Half a problem is added at either end of the range, for the variance that n equal problems leave possible.
 PSEUDO = 0.5
-SEEN = 2.5  # how fast the stand-in for what was not seen gives way
-FEW = 17.0  # over n: what few problems show too little of in kurtosis, near the ends of what a value can be
-NOTHING = 1e-24  # a variance below this is that of values that are all the same
+SEEN = 2.5  # power with which that variance decreases as problems differ
+FEW = 17.0  # divided by n, a correction of the kurtosis of few problems near the ends of the range
+NOTHING = 1e-24  # a variance below this is rounding error of equal values
 
 
 def tail_freedom(values_PV: np.ndarray, within: bool = False) -> np.ndarray:
-    """Degrees of freedom_V of the variance over problems, by their kurtosis: 2n/(kurtosis − 1), at most n − 1.
+    """Return the degrees of freedom_V of the variance over problems, from their kurtosis: 2n/(kurtosis − 1), at most n
+    − 1.
 
-    within: of values with ends, near which they pile up; few problems show too little of that, so FEW/n is added.
+    within: for values in a bounded range, whose kurtosis few problems underestimate near the ends; adds FEW/n.
 
     >>> tail_freedom(np.array([[1.0, 0.0], [-1, 0], [1, 0], [-1, 5]])).round(3).tolist()
     [3.0, 3.0]
@@ -164,15 +163,17 @@ def tail_freedom(values_PV: np.ndarray, within: bool = False) -> np.ndarray:
 
 
 def _kurtosis(values_PV: np.ndarray) -> np.ndarray:
-    """Infinite where no problem differs."""
+    """Return the kurtosis_V; infinite if all values are equal."""
     away_PV = values_PV - values_PV.mean(axis=0)
     second_V, fourth_V = (away_PV**2).mean(axis=0), (away_PV**4).mean(axis=0)
     return np.where(second_V > NOTHING, fourth_V / np.where(second_V > NOTHING, second_V, 1.0) ** 2, np.inf)
 
 
 def unseen_variance(values_PV: np.ndarray, reach: float) -> np.ndarray:
-    """Variance_V of the mean of values within ±reach that may not have been seen: half a problem at either end if none
-    differs (after Agresti and Min 2005), over (1 + m)^2.5 if m = n/kurtosis do; the power is from docs/coverage.md.
+    """Return the variance_V of the mean that unseen values within ±reach may add.
+
+    It is half a problem at either end if no problem differs (after Agresti and Min 2005), divided by (1 + m)^2.5 if m =
+    n/kurtosis problems do; the power is from docs/coverage.md.
 
     >>> unseen_variance(np.array([[0.0, 1.0], [0, -1], [0, 1], [0, -1]]), 1.0).round(4)
     array([0.0333, 0.0006])
@@ -182,7 +183,7 @@ def unseen_variance(values_PV: np.ndarray, reach: float) -> np.ndarray:
 
 
 def interval_over_problems(values_P: Sequence[float]) -> list[float] | None:
-    """[low, high] of a mean of differences of shares, 95 %; None for one problem. In SQL:
+    """Return [low, high] of a mean of differences of shares, 95 %; None for one problem. In SQL:
     `interval_over_problems(list(x order by problem_id))`.
 
     >>> [round(end, 3) for end in interval_over_problems([0.5, 0.0, 0.25, 0.0]) or []]

@@ -21,7 +21,7 @@ import pyarrow as pa
 from storage.rules import Band, band
 
 T = TypeVar("T")
-#: The last settings of a connection: no statement changes them, or reads or writes what they do not allow.
+#: The last settings of a connection, which statements can neither change nor circumvent.
 LOCK = """
 set autoinstall_known_extensions = false;
 set autoload_known_extensions = false;
@@ -30,7 +30,7 @@ set lock_configuration = true;
 """
 QUERIES = Path(__file__).parent / "reading" / "queries"
 HEADER = re.compile(r"\A/\*\n(.*?)\*/\n", re.DOTALL)
-#: What queries know of bands and pass@k. One test a band, so that a misspelt one is an error.
+#: Macros for bands and pass@k. Each band has its own test, so that a misspelt band is an error.
 MACROS = "\n".join(
     (
         f"create macro bands() as {[str(band) for band in Band]};",
@@ -58,12 +58,12 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None = None) -> pa.Table:
-    """Return the rows of one statement. A signal ends it."""
+    """Return the rows of one statement. A signal interrupts it."""
     return _interruptible(connection, lambda: _rows(connection, sql, parameters))
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """Ask in another thread: in the main one DuckDB delays a signal's exception or replaces it by its own error."""
+    """Run in another thread, because in the main one DuckDB delays a signal's exception or replaces it."""
     if threading.current_thread() is not threading.main_thread():
         return ask()
     future: Future[T] = Future()
@@ -72,7 +72,7 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) 
         thread.start()
         return future.result()
     finally:
-        # a signal may come while the thread is being started: no executor's, which would wait for it to end by itself
+        # a signal may come while the thread starts; an executor would wait for the thread to end
         while thread.is_alive() or future.running():
             connection.interrupt()
             thread.join(0.01)
@@ -91,13 +91,10 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str,
 
 
 def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
-    """Open a private database in memory that knows MACROS and the rules of `storage.rules`. Close it before the
-    interpreter ends.
-
-    threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read. They
-    cannot write, or load extensions.
-    """
-    # a type of DuckDB that outlives the interpreter, as a module's names may, is complained of when a run ends
+    """Open a private in-memory database with MACROS and the rules of `storage.rules`. Close it before the interpreter
+    exits. threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read.
+    They cannot write, or load extensions."""
+    # imported here, because DuckDB warns of types that live until the interpreter exits
     from duckdb.func import FunctionNullHandling, PythonUDFType
     from duckdb.sqltypes import BIGINT, DOUBLE, VARCHAR
 
@@ -125,7 +122,7 @@ def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConne
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    atexit.register(_database.cache_clear)  # DuckDB complains of what outlives the interpreter
+    atexit.register(_database.cache_clear)  # DuckDB warns of objects that live until the interpreter exits
     return connect(threads=1)
 
 

@@ -12,26 +12,26 @@ from types import CodeType, FrameType
 
 from storage.errors import Parked, UserError
 
-#: A signal that comes where an exception would be lost is answered so much later.
+#: Delay before retrying a signal that arrived where an exception would be lost.
 RETRY_SECONDS = 0.05
 #: The longest wait for an import to end.
 PATIENCE_SECONDS = 4.0
 #: A second signal within this time is ignored: `timeout`, Slurm and others signal a process and its group.
 TWICE_SECONDS = 0.5
 STOPPED = "stopped by SIGTERM: all finished rollouts and steps are kept; the same command resumes it"
-#: Where weak references are cleared.
+#: Files in which callbacks of weak references run.
 CALLBACKS = (weakref.__file__, _weakrefset.__file__)
 #: The signals that this process received; it ends with the last of them.
 _received: list[signal.Signals] = []
 
 
 def was_stopped() -> bool:
-    """Return whether a signal asked this process to stop, whatever error it became in a library."""
+    """Return whether a signal asked this process to stop, even if a library turned it into another error."""
     return bool(_received)
 
 
 def end_if_stopped() -> None:
-    """Raise again what a library swallowed after a signal; called before each step and batch."""
+    """Raise the stop again if a library swallowed it; called before each step and batch."""
     if _received:
         raise _ending()
 
@@ -42,11 +42,9 @@ def _ending() -> BaseException:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGINT into exceptions, wherever the program is.
-
-    The batch or step at work is lost; an engine's step or a checkpoint that has begun is finished first. An error that
-    follows a signal is taken for its consequence. A job that was started with Ctrl-C ignored goes on ignoring it.
-    """
+    """Turn SIGTERM and SIGINT into exceptions in this block. The current batch or step is lost, but an engine's step or
+    a checkpoint that has begun is finished first. An error after a signal counts as its consequence. A job that was
+    started with Ctrl-C ignored continues to ignore it."""
     times: list[float] = []
     raised: list[float] = []
     _received.clear()
@@ -86,7 +84,7 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Processes that are started in the block ignore Ctrl-C from the first instruction; their parent ends them."""
+    """Start processes in this block that ignore Ctrl-C from the first instruction; their parent ends them."""
     was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -95,12 +93,12 @@ def deaf_children() -> Iterator[None]:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Whether an exception would be lost here, as in a finaliser or a weak reference's callback."""
+    """Return whether an exception would be lost here, as in a finaliser or a weak reference's callback."""
     return any(code.co_name == "__del__" or code.co_filename in CALLBACKS for code in _stack(frame))
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Whether an import is at work, which would take the exception for a missing library or end the process."""
+    """Return whether an import is running, which would turn the exception into a missing library or end the process."""
     return any(code.co_filename.startswith("<frozen importlib") for code in _stack(frame))
 
 

@@ -1,4 +1,4 @@
-"""Artifacts: kinds, refs, manifests, and the store that holds them whole or not at all."""
+"""Artifacts: kinds, refs, manifests, and the store, which writes them atomically."""
 
 from storage.artifacts import kinds
 

@@ -1,4 +1,4 @@
-"""Canonical JSON of a recipe and its hash. Anything whose text could differ between two processes is refused."""
+"""Canonical JSON of a recipe and its hash. Values whose text could differ between two processes are refused."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ HEX_DIGITS = 16
 
 
 class Ruled:
-    """Dataclasses whose fields choose versioned rules, such as an objective: a new version renames what it makes."""
+    """Base of dataclasses whose fields select versioned rules, such as an objective; a new version changes
+    fingerprints."""
 
     __slots__ = ()
 
     def versions(self) -> Mapping[str, int | str]:
-        """Return the chosen rules whose version is not the first, or which are another package's."""
+        """Return the selected rules with a version above 1, or from another package."""
         return {}
 
 
 class Ambiguous(TypeError):
-    """A value that has no one true spelling, so two runs could fingerprint it differently."""
+    """A value without a unique text, so that two runs could fingerprint it differently."""
 
 
 def canonical(value: object) -> object:
     """Return the identity of a value as JSON: tuples become lists, dataclasses tagged dicts, enums their value.
 
-    Of a dataclass fields at their declared default are left out, so that a new field changes no existing name, and so
-    are labels (`compare=False`). The default of a factory is always spelt out.
+    Fields of a dataclass at their declared default are left out, so that a new field changes no existing name. So are
+    labels (`compare=False`). Defaults from a factory are always included.
 
     >>> canonical({"b": (1, 2.0), "a": None})
     {'a': None, 'b': [1, {'float': '2.0'}]}
@@ -50,7 +51,8 @@ def recorded(value: object) -> object:
 
 
 def is_default(value: object, default: object) -> bool:
-    """Whether a value is the declared one; 0 is not 0.0 and 1 is not True, for their canonical forms differ.
+    """Return whether a value is the declared default; 0 and 0.0 differ, and 1 and True, because their canonical forms
+    do.
 
     >>> is_default(0.0, 0.0), is_default(0, 0.0)
     (True, False)
@@ -94,7 +96,7 @@ def restored(kind: type[T], value: Any) -> T: ...
 @overload
 def restored(kind: Any, value: Any) -> Any: ...
 def restored(kind: Any, value: Any) -> Any:
-    """Return the value of a type from its canonical form. Errors: UserError for a form of another type.
+    """Return the value of a type from its canonical form. Errors: UserError for the form of another type.
 
     >>> restored(tuple[float, ...], canonical((1.0, 2.5)))
     (1.0, 2.5)
@@ -124,7 +126,7 @@ def restored(kind: Any, value: Any) -> Any:
 
 
 def fingerprint(value: object) -> str:
-    """16 hex digits of sha256 over canonical JSON (2^64: a store of a million artifacts collides once in 10^7)."""
+    """Return 16 hex digits of sha256 over canonical JSON. Collisions: one in 10^7 stores of a million artifacts."""
     return hashlib.sha256(_text(canonical(value)).encode()).hexdigest()[:HEX_DIGITS]
 
 
@@ -142,6 +144,6 @@ def derived_seed(*parts: object) -> int:
 
 
 def file_digest(path: Path) -> str:
-    """sha256 of a file's bytes, hex."""
+    """Return the sha256 of a file, in hex."""
     with path.open("rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()

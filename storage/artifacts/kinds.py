@@ -1,6 +1,7 @@
-"""Every kind of artifact: a class that owns its schema. The data dictionary; a column means the same in every kind.
+"""All kinds of artifacts, each a class that owns its schema: the data dictionary. A column means the same in every
+kind.
 
-Below the kinds stands what a report is made from, by the names under which measures take it and queries read it.
+After the kinds follow the inputs of a report, by the names that measures and queries use.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ ROLLOUT = joined(
         "logprob_sum real?",  # of the sampled tokens under the behaviour policy
     ),
 )
-#: A ledger row is a rollout plus what training needs of it.
+#: A ledger row is a rollout plus the columns that training needs.
 LEDGER = joined(
     ROLLOUT,
     columns(
         "gold str, request_seed big, prompt_ids ints, token_ids ints, logprobs reals, engine str",
-        "reading str?",  # digest of how the scaffold read it: tags and answer form
+        "reading str?",  # digest of the parser: tags and answer form of the scaffold
         "verdict_elsewhere bool?",  # of the tool that sampled an imported rollout
     ),
 )
@@ -48,7 +49,7 @@ LEDGER = joined(
 EXPOSURE = columns(
     "arm str, seed big, step int, problem_id str, source str, num_correct int, group_size int, live bool"
 )
-#: What a training's objective says of each step: the file diagnostics.parquet beside its rows.
+#: Diagnostics of a training's objective by step: the file diagnostics.parquet beside its rows.
 DIAGNOSTICS = columns("arm str, seed big, step int, metric str, value real")
 
 
@@ -76,14 +77,14 @@ class PoolIssues(
         "problem_id str, source_id str, source str",
         "code str, severity str",  # machine-readable reason; exclude | warn
         "detail str",
-        "excluded bool",  # what the profile's policy did with it
+        "excluded bool",  # by the profile's pool policy
     ),
 ):
-    """What the checks of a pool found."""
+    """Findings of the checks of a pool."""
 
 
 class Splits(Ref, kind="splits", schema=columns("problem_id str, source str, split str")):
-    """train | heldout, for every problem of a pool."""
+    """The side of every problem of a pool: train or heldout."""
 
 
 class Benchmark(
@@ -96,7 +97,7 @@ class Benchmark(
         "similarity real?",  # 1 = contained
     ),
 ):
-    """Every problem of a benchmark's pool: is it asked, and if not, why."""
+    """Every problem of a benchmark's pool: whether it is evaluated, and if not, why."""
 
 
 class Rollouts(Ref, kind="rollouts", schema=ROLLOUT):
@@ -113,7 +114,7 @@ class Partitions(
         "strategy_class int?",  # by equations and methods; null = no trace, or one that has neither
     ),
 ):
-    """Which rollouts of a problem gave the same answer, which have the same trace, which the same strategy."""
+    """The classes of a problem's rollouts by answer, trace and strategy."""
 
 
 class Calibrations(
@@ -121,15 +122,15 @@ class Calibrations(
     kind="calibrations",
     schema=columns(
         "partition str",  # trace | strategy
-        "threshold real",  # similarity from which on two traces may be of one class
+        "threshold real",  # least similarity of two traces in one class
         "encoder str?",
-        "precision real?, precision_low real?, precision_high real?",  # of pairs in one class: of one solution
-        "recall real?, recall_low real?, recall_high real?",  # of pairs of one solution: in one class
+        "precision real?, precision_low real?, precision_high real?",  # share of pairs in one class with one solution
+        "recall real?, recall_low real?, recall_high real?",  # share of pairs with one solution in one class
         "joined big, joined_rightly big, same big, pairs big, problems big, traces big",
         "reason str?",  # why an interval is missing
     ),
 ):
-    """From which similarity on two traces are the same, and how often that is right on labelled ones."""
+    """The similarity thresholds of partitions, with their precision and recall on labelled traces."""
 
 
 class Bands(
@@ -144,7 +145,7 @@ class Bands(
 
 
 class JointBands(Bands, kind="joint_bands"):
-    """One arm's bands, without what of its variance band another arm does not share."""
+    """One arm's bands, with a variance band limited to problems in every arm's variance band."""
 
 
 class Training(
@@ -157,21 +158,21 @@ class Training(
         "entropy real?",  # mean over trained tokens, nats; null if no live group
         "length_mean real, length_cv_within real?, truncated real",
         "ratio_mean real?, ratio_max real?, kl_behaviour real?",
-        "kl_start real?",  # k3 to where training started; null where the loss does not hold it
+        "kl_start real?",  # k3 estimate of the KL to the start; null if the loss has no KL term
         "masked_tokens big",  # non-finite behaviour log-probs
-        "bounded_tokens big",  # log-ratio above the bound of every loss: they carry no gradient through it
+        "bounded_tokens big",  # tokens with a log-ratio above the bound of all losses, which have no gradient
         "loss real?, grad_norm real?, learning_rate real, num_tokens big",
-        "trained_tokens big",  # each as often as it was trained on
-        "updates int",  # of the optimiser; 0 where no group is live: weights and moments are untouched
+        "trained_tokens big",  # counted as often as trained on
+        "updates int",  # of the optimiser; 0 without a live group, which leaves weights and moments unchanged
         "skipped_updates int",  # gradients that were not finite
     ),
 ):
-    """One row a step; beside them the evaluated steps' adapters, exposure.parquet and diagnostics.parquet."""
+    """One row per step; beside them the adapters of evaluated steps, exposure.parquet and diagnostics.parquet."""
 
     WEIGHTS = "files/step-"
 
 
-#: Columns of Training that people follow by step.
+#: Columns of Training that are plotted by step.
 TRAINING_METRICS = (
     *("correct_mean", "reward_mean", "tag_valid_mean", "live_groups", "entropy", "length_mean"),
     *("length_cv_within", "truncated", "kl_behaviour", "ratio_max", "grad_norm"),
@@ -208,20 +209,20 @@ class Searches(
     schema=columns(
         "problem_id str, source str, arm str, adapter str?, step int, seed big, method str",
         "round int",  # from 0
-        "node str",  # what the ledger files the completion under: context and index
-        "operator str",  # draw: of the problem itself; revise, critique, score, …: of a question that holds its parents
-        "parents str",  # nodes, parted by blanks
-        "question str?",  # asked in the problem's place
-        "completion str?, answer str?",  # as read without a gold; null where it was cut
-        "correct bool",  # against the gold, which no method sees; false of what answers another question
+        "node str",  # the completion's key in the ledger: context and index
+        "operator str",  # draw: the problem itself; revise, critique, score, …: a question that quotes its parents
+        "parents str",  # nodes, separated by spaces
+        "question str?",  # prompt instead of the problem
+        "completion str?, answer str?",  # as read without a gold; null if it was cut
+        "correct bool",  # against the gold, which no method sees; false for answers to another question
         "finish str?, num_prompt_tokens int, num_tokens int, logprob_sum real?",
-        "score real?, num_scored_tokens int",  # of a reward model, and what it read of this node's path
+        "score real?, num_scored_tokens int",  # of a reward model, and the tokens of this node's path that it read
         "cut str?",  # why it could not be sampled
-        "chosen str?, chosen_answer str?, chosen_correct bool",  # what the search would answer after this round
+        "chosen str?, chosen_answer str?, chosen_correct bool",  # the search's answer after this round
         "grader_version str",
     ),
 ):
-    """The tree of one policy's search for each problem, under one method: a row a node."""
+    """The tree of one policy's search for each problem, under one method: one row per node."""
 
 
 # Measures: one table each, long form. Any figure may be null; `reason` then says why.
@@ -235,7 +236,7 @@ class BandCrosstab(
         "high real, p_value real, p_adjusted real, family str, n big, clusters big, reason str",
     ),
 ):
-    """What several arms' bands say together."""
+    """Comparison of several arms' bands."""
 
 
 class PassAtK(
@@ -259,7 +260,7 @@ class PassAtKContrasts(
         "holds_for str, reason str",
     ),
 ):
-    """Gaps between two policies' pass@k, and how they close with k."""
+    """Gaps between two policies' pass@k, and their closure with k."""
 
 
 class Asymptotes(
@@ -271,7 +272,7 @@ class Asymptotes(
         "reason str",
     ),
 ):
-    """pass@k followed to its end."""
+    """pass@k up to the number of rollouts."""
 
 
 class Votes(
@@ -296,7 +297,7 @@ class Tokens(
         "num_tokens big, seeds int, holds_for str, method str, reason str",
     ),
 ):
-    """What a correct answer costs, and how lengths compare pair by pair."""
+    """Tokens per correct answer, and paired comparison of lengths."""
 
 
 class Diversity(
@@ -308,7 +309,7 @@ class Diversity(
         "num_chars real, length_cv real, share_correct real, per_1000_tokens real, per_1000_chars real, reason str",
     ),
 ):
-    """Spread of each problem's traces."""
+    """Diversity of each problem's traces."""
 
 
 class AnswerDiversity(
@@ -319,7 +320,7 @@ class AnswerDiversity(
         "disagreement real, distinct int, distinct_of_4 real, distinct_wrong int, reason str",
     ),
 ):
-    """Spread of each problem's answers."""
+    """Diversity of each problem's answers."""
 
 
 class DiversityComparison(
@@ -345,7 +346,7 @@ class DiversityCeilings(
         "n big, problems big, reworded big, reason str",
     ),
 ):
-    """Where a policy's diversity lies between rewording and chance."""
+    """The place of a policy's diversity between that of rewording and that of different problems."""
 
 
 class Curves(
@@ -371,7 +372,7 @@ class GainDifferences(
         "holds_for str, reason str",
     ),
 ):
-    """How much more one arm gained than another: the difference of gains, which is the study's answer."""
+    """The difference of gains between arms: the main result of a study."""
 
 
 class SolvedBy(
@@ -383,11 +384,11 @@ class SolvedBy(
         "chance_of_other real, reason str",
     ),
 ):
-    """Who solved what, and whether the count was fair."""
+    """Which of two policies solved each problem, and whether they had equally many rollouts."""
 
 
 class Audit(Ref, kind="audit", schema=nullable("code str, fact str, place str, inference str, value real, query str")):
-    """Findings of the lints."""
+    """Findings of the audit."""
 
 
 class Disputes(
@@ -399,10 +400,10 @@ class Disputes(
         "rollouts big",
     ),
 ):
-    """Answers on which an independent reading disagrees with the grader."""
+    """Answers on which the cross check disagrees with the grader."""
 
 
-# What only the published study's files make.
+# Kinds that only the import of the published study makes.
 
 
 class Groups(
@@ -413,11 +414,11 @@ class Groups(
         "num_tokens big, truncated int",
     ),
 ):
-    """Counts of groups whose rollouts were never published."""
+    """Counts of groups without published rollouts."""
 
 
 class TrainingPools(Ref, kind="training_pools", schema=nullable("pool str, problem_id str, source str")):
-    """Which problems each published set holds."""
+    """The problems of each published training set."""
 
 
 class TrainingSeries(Ref, kind="training_series", schema=nullable("arm str, step int, metric str, value real, n big")):
@@ -429,7 +430,7 @@ class TokenChecks(
     kind="token_checks",
     schema=nullable("bench str, check str, printed real, follows real, holds bool, detail str"),
 ):
-    """The token table against its own parts."""
+    """Consistency checks of the published token table."""
 
 
 class Designs(
@@ -441,15 +442,15 @@ class Designs(
         "grader str, truncated real, truncated_bound bool, planned_problems big, place str",
     ),
 ):
-    """How each published run was made."""
+    """The design of each published run."""
 
 
-# What a report is made from.
+# The inputs of a report.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problems(Group):
-    """benchmarks: what each benchmark asks."""
+    """The problems of a study. benchmarks: the problems of each benchmark."""
 
     pool: Pool
     splits: Splits
@@ -458,11 +459,11 @@ class Problems(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence(Group):
-    """Rows of every arm, which a report reads too. Any tuple may be empty.
+    """Rows of every arm, which the report also reads. Any tuple may be empty.
 
     screenings, bands: of every arm. trainings: of every arm and seed. evaluations: held-out rollouts of the curve;
     final: of the base and of the last adapter, with more rollouts each, and their diversities and answers; sliced: all
-    rollouts on benchmarks; calibrations: of the partitions; searches: of the same policies as final, one a method.
+    rollouts on benchmarks; calibrations: of the partitions; searches: of the policies in `final`, one per method.
     """
 
     screenings: tuple[Rollouts, ...]
@@ -479,8 +480,8 @@ class Evidence(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables(Group):
-    """What compares the arms. Findings and the summary read the fields that are named here; slices, slice_contrasts:
-    pass@k, one artifact a benchmark. standard: what only figures read, by the names of tasks/measures/standard.py."""
+    """Comparisons of arms. The named fields are read by findings and summary; slices, slice_contrasts: pass@k, one
+    artifact per benchmark. standard: tables that only figures read, by the names of tasks/measures/standard.py."""
 
     crosstab: BandCrosstab
     curves: Curves
@@ -499,12 +500,11 @@ def _kind(hint: object) -> type[Ref] | None:
 
 
 _HINTS = {f.name: get_type_hints(group)[f.name] for group in (Problems, Evidence, Tables) for f in fields(group)}
-#: Name → kind of what every report has.
+#: Inputs that every report has, with their kind.
 ALWAYS = {name: kind for name, hint in _HINTS.items() if (kind := _kind(hint))}
-#: Name → kind of what a report may have none of, or several.
+#: Inputs of which a report may have none or several, with their kind.
 SOMETIMES = {name: kind for name, hint in _HINTS.items() for part in get_args(hint) if (kind := _kind(part))}
-#: Standard measures of what a study asks for, and pays for, by a field of its own.
+#: Standard measures that a study requests by a separate field, because they need more rollouts.
 ASKED_FOR = frozenset({"asymptotes", "objectives", "search_contrasts", "search_curves"})
-#: What is made from embeddings, and standard measures that need them: a study that chooses measures and none of these
-#: embeds nothing.
+#: Artifacts and standard measures that need embeddings; a study that chooses none of these embeds nothing.
 FROM_EMBEDDINGS = frozenset({"diversity", "ceilings", "chain", "widths"})

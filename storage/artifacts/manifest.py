@@ -1,4 +1,4 @@
-"""The manifest beside every artifact: how it was asked for, what it was made from, where and when it was made."""
+"""The manifest of every artifact: its recipe, its inputs, and its provenance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.roots import inside
 
-#: Raised when a reader of this version could misread an older manifest.
+#: Increased when a new version could misread older manifests.
 FORMAT = 1
 
 
@@ -37,13 +37,14 @@ class FileEntry(BaseModel):
 
 
 class Recipe(BaseModel):
-    """How an artifact was asked for, with every field: also defaults and labels, which are no part of its identity."""
+    """The stage call that makes an artifact, with every field, including defaults and labels, which do not enter its
+    identity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     stage: str
     version: int
     arguments: dict[str, object]
-    # argument -> refs, in order; a view of the report's questions has the argument's name
+    # argument -> refs, in order; the report's queries read a view with the argument's name
     inputs: dict[Annotated[str, StringConstraints(pattern=r"^\w+$")], list[str]]
 
     @property
@@ -52,15 +53,16 @@ class Recipe(BaseModel):
 
 
 class Group:
-    """Arguments that travel together, as fields of a dataclass. In a recipe each field, and each entry of a mapping, is
-    an argument of its own."""
+    """Arguments passed together as a dataclass. In a recipe each field, and each entry of a mapping, is a separate
+    argument."""
 
     def arguments(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
 def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
-    """The recipe of one stage call: refs become inputs, the rest is recorded, groups are their fields."""
+    """Return the recipe of one stage call: refs become inputs, other values are recorded, groups become their
+    fields."""
     single = {name: value for name, value, *_ in one_by_one(arguments, {})}
     inputs = {name: refs for name, value in single.items() if (refs := refs_in(value)) is not None}
     plain = {name: recorded(value) for name, value in single.items() if name not in inputs}
@@ -70,7 +72,7 @@ def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
 def identity_of(
     stage: str, version: int, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, object]:
-    """Return what the fingerprint is made of: the recipe without labels and without arguments at their default."""
+    """Return the content of the fingerprint: the recipe without labels and without arguments at their default."""
     kept = {
         name: value
         for name, value, default, is_label in one_by_one(arguments, defaults)
@@ -88,7 +90,7 @@ def declared(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def one_by_one(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
-    """Yield (name, value, declared default, whether it is a label) of every argument, those of groups one by one."""
+    """Yield (name, value, declared default, whether it is a label) of every argument, and of every field of a group."""
     for name, value in arguments.items():
         if not isinstance(value, Group):
             yield name, value, defaults.get(name, MISSING), False
@@ -116,7 +118,7 @@ def refs_in(value: object) -> list[str] | None:
 
 
 class Provenance(BaseModel):
-    """Recorded, never hashed into the fingerprint."""
+    """Facts about the execution, which do not enter the fingerprint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     created: Moment
@@ -126,7 +128,7 @@ class Provenance(BaseModel):
     packages: dict[str, str]
     hardware: str
     command: str
-    notes: dict[str, str] = {}  # what a stage says of its execution: engine, tokens/s, interruptions
+    notes: dict[str, str] = {}  # a stage's notes on its execution: engine, tokens/s, interruptions
 
 
 class Manifest(BaseModel):
@@ -151,7 +153,7 @@ class Manifest(BaseModel):
 
 
 def parse_manifest(text: str | bytes, where: str) -> Manifest:
-    """Errors: UserError if the text is no manifest of this format."""
+    """Parse a manifest. Errors: UserError if the text is no manifest of this format."""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:

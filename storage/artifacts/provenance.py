@@ -1,4 +1,4 @@
-"""Where and with what an artifact is being made: recorded in manifests, never part of a fingerprint."""
+"""Provenance: code, packages and hardware of an artifact, recorded in manifests, never part of a fingerprint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = (
     *("mpmath", "pyarrow", "duckdb", "numpy", "scipy", "prefect"),
 )
 
-#: On a server's worker: the command that a person would type for its work.
+#: On a server's worker: the equivalent command line.
 command: ContextVar[str] = ContextVar("command", default="")
 
 
@@ -48,7 +48,7 @@ def packages_here() -> dict[str, str]:
 
 @functools.cache
 def code_here() -> str:
-    """Commit of the checkout of this file, `+dirty` if files differ; outside one, the installed release."""
+    """Return the commit of this checkout, `+dirty` if files differ; outside a checkout the installed release."""
     here = Path(__file__).resolve()
 
     def git(*words: str) -> str:
@@ -56,7 +56,7 @@ def code_here() -> str:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
-        # an environment may lie within somebody else's checkout
+        # the environment may be inside another repository
         if commit := git("ls-files", here.name) and git("rev-parse", "--short=12", "HEAD"):
             return f"{commit}+dirty" if git("status", "--porcelain", "-uno") else commit
         return f"release {metadata.version('varband')}"
@@ -65,13 +65,13 @@ def code_here() -> str:
 
 
 def _hardware() -> str:
-    names = _gpus() if "torch" in sys.modules else ()  # asked only where the stage has loaded it anyway
+    names = _gpus() if "torch" in sys.modules else ()  # only if the stage has loaded torch anyway
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return ", ".join([*names, f"{cpus} CPU cores {platform.machine()}"])
 
 
 @functools.cache
 def _gpus() -> tuple[str, ...]:
-    import torch  # waits for a thread that is loading it: half of it has no GPUs
+    import torch  # waits for a thread that is importing it; a partial import has no torch.cuda
 
     return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))

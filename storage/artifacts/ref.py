@@ -1,4 +1,4 @@
-"""Refs: typed pointers to immutable artifacts. A kind is a subclass that owns the schema of its rows."""
+"""Refs: typed references to immutable artifacts. A kind is a subclass that owns the schema of its rows."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ HEX = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ref:
-    """`kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`: names an artifact, not its place.
-
-    A stage takes and returns subclasses (`storage.artifacts.kinds`); a plain Ref is of a kind that this version does
-    not know.
-    """
+    """`kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`: the name of an artifact, independent of its path.
+    Stages take and return subclasses (`storage.artifacts.kinds`); a plain Ref has a kind that this version does not
+    know."""
 
     kind: str
     fingerprint: str
 
     KIND: ClassVar[str] = ""
-    #: Prefix of the files that are a model's weights; None for a kind that has none.
+    #: Prefix of files with model weights; None for a kind without weights.
     WEIGHTS: ClassVar[str | None] = None
     schema: ClassVar[pa.Schema]
 
     def __init_subclass__(cls, *, kind: str, schema: pa.Schema | None = None) -> None:
-        """schema: null inherits that of the parent kind. Errors: TypeError if another class has the name."""
+        """Register a kind. schema: None inherits that of the parent kind. Errors: TypeError if another class has the
+        name."""
         if (other := KINDS.get(kind)) and other.__qualname__ != cls.__qualname__:
             raise TypeError(f"the kind {kind} is {other.__qualname__} already")
         cls.KIND, KINDS[kind] = kind, cls
@@ -74,7 +73,7 @@ class Ref:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Errors: UserError if the text is no reference, or one to another kind than this class.
+        """Parse a ref. Errors: UserError if the text is no reference, or one to another kind than this class.
 
         >>> Ref.parse("bands-4f1c2a9b00d1e2f3").kind
         'bands'

@@ -1,4 +1,4 @@
-"""Rows that are written to the store or read from it, whole or in parts that fit into memory."""
+"""Writing and reading rows of artifacts, whole or in parts that fit into memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from storage.artifacts.schemas import differences
 #: Rows of a Parquet row group: small, so that a query for one problem reads little else.
 ROW_GROUP = 20_000
 GROUP_BYTES = 1 << 20
-#: Rows with their texts that are held at once where an artifact is worked on part by part.
+#: Rows per part if an artifact is processed in parts.
 PART_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The result of a stage: its rows, whole or in parts, a folder of files to keep beside them, and notes for the
+    """The result of a stage: its rows, whole or in parts, a folder of additional files, and notes for the
     provenance."""
 
     table: pa.Table | Iterable[pa.Table]
@@ -34,16 +34,16 @@ class Payload:
 
 
 class WrongRows(TypeError):
-    """A stage made rows that are not of its kind: an error of the program."""
+    """A stage returned rows of another schema than its kind: a programming error."""
 
 
 def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int:
-    """Write rows of the ref's kind; returns how many there were. Errors: WrongRows."""
+    """Write rows of the ref's kind; return their number. Errors: WrongRows."""
     if ref.kind not in KINDS:
         raise WrongRows(f"{ref}: nothing declares the kind {ref.kind}")
     number, parts = 0, iter(cast("Iterable[pa.Table]", [rows] if isinstance(rows, pa.Table) else rows))
     first = next(parts, KINDS[ref.kind].schema.empty_table())
-    # nullable as in the first part: older artifacts are nullable where a kind is not, and are read beside this one
+    # nullability as in the first part, because older artifacts allow nulls where the kind does not
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
         for part in gathered(_of_the_kind(part, ref, first.schema) for part in chain([first], parts)):
             writer.write_table(part, row_group_size=ROW_GROUP)
@@ -58,7 +58,7 @@ def _of_the_kind(part: pa.Table, ref: Ref, schema: pa.Schema) -> pa.Table:
 
 
 def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the same rows in larger parts: a row group of few rows costs as much as one of many.
+    """Yield the same rows in larger parts, because each row group has a fixed cost.
 
     >>> [t.num_rows for t in gathered([pa.table({"n": range(9_000)})] * 4)]
     [27000, 9000]
@@ -75,15 +75,13 @@ def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def read_parts(path: Path, columns: list[str] | None, rows: int) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):  # asked for all groups at once, the reader keeps what it has read
+        for group in range(file.num_row_groups):  # one by one: over all groups the reader keeps everything in memory
             for batch in file.iter_batches(rows, row_groups=[group], columns=columns):
                 yield pa.Table.from_batches([batch])
 
 
 def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table]:
-    """Yield the same rows, regrouped so that rows with equal keys come in one part.
-
-    keys: of all rows, in the order of the parts.
+    """Yield the same rows, regrouped so that rows with equal keys are in one part. keys: of all rows, in order.
 
     >>> rows = pa.table({"k": ["a", "a", "b", "b"], "n": [1, 2, 3, 4]})
     >>> [t["n"].to_pylist() for t in whole_groups([rows.slice(0, 3), rows.slice(3)], rows.select(["k"]))]
@@ -104,7 +102,7 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
 def beside(
     parts: Iterable[pa.Table], others: Iterable[pa.Table], known: set[str], schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield each part, of whole problems, with the rows that `others` have of its problems.
+    """Yield each part, of whole problems, with the rows of `others` for the same problems.
 
     others: parts of whole problems too, in about the same order. known: their problems. schema: theirs.
 
@@ -133,7 +131,7 @@ def _kept(waiting: pa.Table, which: pa.Array | pc.Expression) -> pa.Table:
 
 
 def _ends(keys: pa.Table) -> np.ndarray:
-    """Return for each row the place of the last one with its keys."""
+    """Return for each row the index of the last row with the same keys."""
     code_N, codes = np.zeros(keys.num_rows, np.int64), 1
     for column in keys.columns:
         encoded = column.unify_dictionaries().combine_chunks()

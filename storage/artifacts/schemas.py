@@ -1,4 +1,4 @@
-"""How schemas are written: `columns("problem_id str", "year int?")`. A column means the same in every kind."""
+"""Notation of schemas: `columns("problem_id str", "year int?")`. A column means the same in every kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPES = {
 
 
 def columns(*declared: str) -> pa.Schema:
-    """`name type`, with `?` behind a type where null is a value; several in one text are parted by commas.
+    """Build a schema from `name type` texts, separated by commas; `?` after a type allows null.
 
     >>> columns("problem_id str, year int?").field("year").nullable
     True
@@ -32,7 +32,7 @@ def columns(*declared: str) -> pa.Schema:
 
 
 def nullable(*declared: str) -> pa.Schema:
-    """The same with null allowed in every column; `reason` says why a figure is missing."""
+    """Build a schema whose columns all allow null; `reason` says why a figure is missing."""
     return pa.schema([field.with_nullable(True) for field in columns(*declared)])
 
 
@@ -41,7 +41,7 @@ def joined(*schemas: pa.Schema) -> pa.Schema:
 
 
 def differences(schema: pa.Schema, table: pa.Table) -> list[str]:
-    """Describe columns that are lacking, too many, of another type, or null where none may be.
+    """Describe missing and extra columns, wrong types, and nulls that are not allowed.
 
     >>> differences(columns("k int"), pa.table({"k": ["a"]}))
     ['k is string, not int32']

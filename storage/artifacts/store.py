@@ -1,7 +1,7 @@
 """The artifact store: immutable folders of Parquet + manifest under one root.
 
-An artifact is written aside, fsynced and renamed, so it exists whole or not at all, and of two writers the first wins.
-The store alone decides what is reused.
+An artifact is written to scratch, fsynced and renamed, so it exists whole or not at all; of two writers the first wins.
+Only the store decides what is reused.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from storage.roots import linkless, sync, sync_tree
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
-#: In the folder of a light artifact: paths of its manifest that this copy was made without.
+#: File in a light artifact's folder that lists the manifest's files missing in this copy.
 LEFT = "left.json"
 
 
 def left_out(folder: Path) -> frozenset[str]:
-    """Return the files of an artifact's manifest that a light copy left elsewhere."""
+    """Return the files of an artifact's manifest that a light copy does not have."""
     with suppress(OSError, orjson.JSONDecodeError):
         return frozenset(orjson.loads((folder / LEFT).read_bytes()))
     return frozenset()
@@ -52,17 +52,14 @@ class Store:
         self._stamps: dict[Ref, int] = {}
 
     def prepare(self) -> None:
-        """Make the root, for this user alone (0700) where it is new.
-
-        Errors: UserError if it cannot be written, and for a ledger from before policies held their scaffold
-        (docs/decisions/0008).
-        """
+        """Create the root, readable by this user only (0700). Errors: UserError if it cannot be written, or has a
+        ledger from before policies contained their scaffold (docs/decisions/0008)."""
         for about in (self.root / "ledger").glob("*/*/about.json"):
             if b'"model"' not in (words := about.read_bytes()) or b'"scaffold"' in words:
                 continue
             raise UserError(
-                f"store {self.root}: the rollouts in {about.parent} are filed under names that this version does not"
-                " know (of before 22 November 2026); read it with the version that made it, and take another --root"
+                f"store {self.root}: the rollouts in {about.parent} have names of a version before 22 November 2026,"
+                " which this version cannot read; use the version that made them, or another --root"
             )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,7 +86,7 @@ class Store:
         return self.path(ref) / FILES
 
     def has(self, ref: Ref) -> bool:
-        """Return whether the artifact is there and whole. Its files are checked once per process."""
+        """Return whether the artifact exists and is intact. Its files are checked once per process."""
         manifest_path = self.path(ref) / MANIFEST
         if self._mirror:
             self._mirror.refresh(ref)
@@ -117,19 +114,19 @@ class Store:
         return list(paths.values())
 
     def fresh(self, ref: Ref) -> bool:
-        """Return whether it is there, and its inputs are still the ones that it was made from."""
+        """Return whether the artifact exists, and its inputs were not remade since."""
         if not self.has(ref):
             return False
         made_from = self._verified[ref].made_from
         return all(self.has(i := Ref.parse(text)) and self._verified[i].token == t for text, t in made_from.items())
 
     def _intact(self, ref: Ref, entry: FileEntry) -> bool:
-        """Errors: UserError for a link within the artifact."""
+        """Return whether a file matches its entry. Errors: UserError for a link within the artifact."""
         path = linkless(self.root / ref.kind, f"{ref}/{entry.path}")
         return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
 
     def examine(self, manifest: Manifest, only: str | None = None) -> None:
-        """Errors: UserError that names the first file that is not what the manifest says. only: look at this one."""
+        """Raise UserError naming the first file that differs from the manifest. only: check this file alone."""
         left = left_out(self.path(manifest.ref))
         for entry in (e for e in manifest.files if e.path not in left and only in (None, e.path)):
             if not self._intact(manifest.ref, entry):
@@ -147,13 +144,13 @@ class Store:
         return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
 
     def check(self, ref: Ref) -> None:
-        """Bring the artifact here, if it is on object storage. Errors: UserError if it is missing or damaged."""
+        """Download the artifact if it is on object storage. Errors: UserError if it is missing or damaged."""
         if not self.has(ref):
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")
 
     def parts(self, ref: Ref, columns: list[str] | None = None, rows: int = PART_ROWS) -> Iterator[pa.Table]:
-        """Yield the rows in parts, if they are too many to hold at once."""
+        """Yield the rows in parts, for artifacts that do not fit into memory."""
         self.check(ref)
         return read_parts(self.path(ref) / DATA, columns, rows)
 
@@ -179,8 +176,8 @@ class Store:
         return found
 
     def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> int:
-        """Write an artifact; return its number of rows. If another writer was first, theirs stays, but a stale or
-        damaged one is replaced. Errors: WrongRows if the rows are not of the ref's kind."""
+        """Write an artifact; return its number of rows. If another writer was first, its artifact stays, unless it is
+        stale or damaged. Errors: WrongRows if the rows are not of the ref's kind."""
         aside = self.scratch / f"{ref}-{uuid.uuid4().hex}"
         try:
             aside.mkdir(parents=True)
@@ -208,7 +205,7 @@ class Store:
             shutil.rmtree(aside, ignore_errors=True)
 
     def publish(self, aside: Path, ref: Ref, *, replace: bool = False) -> None:
-        """Put a finished folder in an artifact's place. replace: also where a fresh one is there."""
+        """Move a finished folder into place. replace: also over a fresh artifact."""
         if self._mirror and replace:
             self._mirror.publish(aside, ref, over=self._mirror.token(ref))
         elif self._mirror and not self._won(self._mirror, aside, ref):
@@ -229,7 +226,7 @@ class Store:
         sync(target.parent)
 
     def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
-        """Publish on object storage. Of racing writers the first wins, unless its artifact is stale."""
+        """Publish on object storage; return whether this writer won. The first wins, unless its artifact is stale."""
         if mirror.publish(aside, ref, over=None):
             return True
         mirror.refresh(ref, now=True)
@@ -238,7 +235,7 @@ class Store:
         return mirror.publish(aside, ref, over=mirror.token(ref)) or self._won(mirror, aside, ref)
 
     def delete(self, ref: Ref) -> None:
-        """Remove one artifact; it is renamed away first, so that no reader sees half of it."""
+        """Remove one artifact; it is renamed first, so that readers never see a part of it."""
         if self._mirror:
             self._mirror.remove(ref)
         grave = self.scratch / f"deleted-{ref}-{uuid.uuid4().hex}"
@@ -247,23 +244,21 @@ class Store:
         shutil.rmtree(grave)
 
     def bring_work(self, ref: Ref) -> None:
-        """Bring here from object storage what another machine kept of an unfinished artifact."""
+        """Download from object storage another machine's files of an unfinished artifact."""
         if self._mirror:
             self._mirror.bring_work(ref)
 
     @contextmanager
     def keeping(self, ref: Ref) -> Iterator[Callable[[Sequence[Path]], None]]:
-        """Yield a function that keeps files of an unfinished artifact for other machines, in place of earlier ones.
-
-        They are uploaded to object storage beside the work; of several that wait only the newest is. On a disk they are
-        there already. The block ends when the upload has.
-        """
+        """Yield a function that keeps files of an unfinished artifact for other machines and replaces earlier ones. On
+        object storage they are uploaded in the background; if several wait, only the newest is. On a disk it does
+        nothing. The block ends after the last upload."""
         if (mirror := self._mirror) is None:
             yield lambda paths: None
             return
 
         def upload(paths: Sequence[Path]) -> None:
-            with suppress(FileNotFoundError):  # given up for a newer one meanwhile
+            with suppress(FileNotFoundError):  # meanwhile replaced by a newer one
                 mirror.keep_work(ref, paths)
 
         with ThreadPoolExecutor(1, thread_name_prefix="keeping") as thread:
@@ -278,13 +273,14 @@ class Store:
                 one.result()
 
     def finish_work(self, ref: Ref) -> None:
-        """Drop from object storage what was kept of an artifact that is finished."""
+        """Delete the kept files of a finished artifact from object storage."""
         if self._mirror:
             self._mirror.keep_work(ref, ())
 
     @contextmanager
     def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Hold the lease of `ref` while it is made; a second process, on any machine, waits and then reuses it."""
+        """Hold the lease of `ref` while it is made. A second process, on any machine, waits and then reuses the
+        artifact."""
         with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
             yield
 

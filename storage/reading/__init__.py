@@ -1,1 +1,1 @@
-"""Reading: the catalog, named queries and what dashboards ask."""
+"""Reading: the catalog, named queries, and data for dashboards."""

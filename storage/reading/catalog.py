@@ -1,4 +1,5 @@
-"""The catalog: DuckDB views over the Parquet of every kind. It holds nothing of its own, so it cannot be wrong."""
+"""The catalog: DuckDB views over the Parquet files of every kind. It stores nothing itself, so it is never out of
+date."""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ ARTIFACTS = pa.schema(
 
 
 def artifacts(root: Path) -> pa.Table:
-    """One row per artifact, from its manifest. A manifest that cannot be read is left out."""
+    """Return one row per artifact, from its manifest. Unreadable manifests are left out."""
     store = Store(root)
     return artifacts_of(store, store.refs())
 
 
 def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
-    """The same of some artifacts. Manifests are read without their model: there may be thousands."""
+    """Return the rows of some artifacts. Manifests are read without validation, because there may be thousands."""
     rows = []
     for ref in refs:
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -52,11 +53,9 @@ def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
 
 
 def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Table:
-    """Return the answer to one statement over a view per kind, `artifacts` and `ledger`.
-
-    study: limits the views to these artifacts and what they were made from, and the ledger to their policies and
-    problems. Errors: UserError with DuckDB's own words, and or with the faults of the files that are damaged.
-    """
+    """Return the answer to one statement over a view per kind, `artifacts` and `ledger`. study: limits the views to
+    these artifacts and their inputs, and the ledger to their policies and problems. Errors: UserError with DuckDB's
+    message, or with the faults of damaged files."""
     table, store = artifacts(root), Store(root)
     if study is not None:
         seen = set[Ref]()
@@ -83,7 +82,7 @@ def _asked(
     opened: list[Path],
 ) -> pa.Table:
     """opened: receives the files that are read."""
-    # a view opens every file of its kind; a statement that names none, such as `show tables`, sees all
+    # creating a view opens every file of its kind; a statement that names none, such as `show tables`, gets all views
     words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
     with connect(threads=4, reads=[store.root]) as connection:
         connection.register("artifacts", table)
@@ -112,7 +111,7 @@ def _told_apart(table: pa.Table) -> pa.Table:
 
 
 def _damaged(store: Store, paths: Sequence[Path]) -> list[str]:
-    """Return the fault of each of these files that is not what was written."""
+    """Return the faults of those files that changed since they were written."""
     found = []
     for path in paths:
         try:
@@ -126,7 +125,7 @@ def _damaged(store: Store, paths: Sequence[Path]) -> list[str]:
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path], pools: Sequence[Path] = ()) -> None:
-    """Rows carry the `ref` that they came from. pools: keep the rows of their problems only."""
+    """Create a view whose rows have the `ref` they came from. pools: keep only rows of their problems."""
     asked = f" where problem_id in (select problem_id from read_parquet([{_listed(pools)}]))" if pools else ""
     connection.execute(
         f"create view {name} as select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
@@ -139,13 +138,13 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def of_study(root: Path, text: str) -> list[Ref]:
-    """Return a study's report; if it has none yet, what its run plans to make. Errors: as `find`."""
+    """Return a study's report; if it has none yet, the planned artifacts of its run. Errors: see `find`."""
     run = run_to_read(root, text)
     return [find(root, text)] if run is None or run.report else planned_refs(root, run.id)
 
 
 def find(root: Path, text: str) -> Ref:
-    """Return the report of the run or study of this name; else the one artifact whose ref or fingerprint starts so.
+    """Return the report of the run or study with this name; else the one artifact whose ref or fingerprint starts so.
     Errors: UserError for none, for several artifacts, and for a run without a report."""
     run = run_to_read(root, text)
     if run is not None and text in (run.id, run.profile):
@@ -169,7 +168,7 @@ def _report_of(root: Path, run: Run) -> Ref:
 
 
 def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None) -> Iterator[tuple[int, Ref, str]]:
-    """Yield (depth, ref, stage) of an artifact and of everything that it was made from, each subtree once."""
+    """Yield (depth, ref, stage) of an artifact and everything it was made from, each subtree once."""
     seen = set() if seen is None else seen
     try:
         manifest = store.manifest(ref)
@@ -185,15 +184,16 @@ def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None
         yield from lineage(store, parent, depth + 1, seen)
 
 
-# Which of the ledger is one study's: the accounts of the policies that its artifacts were sampled from.
+# The part of the ledger that belongs to one study: the accounts of its artifacts' policies.
 
-#: Arguments of a stage that say who is sampled, and how.
+#: Arguments of a stage with the sampled policy, and with the sampling parameters.
 WHO, HOW = ("policy", "start"), ("sampling", "rollouts", "evaluation")
 DRAWN = ("max_tokens", "temperature", "top_p", "seed")
 
 
 def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
-    """Shards of every account that an artifact among these was sampled into, a training's own adapters included."""
+    """Yield the shards of every account that one of these artifacts was sampled into, including a training's own
+    adapters."""
     digests: dict[str, str | None] = {}
     sampled: list[tuple[Ref, Mapping[str, Any], Mapping[str, Any]]] = []
     for manifest in map(store.manifest, made_from):
@@ -219,4 +219,4 @@ def _drawn(fields: Mapping[str, Any]) -> Iterator[object]:
     for name in DRAWN:
         value = fields.get(name)
         yield float(value["float"]) if isinstance(value, dict) else value
-    yield fields.get("kv_cache", "full")  # of a sampling that does not say how keys and values are stored
+    yield fields.get("kv_cache", "full")  # the default of older recipes

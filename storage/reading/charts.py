@@ -1,5 +1,5 @@
-"""Turn rows into Vega-Lite specs, as the figures declare them. The app and the report draw the same specs; an arm has
-one colour and one shape everywhere."""
+"""Turn rows into Vega-Lite specs, as declared by the figures. App and report use the same specs; an arm has one colour
+and one shape everywhere."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from storage.rules import Band
 
 Spec = dict[str, Any]
 Row = dict[str, Any]
-#: Of a drawing in the report, in pixels.
+#: Size of a chart in the report, in pixels.
 WIDTH, HEIGHT = 400, 260
 INK, SOFT, LINE = (PAGE_STYLES[name].light for name in ("ink", "soft", "line"))
-#: The font is among those that the renderer brings along, so that a drawing is the same on every machine.
+#: The font is bundled with the renderer, so that charts are equal on every machine.
 CONFIG = {
     "background": None,
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
@@ -31,14 +31,14 @@ CONFIG = {
     "header": {"labelColor": SOFT, "titleColor": SOFT},
     "title": {"color": INK, "fontSize": 12, "fontWeight": "normal"},
 }
-#: Strokes of the smallest step, the policy before training, of those between and of the last.
+#: Line styles of the first step (before training), of steps in between and of the last.
 DASHED, DOTTED, SOLID = [6, 4], [2, 2], [1, 0]
-#: Columns by whose values a kind of chart is drawn once each.
+#: Columns that split a kind of chart into one chart per value.
 SPLIT = {"heat": ("arm", "other"), "pairs": ("phase", "seed", "arm", "other"), "points": ("arm",)}
 
 
 def drawn(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec]:
-    """Return the charts of a figure; none for a table or where every value is missing. arms: all of a run's."""
+    """Return the charts of a figure; none for a table or without values. arms: all of a run's."""
     if chart is None:
         return []
     split = (chart.each,) if chart.each else SPLIT.get(chart.kind, ())
@@ -61,7 +61,7 @@ def drawn(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec
 
 
 def as_svg(spec: Spec, *, page: str | None = None) -> str:
-    """Render a chart, light. page: its background, none by default, so that it stands on whatever the page has."""
+    """Render a chart in light colours. page: its background; transparent by default."""
     import vl_convert
 
     sized = {"width": WIDTH, "background": page, "config": CONFIG} | {k: v for k, v in spec.items() if k != "width"}
@@ -70,15 +70,15 @@ def as_svg(spec: Spec, *, page: str | None = None) -> str:
 
 
 def as_pdf(spec: Spec) -> bytes:
-    """Render a chart as one page of its size, letters as letters."""
+    """Render a chart as one page of its size, with text as text."""
     import vl_convert
 
     return vl_convert.svg_to_pdf(as_svg(spec, page="white"))
 
 
 def dark_rules(palette: dict[str, Style]) -> str:
-    """Return the style sheet's rules by which drawings within a page follow its colours: a rule outweighs the colour
-    that an element of SVG states itself. palette: variable of the style sheet → style."""
+    """Return style-sheet rules that recolour charts to a page's colours. palette: variable of the style sheet →
+    style."""
     return "".join(
         f'svg [{part}="{style.light}"]{{{part}:var(--{name})}}'
         for name, style in palette.items()
@@ -114,7 +114,7 @@ def _points(size: int, **encoding: Any) -> Spec:
 
 
 def lines(chart: Chart, table: pa.Table, arms: Sequence[str], dash: str | None = None) -> list[Spec]:
-    """One line per arm and per value of `dash`, of seed and of step, where there are several."""
+    """Return a line chart: one line per arm, and per value of `dash`, seed and step if there are several."""
     x, y = chart.x, chart.y
     rows = [row for row in table.to_pylist() if row[x] is not None and row[y] is not None]
     if not rows:
@@ -155,7 +155,7 @@ def _strokes(dash: str, rows: Sequence[Row]) -> Spec:
 
 
 def _ticks(rows: Sequence[Row], x: str, log_x: bool) -> Spec:
-    """Whole steps; on a log axis the powers of two that were measured, or all of few values."""
+    """Return axis ticks: whole steps; on a log axis powers of two, or all values if there are few."""
     values = sorted({row[x] for row in rows})
     doubled = [v for v in values if v > 0 and math.log2(v).is_integer()]
     if log_x and (len(doubled) > 2 or len(values) <= 12):
@@ -164,7 +164,8 @@ def _ticks(rows: Sequence[Row], x: str, log_x: bool) -> Spec:
 
 
 def bars(rows: Sequence[Row], labels: Sequence[str]) -> list[Spec]:
-    """One bar a row, split into the three bands by their shares, each with its count. labels: columns that name it."""
+    """Return a bar chart: one bar per row, split into the three bands by share, with counts. labels: columns that name
+    a bar."""
     long = [
         {"label": " · ".join(str(row[name]) for name in labels), "band": band, "problems": row[band] or 0}
         | {"place": place, "all": total}
@@ -200,7 +201,7 @@ def bars(rows: Sequence[Row], labels: Sequence[str]) -> list[Spec]:
 
 
 def heat(rows: Sequence[Row], arm: str, other: str) -> list[Spec]:
-    """A cross-tab of two arms' bands with its totals, shaded by count."""
+    """Return a cross-tabulation of two arms' bands with totals, shaded by count."""
     count = {(row["band"], row["other_band"]): row["count"] or 0 for row in rows if row["band"] is not None}
     if not sum(count.values()):
         return []
@@ -232,8 +233,8 @@ def heat(rows: Sequence[Row], arm: str, other: str) -> list[Spec]:
 
 
 def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: str, other: str) -> Spec:
-    """One dot a problem, two policies against each other; above the dashed line the second is higher. A cross marks the
-    means."""
+    """Return a scatter plot with one dot per problem, one policy against another. Above the dashed line the second is
+    higher. A cross marks the means."""
     names, when = (chart.y, f"other_{chart.y}"), f"{phase} training" + (f", seed {seed}" if seed is not None else "")
     high = max(row[name] for row in rows for name in names) or 1.0
     scale = {"domain": [0, high * 1.05]}
@@ -261,7 +262,7 @@ def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: 
 
 
 def points(chart: Chart, rows: Sequence[Row], arm: str) -> list[Spec]:
-    """A mark a row, named in the legend, with the intervals of both axes."""
+    """Return a scatter plot with one mark per row, named in the legend, with the intervals of both axes."""
     x, y, label = chart.x, chart.y, chart.label
     known = [row for row in rows if row[x] is not None and row[y] is not None]
     if not known:

@@ -1,4 +1,4 @@
-"""Claims: printed figures, each bound to a named query and to the imported files it is of, recomputed on a store."""
+"""Claims: published figures, each with a named query and the imported file it comes from, recomputed from a store."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
 
 
 class Claim(BaseModel):
-    """A figure as printed: a number, or in quotes with the digits of the print, which then set the tolerance.
-
-    tolerance: how far the recomputed value may be away. below: the claim holds when the value is smaller. file: the
-    imported file that it is of. cannot: why it cannot be recomputed from anything published.
-    """
+    """A figure as printed: a number, or a quoted number, whose printed digits set the tolerance. tolerance: largest
+    accepted difference. below: the claim holds if the value is smaller. file: the imported file that it comes from.
+    cannot: why it cannot be recomputed from published files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     id: str
@@ -64,7 +62,8 @@ class Claim(BaseModel):
 
 
 class Claims(BaseModel):
-    """imported: sha256 by path of the files that the figures are of; empty where they are of whatever a store has."""
+    """A file of claims. imported: sha256 by path of the files that they come from; empty to check any artifacts of a
+    store."""
 
     claims: tuple[Claim, ...] = Field(alias="claim")
     imported: dict[str, str] = Field(default={}, alias="import")
@@ -88,12 +87,12 @@ class Checked:
 
     def row(self) -> dict[str, Any]:
         off = None if self.found is None else self.found - self.claim.printed
-        told = self.claim.model_dump(exclude={"below", "file", "cannot"})
-        return told | {"status": self.status, "found": self.found, "off_by": off, "reason": self.reason}
+        fields = self.claim.model_dump(exclude={"below", "file", "cannot"})
+        return fields | {"status": self.status, "found": self.found, "off_by": off, "reason": self.reason}
 
 
 def read_claims(path: Path) -> Claims:
-    """Errors: UserError that names the claim and the field."""
+    """Read a claims file. Errors: UserError that names the claim and the field."""
     try:
         return Claims.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -105,7 +104,7 @@ def read_claims(path: Path) -> Claims:
 
 
 def half_unit(printed: str) -> float:
-    """Return half a unit of the last digit that was printed.
+    """Return half a unit of the last printed digit.
 
     >>> [half_unit(text) for text in ("382", "0.90", "-16.5", "1e-8")]
     [0.5, 0.005, 0.05, 5e-09]
@@ -115,8 +114,8 @@ def half_unit(printed: str) -> float:
 
 
 def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checked]:
-    """Check every claim on artifacts that were made only from the claims' files; on all artifacts where the claims
-    name no file."""
+    """Check every claim on artifacts made only from the claims' files, or on all artifacts if the claims name no
+    file."""
     files = imported_files(store)
     wanted = claims.imported.items()
     ours = [ref for ref, made_of in files.items() if not wanted or (made_of and made_of.items() <= wanted)]
@@ -144,7 +143,7 @@ def checked_claims(root: Path) -> list[Checked]:
 def check(
     claim: Claim, kinds: set[str], value: Callable[[str, Mapping[str, object]], float | None], of_what: str = ""
 ) -> Checked:
-    """Recompute one claim. kinds: those in the store. value: answers a named query, None where there is no answer."""
+    """Recompute one claim. kinds: in the store. value: answers a named query, None without an answer."""
     if claim.query is None:
         return Checked(claim, "unknown", reason=claim.cannot or "")
     if missing := sorted(needs(claim.query) - kinds):

@@ -1,5 +1,5 @@
-"""What the report and the app show, declared once: sections and colours in `figures.toml`, each figure above its query
-in `queries/report_<name>.sql`."""
+"""The figures of report and app, declared once: sections and colours in `figures.toml`, each figure in the header of
+its query in `queries/report_<name>.sql`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.errors import UserError, did_you_mean
 from storage.rules import Band
 from storage.sql import QUERIES, header
 
-# Units by a column's name: what is printed in percent, as a difference of shares, as a p-value.
+# The unit of a column by its name: percent, difference of shares, or p-value.
 
 SHARES = (
     "rate",
@@ -32,7 +32,8 @@ SHARES = (
 
 
 def is_share(name: str) -> bool:
-    """
+    """Return whether a column is printed in percent.
+
     >>> is_share("heldout_before"), is_share("other_truncated"), is_share("pass_at_k_low"), is_share("entropy")
     (True, True, True, False)
     """
@@ -41,7 +42,7 @@ def is_share(name: str) -> bool:
 
 
 def is_gain(name: str) -> bool:
-    """A difference of shares, printed in points."""
+    """Return whether a column is a difference of shares, printed in percentage points."""
     base = name.removesuffix("_low").removesuffix("_high")
     return base == "gain" or base.endswith(("_gain", "_pp"))
 
@@ -55,7 +56,7 @@ FILE = Path(__file__).with_name("figures.toml")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Colours on a light and on a dark page, as #RRGGBB. shape: of an arm's marks, as Vega calls it."""
+    """Colours on a light and on a dark page, as #RRGGBB. shape: Vega's name of an arm's mark."""
 
     light: str
     dark: str
@@ -64,8 +65,8 @@ class Style:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """kind: how it is drawn, see figures.toml. x, y: columns; x_name, y_name: what the axes are called. each: column of
-    which every value has its own chart. label, labels: columns that name a point, or a bar."""
+    """The chart of a figure. kind: see figures.toml. x, y: columns; x_name, y_name: axis titles. each: column with one
+    chart per value. label, labels: columns that name a point, or a bar."""
 
     kind: str
     x: str = ""
@@ -80,8 +81,8 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """place: in its section, ascending. sources: inputs of the report whose rows it reads; without the first there is
-    nothing to show. empty: why there may be no row; empty itself where the artifact alone says so."""
+    """A figure. place: its order in the section. sources: inputs of the report that it reads; without the first it is
+    not shown. empty: why it may have no rows; empty if the missing artifact explains it."""
 
     name: str
     section: str
@@ -105,7 +106,7 @@ class Figure:
         return f"Nothing to show: {self.empty or 'the artifact has no row.'}"
 
     def without_artifact(self, chosen: Collection[str] = ()) -> str:
-        """chosen: the measures that the study asked for; none: all."""
+        """Return the text for a missing artifact. chosen: the measures that the study selected; empty: all."""
         source = self.sources[0]
         asked = not chosen or source in {*ALWAYS, *SOMETIMES, *ASKED_FOR, *chosen}
         why = self.empty if asked else "its study asks for other measures."
@@ -114,8 +115,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """page: of the app, which shows it. only_with: argument of the report's stage without which a report does not have
-    this section."""
+    """A section. page: of the app. only_with: input without which a report leaves out this section."""
 
     id: str
     title: str
@@ -126,7 +126,7 @@ class Section:
 
 
 def chosen_measures(settings: str) -> tuple[str, ...]:
-    """Of a study's settings, as a report has them; none: all.
+    """Return the measures in a study's settings, as stored in its report; empty: all.
 
     >>> chosen_measures('measures = ["tokens"]'), chosen_measures("")
     (('tokens',), ())
@@ -135,7 +135,8 @@ def chosen_measures(settings: str) -> tuple[str, ...]:
 
 
 def _figure(query: str) -> Figure:
-    """Errors: TypeError or KeyError, with the query's name, for a header that declares no figure."""
+    """Read a figure from its query's header. Errors: TypeError or KeyError, with the query's name, for an invalid
+    header."""
     given = tomllib.loads(header(query))
     try:
         chart = Chart(**given.pop("chart")) if "chart" in given else None
@@ -147,7 +148,7 @@ def _figure(query: str) -> Figure:
 
 
 def in_sections(declared: Sequence[Mapping[str, Any]], figures: Iterable[Figure]) -> tuple[Section, ...]:
-    """Every figure in its section. Errors: UserError for a figure of a section that is not declared."""
+    """Return the sections with their figures. Errors: UserError for a figure of an unknown section."""
     held: dict[str, list[Figure]] = {given["id"]: [] for given in declared}
     for figure in sorted(figures, key=lambda f: (f.place, f.name)):
         _check(figure, "section", figure.section, held)
@@ -163,7 +164,7 @@ def _check(figure: Figure, what: str, name: str, known: Iterable[str]) -> None:
 
 
 def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
-    """known: everything that a report can hold. Errors: UserError for a figure that reads what no report can hold."""
+    """Raise UserError for a figure that reads an input that no report has. known: all possible inputs."""
     names = sorted(known)
     for figure in figures:
         for source in figure.sources:
@@ -173,17 +174,17 @@ def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
 _DECLARED = tomllib.loads(FILE.read_text(encoding="utf-8"))
 SECTIONS = in_sections(_DECLARED["section"], (_figure(path.stem) for path in QUERIES.glob("report_*.sql")))
 FIGURES = {figure.name: figure for section in SECTIONS for figure in section.figures}
-#: By the variables of style sheets.
+#: Styles by the variables of style sheets.
 PAGE_STYLES = {name: Style(**style) for name, style in _DECLARED["page_style"].items()}
-#: In the order of a run's arms.
+#: Styles in the order of a run's arms.
 ARM_STYLES = tuple(Style(**style) for style in _DECLARED["arm_style"])
-#: Bands in the order in which everything lists them.
+#: Styles of bands, in display order.
 BAND_STYLES = {band: Style(**_DECLARED["band_style"][band]) for band in Band}
 BANDS = tuple(map(str, Band))
 
 
 def variables(styles: Mapping[str, Style], *, dark: bool = False) -> str:
-    """Styles as a style sheet declares them.
+    """Return styles as variables of a style sheet.
 
     >>> variables({"ink": Style("#1C1E21", "#E6E8EB")}, dark=True)
     '--ink:#e6e8eb;'
@@ -192,11 +193,11 @@ def variables(styles: Mapping[str, Style], *, dark: bool = False) -> str:
 
 
 def on_page(page: str) -> tuple[Section, ...]:
-    """Sections that a page of the app shows, in the order of the report."""
+    """Return the sections on a page of the app, in the report's order."""
     return tuple(section for section in SECTIONS if section.page == page)
 
 
 def styles(arms: Iterable[str]) -> dict[str, int]:
-    """Arm → place in ARM_STYLES. arms: all of a run's, so that one without rows keeps its colour; more arms than styles
-    begin again."""
+    """Return arm → index in ARM_STYLES. arms: all of a run's, so that an arm without rows keeps its colour; styles
+    repeat if there are more arms."""
     return {arm: place % len(ARM_STYLES) for place, arm in enumerate(arms)}

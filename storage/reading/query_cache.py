@@ -1,4 +1,4 @@
-"""Reports of a store and named queries over them, cached until a file changes, as a page asks again at every look."""
+"""Reports of a store and named queries over them, cached until a file changes, because pages repeat their queries."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Stamp = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report of the store. profile: the study's name. arms: in the order of their colours. changed: what differs
-    from the profile that it is based on, as `telling` orders it. measures: those that were asked for; none: all."""
+    """One report of the store. profile: the study's name. arms: in the order of their colours. changed: differences
+    from its base profile, ordered by `telling`. measures: the selected ones; empty: all."""
 
     ref: str
     profile: str
@@ -48,7 +48,7 @@ class Report:
 
 
 def stamp(root: Path) -> Stamp:
-    """Return the times of the kinds' folders, which change when an artifact is made or removed."""
+    """Return the modification times of the kinds' folders, which change when an artifact is made or removed."""
     if not root.is_dir():
         return ()
     if mirror := mirror_of(root):
@@ -70,13 +70,13 @@ def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
             given = report_arguments(m.recipe)
             called, measures = given.title or given.profile, chosen_measures(given.settings)
             found.append(Report(str(ref), called, m.provenance.created, given.arms, given.changes, measures))
-        except (OSError, UserError):  # of another version: it has no place in these lists
+        except (OSError, UserError):  # made by another version; left out of the list
             continue
     return tuple(sorted(found, key=lambda r: (r.created, r.ref), reverse=True))
 
 
 def reports(root: Path) -> tuple[Report, ...]:
-    """Reports and the slices of an imported study, newest first, under the names of their newest runs."""
+    """Return the reports and the slices of an imported study, newest first, named after their newest runs."""
     called = {run.report: run.profile for run in reversed(all_runs(root)) if run.report}
     found = _reports(root, tuple(part for part in stamp(root) if part[0] in ("report", "passk", "bands")))
     changed = telling([one.changed for one in found])
@@ -87,7 +87,7 @@ def reports(root: Path) -> tuple[Report, ...]:
 
 
 def descent(root: Path, ref: str) -> pa.Table:
-    """Rows of catalog.ARTIFACTS that an artifact descends from, itself included, oldest first."""
+    """Return the rows of catalog.ARTIFACTS for an artifact and everything it was made from, oldest first."""
     store = Store(root)
     refs = {each for _, each, _ in catalog.lineage(store, Ref.parse(ref))}
     return catalog.artifacts_of(store, refs).sort_by([("created", "ascending"), ("ref", "ascending")])
@@ -104,7 +104,7 @@ def _ask(root: Path, report: str, at: int, name: str, parameters: bytes, other: 
 
 @lru_cache(maxsize=4)
 def _opened(root: Path, report: str, at: int, other: str | None) -> Views:
-    """Cached, since opening costs more than most questions. at: time of the report's manifest."""
+    """Open views, cached, because opening costs more than most queries. at: time of the report's manifest."""
     store = Store(root)
     inputs, arms = _inputs(store, report)
     tables = helper_tables(inputs, arms)
@@ -133,10 +133,8 @@ def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]
 def ask(
     root: Path, report: str, name: str, parameters: dict[str, object] | None = None, other: str | None = None
 ) -> pa.Table:
-    """A named query over one report's inputs; with `other`, that report's inputs too, as `<argument>_b`.
-
-    Errors: UserError if the report, one of its inputs or a column is not there.
-    """
+    """Run a named query over one report's inputs; with `other`, also over that report's inputs, as `<argument>_b`.
+    Errors: UserError if the report, one of its inputs or a column is missing."""
     path = Store(root).path(Ref.parse(report)) / MANIFEST
     if not path.exists():
         raise UserError(f"no report {report} under {root} (see: varband store ls report)")
@@ -144,7 +142,7 @@ def ask(
 
 
 def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
-    """Refs of some arguments of a report; none for what it does not have."""
+    """Return the refs of some inputs of a report; missing inputs have none."""
     inputs, _ = _inputs(Store(root), report)
     return [ref for name in names for ref in inputs.get(name, [])]
 
@@ -153,14 +151,14 @@ def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
 
 
 def settings_apart(root: Path, one: str, other: str) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, by path; None where one of the two reports has no such setting."""
+    """Return the settings that differ, by path; None if one of the reports lacks the setting."""
     left, right = (_settings(root, ref) for ref in (one, other))
     paths = sorted({*left, *right})
     return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
 
 
 def _settings(root: Path, report: str) -> dict[str, Any]:
-    """Empty for a replay of published files."""
+    """Return a report's settings; empty for a replay of published files."""
     recipe = manifest(root, report).recipe
     if "profile" not in recipe.arguments:
         return {}
@@ -176,8 +174,8 @@ def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
 
 
 def figures_beside(root: Path, one: str, other: str) -> pa.Table:
-    """A row for each arm and phase (before, after training): problems in the variance band and accuracy of either
-    report, and the difference with its interval, or the reason why there is none."""
+    """Return a row for each arm and phase (before, after training): variance band and accuracy of both reports, and the
+    difference with its interval, or the reason for none."""
     paired = ask(root, one, "app_compare", other=other)
     left, right = (ask(root, ref, "report_summary") for ref in (one, other))
     return query(named("app_compare_figures"), l=left, r=right, paired=paired)

@@ -1,4 +1,4 @@
-"""The fields of stored recipes that are shown, and an imported study in the form of a report."""
+"""Fields of stored recipes for display, and an imported study in the form of a report."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 
-#: Inputs of reports that have another name now.
+#: Former names of report inputs.
 RENAMED_INPUTS = {"gains": "gain_differences"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReportArguments:
-    """arms: in the order of their colours. title: of a team's own study. changes: what differs from the profile that
-    it is based on. settings: the whole study as a file."""
+    """Arguments of the report's stage. arms: in the order of their colours. title: of a user's study. changes:
+    differences from its base profile. settings: the whole study as TOML."""
 
     profile: str
     arms: tuple[str, ...]
@@ -29,17 +29,17 @@ class ReportArguments:
 
 
 def report_arguments(recipe: Recipe) -> ReportArguments:
-    """Errors: UserError for a report of another version of its stage."""
+    """Return a report's arguments. Errors: UserError for a report of another version of its stage."""
     return restored(ReportArguments, recipe.arguments)
 
 
 def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
-    """Inputs of a report by the names that queries use now."""
+    """Return the inputs of a report by their present names."""
     return {RENAMED_INPUTS.get(name, name): refs for name, refs in recipe.inputs.items()}
 
 
 def arm_of(recipe: Recipe) -> str | None:
-    """Return the arm of the policy that was sampled or trained; None where there is none."""
+    """Return the arm of the sampled or trained policy, or None."""
     policy = recipe.arguments.get("policy") or recipe.arguments.get("start")
     return policy.get("arm") if isinstance(policy, dict) else None
 
@@ -60,7 +60,7 @@ def published_files(recipe: Recipe) -> dict[str, str]:
     return found
 
 
-# An imported study: which of its artifacts stand where a report's inputs would.
+# An imported study: its artifacts that take the place of a report's inputs.
 
 IMPORTS = "import_groups"
 #: Kinds that every slice of an imported study shares, and the report's names for them.
@@ -77,7 +77,7 @@ SHARED = {
 
 
 def slices(store: Store) -> list[Manifest]:
-    """Return the pass@k artifacts that were made from imported groups, one for each set of problems."""
+    """Return the pass@k artifacts made from imported groups, one for each set of problems."""
     found = []
     for ref in store.refs("passk"):
         manifest = store.manifest(ref)
@@ -87,13 +87,13 @@ def slices(store: Store) -> list[Manifest]:
 
 
 def title(store: Store, passk: Manifest) -> str:
-    """After the folder of the file that its first arm was read from."""
+    """Return a title from the folder of the first arm's file."""
     path = file_of(store.manifest(passk.input_refs[0]).recipe)
     return f"published · {'/'.join(Path(path or '').parts[-3:-1]) or passk.fingerprint[:8]}"
 
 
 def inputs_of_slice(store: Store, passk: Manifest) -> dict[str, list[str]]:
-    """Argument of the report's stage → refs. Errors: UserError if the study's bands are not in the store."""
+    """Return argument of the report's stage → refs. Errors: UserError if the study's bands are not in the store."""
     found = {name: [str(ref) for ref in refs] for kind, name in SHARED.items() if (refs := store.refs(kind))}
     if "bands" not in found or "pool" not in found:
         raise UserError(f"{passk.ref}: the imported study it belongs to is not whole here; varband replay remakes it")
@@ -104,7 +104,7 @@ def inputs_of_slice(store: Store, passk: Manifest) -> dict[str, list[str]]:
 
 
 def arms_of_slice(store: Store, passk: Manifest) -> list[str]:
-    """In the order in which they were given."""
+    """Return the arms of a slice, in the given order."""
     return [str(store.manifest(ref).recipe.arguments.get("arm", ref)) for ref in passk.input_refs]
 
 
@@ -113,7 +113,7 @@ def is_slice(ref: Ref) -> bool:
 
 
 def imported_files(store: Store) -> dict[Ref, dict[str, str]]:
-    """Every artifact → the published files (sha256 by path) that it was made from, itself or through its inputs."""
+    """Return every artifact with the published files (sha256 by path) that it was made from, directly or indirectly."""
     found: dict[Ref, dict[str, str]] = {}
 
     def files(ref: Ref) -> dict[str, str]:

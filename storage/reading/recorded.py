@@ -1,4 +1,4 @@
-"""What dashboards show beside the artifacts: runs, spending, nights, a report's words, and trainings at work."""
+"""Data for dashboards beside the artifacts: runs, spending, nights, a report's text, and running trainings."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from storage.sql import named, query
 
 
 def listed_runs(root: Path) -> pa.Table:
-    """Every run, newest first. Columns: of query `app_runs`."""
+    """Return every run, newest first. Columns: of query `app_runs`."""
     return query(named("app_runs"), runs=runs_table(root))
 
 
 def running(root: Path) -> list[Run]:
-    """Runs at work now."""
+    """Return the runs at work now."""
     return [run for run in all_runs(root) if run.shown_state == "running"]
 
 
 def run_of(root: Path, report: str) -> Run | None:
-    """Return the run that made a report; None if none is recorded."""
+    """Return the run that made a report, or None."""
     return next((run for run in all_runs(root) if run.report == report), None)
 
 
 def spending_of(root: Path, report: str) -> pa.Table | None:
-    """Return the costs of a report's run, by arm; None if none are recorded."""
+    """Return the costs of a report's run, by arm, or None."""
     run = run_of(root, report)
     spent = spending_by_arm(root, run.id) if run else None
     return spent if spent is not None and spent.num_rows else None
 
 
 def nights(root: Path) -> pa.Table:
-    """The last nightly re-evaluation of every adapter, drifted ones first."""
+    """Return the last nightly re-evaluation of every adapter, drifted ones first."""
     return last_nights(root)
 
 
@@ -89,6 +89,6 @@ def standing(steps: pa.Table) -> pa.Table:
 
 
 def _arms(root: Path) -> dict[str, str]:
-    """Training → arm, from what the ledger says of its accounts."""
+    """Return training → arm, from the descriptions of the ledger's accounts."""
     accounts = (about for _, about in Ledger(root).accounts())
     return {str(about["adapter"]): str(about.get("arm", "?")) for about in accounts if about.get("adapter")}

@@ -1,4 +1,4 @@
-"""Named queries over the inputs of one report: a view for each argument of the stage that made it."""
+"""Named queries over the inputs of one report, with a view for each argument of the report's stage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.sql import answer, connect, named
 
 WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
-#: The errors of DuckDB that are about a statement, whatever the files hold.
+#: DuckDB's errors about a statement, not about files.
 OF_THE_STATEMENT = (
     duckdb.ParserException,
     duckdb.BinderException,
@@ -32,10 +32,8 @@ OF_THE_STATEMENT = (
 
 
 class Views:
-    """One private connection over views; `ask` runs a named query, `sql` any other. Threads take turns.
-
-    A view, which opens its files, is made when a statement or a parameter first names it.
-    """
+    """One private connection over views; `ask` runs a named query, `sql` any other. Thread-safe. A view opens its
+    files, so it is created when a statement or a parameter first names it."""
 
     def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
         self._connection = connect(threads=threads, reads=[path for paths in parquet.values() for path in paths])
@@ -52,8 +50,8 @@ class Views:
         return self.sql(named(name), parameters, where=f"storage/reading/queries/{name}.sql")
 
     def sql(self, statement: str, parameters: dict[str, object] | None = None, where: str = "sql") -> pa.Table:
-        """Errors: UserError for a statement that DuckDB refuses, with the artifact of an older schema that may be the
-        cause."""
+        """Run a statement. Errors: UserError for a statement that DuckDB refuses, naming an artifact of an older schema
+        if that may be the cause."""
         named_by = {*WORD.findall(statement), *(v for v in (parameters or {}).values() if isinstance(v, str))}
         try:
             with self._turn:
@@ -68,7 +66,7 @@ class Views:
             raise UserError(f"{where}: {message}{self._outdated(named_by)}") from None
 
     def _outdated(self, named_by: set[str]) -> str:
-        """Name the first artifact that lacks columns of its kind, and the fix; empty if none does."""
+        """Return a hint on the first artifact that lacks columns of its kind; empty if none does."""
         for name in sorted(named_by & self._parquet.keys()):
             for path in self._parquet[name]:
                 kind = KINDS.get(path.parent.name.rpartition("-")[0])
@@ -80,12 +78,13 @@ class Views:
 
 
 def views(parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1) -> closing[Views]:
-    """Views over Parquet, whose rows carry the `ref` they came from, and over tables in memory, for a `with`."""
+    """Return a context manager with views over Parquet, whose rows have the `ref` they came from, and over tables in
+    memory."""
     return closing(Views(parquet, tables, threads))
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
-    """Many small files become a table, as a view would open each of them for every question."""
+    """Create a view, or for many small files a table, because a view opens all files for every query."""
     listed = ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
     small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
     connection.execute(
@@ -96,7 +95,7 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path
 
 
 def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[Path]]:
-    """Argument → Parquet of its artifacts. Errors: UserError if one is gone."""
+    """Return argument → Parquet of its artifacts. Errors: UserError if one was deleted."""
     found = {}
     for argument, refs in inputs.items():
         found[argument] = store.rows_of(map(Ref.parse, refs))
@@ -108,10 +107,8 @@ def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, li
 
 def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> dict[str, pa.Table]:
     """Return tables that queries need beside the inputs, and an empty one for each input that this report lacks.
-
     `arms`: in the order of their colours. `measured`: the final rollouts of each diversity. `sliced_by`: the benchmark
-    of each pass@k and contrast.
-    """
+    of each pass@k and contrast."""
 
     def texts(**columns: Sequence[str]) -> pa.Table:
         return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})

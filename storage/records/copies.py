@@ -1,8 +1,8 @@
-"""Copies of a study: what a report, an audit and a run that goes on elsewhere need, in another root.
+"""Copies of a study in another root: everything that a report, an audit and a resumed run need.
 
-A light copy has no checkpoints, and no adapters of finished trainings: they are by far the largest part of a study. Its
-trainings list in `left.json` the files that stayed behind. Artifacts that the target has are never changed, but get
-weights that they lack.
+A light copy has no checkpoints, and no adapters of finished trainings, which are by far the largest part of a study.
+Its trainings list the missing files in `left.json`. Artifacts that the target has are never changed, except that
+missing weights are added.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from storage.roots import address_of, linkless, sync_tree, write_durably
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """artifacts, shards: that were copied now. left_bytes: of weights that are not in the whole copy. others: artifacts
-    that the target holds in another making, which stays. changed: what later runs in the target go by and the copy
-    replaced: prices, overrides, limits of runs."""
+    """The result of a copy. artifacts, shards: copied now. left_bytes: weights left out. others: artifacts that the
+    target has in another version, which stay. changed: replaced settings of later runs: prices, overrides, limits of
+    runs."""
 
     artifacts: int = 0
     shards: int = 0
@@ -51,11 +51,9 @@ class Copied:
 def copy_study(
     source: Path, target: Path, run: str | None = None, *, weights: bool = True, renew: bool = False
 ) -> Copied:
-    """Copy what a run has made so far, or all of a root, with the ledger's rollouts, the records and the overrides.
-
-    weights: false makes a light copy. renew: replace artifacts that the target holds in another making, as in a backup.
-    Errors: UserError for an unknown run, and for a target that is the source or cannot hold light copies.
-    """
+    """Copy the artifacts of a run so far, or all of a root, with the ledger's rollouts, the records and the overrides.
+    weights: False makes a light copy. renew: replace artifacts that the target has in another version, as in a backup.
+    Errors: UserError for an unknown run, and for a target that is the source or cannot have light copies."""
     if source.resolve() == target.resolve():
         raise UserError(f"{target} is the root that is copied from")
     if mirror_of(target) and not weights:
@@ -64,7 +62,7 @@ def copy_study(
     before = _rules(target) if target.is_dir() else {}
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
-        # records come before the artifacts, charges after the rollouts: none of them names what is not copied
+        # records before artifacts and charges after rollouts, so that none refers to missing data
         records = sum(_copy_records(source, target, run))
         known, unread = dict[Ref, Manifest](), list[Ref]()
         for ref in store.refs():
@@ -88,8 +86,8 @@ def copy_study(
 
 
 def _finished(known: Mapping[Ref, Manifest]) -> frozenset[str]:
-    """Return the trainings whose last adapter was sampled. A lesson, from which other trainings start, is not among
-    them: its adapter is sampled at step 0 of the studied training."""
+    """Return the trainings whose last adapter was sampled, without lessons, whose adapters are only sampled at step 0
+    of another training."""
     sampled, starts = set[tuple[str, int]](), set[str]()
     for manifest in known.values():
         for policy in map(manifest.recipe.arguments.get, ("policy", "start")):
@@ -106,7 +104,8 @@ def _weights_of(manifest: Manifest) -> frozenset[str]:
 
 
 def _step_of(path: str) -> int:
-    """
+    """Return the step in a file's path.
+
     >>> _step_of("files/step-0040/adapter_model.safetensors")
     40
     """
@@ -114,7 +113,7 @@ def _step_of(path: str) -> int:
 
 
 def _rules(root: Path) -> dict[str, object]:
-    """Return what later runs of a root go by: its prices, the active overrides, the limits of each run."""
+    """Return the settings of later runs of a root: its prices, the active overrides, the limits of each run."""
     prices, (text, name) = root / PRICES, newest_overrides(root)
     limits = {f"limits of {run.id}": run.budget for run in all_runs(root)}
     return {PRICES: prices.read_bytes() if prices.is_file() else b"", OVERRIDES: (text, Path(name).name), **limits}
@@ -134,7 +133,7 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, light: bool
     for name in (MANIFEST, *(entry.path for entry in manifest.files)):
         linkless(store.root, f"{ref.kind}/{ref}/{name}")
     if not store.has(ref):
-        return Copied()  # damaged, or deleted meanwhile: its maker makes it again
+        return Copied()  # damaged, or deleted meanwhile; a run remakes it
     aside = into.scratch / f"copy-{ref}-{uuid.uuid4().hex}"
     try:
         for name in (MANIFEST, *(entry.path for entry in manifest.files if entry.path not in left)):
@@ -144,7 +143,7 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, light: bool
         if left:
             (aside / LEFT).write_bytes(orjson.dumps(sorted(left)))
         sync_tree(aside)
-        into.publish(aside, ref, replace=True)  # what is there is lighter, damaged, or of another making
+        into.publish(aside, ref, replace=True)  # the present one is lighter, damaged, or another version
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     sizes = {kept: sum(e.bytes for e in manifest.files if (e.path not in left) == kept) for kept in (True, False)}
@@ -152,9 +151,9 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, light: bool
 
 
 def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterator[int]:
-    """Bytes of each shard that the target lacked. chosen: accounts of base models and of these trainings' adapters."""
+    """Yield the bytes of each copied shard. chosen: accounts of base models and of these trainings' adapters."""
     mine = None if chosen is None else {None, *map(str, chosen)}
-    Ledger(target).accounts()  # what object storage has of it comes here
+    Ledger(target).accounts()  # downloads from object storage
     for account, about in Ledger(source).accounts():
         if mine is None or about.get("adapter") in mine:
             folder = Path("ledger", account.policy, account.sampling)
@@ -164,7 +163,7 @@ def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterat
 
 
 def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
-    """Bytes of records, pins, overrides, nights and the team's prices. The younger file holds."""
+    """Yield the bytes of copied records, pins, overrides, nights and prices. The newer file wins."""
     for mirror in filter(None, map(mirror_of, (source, target))):
         for folder in ("runs", "pins", "nights"):
             mirror.follow(folder)
@@ -178,7 +177,8 @@ def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
 
 
 def _copy_charges(source: Path, target: Path, run: str | None) -> Iterator[int]:
-    """Bytes of journals. The longer file holds, also where a clock was set back: a journal only grows."""
+    """Yield the bytes of copied journals. The longer file wins, even if a clock was set back, because journals only
+    grow."""
     for mirror in filter(None, map(mirror_of, (source, target))):
         mirror.sync("spending")
     for path in sorted(source.glob(f"spending/{run or '*'}/*.jsonl")):
@@ -186,7 +186,7 @@ def _copy_charges(source: Path, target: Path, run: str | None) -> Iterator[int]:
 
 
 def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
-    """What unfinished trainings need to go on; a checkpoint is whole once its JSON is there, so that comes last."""
+    """Copy the files that unfinished trainings need to resume; JSON comes last, because it completes a checkpoint."""
     if mirror := mirror_of(source):
         mirror.bring_work()
     work = source / ".work"
@@ -197,15 +197,13 @@ def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
 
 
 def _readable_by_the_same(source: Path, to: Path) -> None:
-    """Keep a file private in the copy if only its user may read it. The copy's user may write it."""
+    """Copy the permissions of a file; the copy's user may write it."""
     to.chmod(source.stat().st_mode & 0o777 | 0o600)
 
 
 def _copy_file(source: Path, target: Path, name: Path, newer: Callable[[os.stat_result], int] | None = None) -> int:
-    """Bytes written; 0 if the target has it. newer: the file with more of it holds.
-
-    The copy is as old as what was read: what is written to that meanwhile is younger, and comes with the next copy.
-    """
+    """Return the bytes written; 0 if the target has the file. newer: the file with the larger value wins. The copy gets
+    the modification time that was read, so that changes during the copy come with the next one."""
     source, to = linkless(source, name), linkless(target, name)
     at, have = source.stat(), to.stat() if to.exists() else None
     if have and (newer is None or newer(have) >= newer(at)):

@@ -1,4 +1,4 @@
-"""Decisions of people: pins, which keep artifacts, and overrides, verdicts above the grader's."""
+"""Decisions of users: pins, which keep artifacts, and overrides of the grader's verdicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OVERRIDES = "overrides"
 
 
 class Pin(Record):
-    """`ref` and all that it was made from are kept. until: when the pin was taken off; None while it holds."""
+    """A pin keeps `ref` and everything it was made from. until: when the pin was removed; None while it is active."""
 
     NAME = "pin"
     ref: str
@@ -30,7 +30,7 @@ class Pin(Record):
 
 
 def pin(root: Path, ref: Ref, why: str) -> Pin:
-    """Errors: UserError without a reason, which somebody needs who wants to remove the pin."""
+    """Pin an artifact. Errors: UserError without a reason, which a user needs before removing the pin."""
     if not why.strip():
         raise UserError(f"a pin on {ref} needs a reason, for example --why 'figure 3 of the paper'")
     return _write(root, Pin(ref=str(ref), why=why.strip(), since=now()))
@@ -42,7 +42,7 @@ def pinned_as(root: Path, text: str) -> list[Ref]:
 
 
 def unpin(root: Path, ref: Ref) -> Pin:
-    """Errors: UserError if it is not pinned."""
+    """Remove a pin. Errors: UserError if the artifact is not pinned."""
     held = next((p for p in pins(root) if p.ref == str(ref)), None)
     if held is None:
         raise UserError(f"{ref} is not pinned (see: varband store pin)")
@@ -50,7 +50,7 @@ def unpin(root: Path, ref: Ref) -> Pin:
 
 
 def pins(root: Path) -> list[Pin]:
-    """Return the active pins, oldest first. Errors: UserError for one that cannot be read."""
+    """Return the active pins, oldest first. Errors: UserError for an unreadable one."""
     if mirror := mirror_of(root):
         mirror.follow("pins")
     found = [read_pin(path) for path in files_in(root / "pins", ".json")]
@@ -58,12 +58,12 @@ def pins(root: Path) -> list[Pin]:
 
 
 def pins_table(root: Path) -> pa.Table:
-    """Schema: PINS."""
+    """Return the active pins. Schema: PINS."""
     return pa.Table.from_pylist([one.model_dump(include=set(PINS.names)) for one in pins(root)], schema=PINS)
 
 
 def read_pin(path: Path) -> Pin:
-    """Errors: UserError if it is no pin on the artifact that the file is named after."""
+    """Read a pin. Errors: UserError if the file is no pin on the artifact in its name."""
     found = Pin.read(path, "; mend or remove it")
     if found.ref != path.stem:
         raise UserError(f"{path}: the pin of {found.ref[:80]}; mend or remove it")
@@ -75,21 +75,21 @@ def _write(root: Path, one: Pin) -> Pin:
 
 
 def put_overrides(root: Path, text: str) -> Path:
-    """Make a text the active overrides, as `overrides/<time>.jsonl`; an empty one ends the former ones."""
+    """Make a text the active overrides, as `overrides/<time>.jsonl`; an empty text ends them."""
     newest = max((int(path.stem) for path in override_files(root) if path.stem.isdecimal()), default=0)
-    # the newest is active, also where the clock was set back since the last
+    # later than all others, even if the clock was set back
     target = root / OVERRIDES / f"{max(time.time_ns(), newest + 1):020d}.jsonl"
     return keep(root, target, text.encode())
 
 
 def override_files(root: Path) -> list[Path]:
-    """Oldest first."""
+    """Return the files of overrides, oldest first."""
     if mirror := mirror_of(root):
         mirror.sync(OVERRIDES)
     return sorted((root / OVERRIDES).glob("*.jsonl"))
 
 
 def newest_overrides(root: Path) -> tuple[str, str]:
-    """(text, name) of the active overrides; empty if there are none."""
+    """Return (text, name) of the active overrides, or two empty texts."""
     files = override_files(root)
     return (files[-1].read_text(encoding="utf-8"), str(files[-1])) if files else ("", "")

@@ -1,7 +1,7 @@
-"""Garbage: artifacts that nothing needs any more, moved to a bin before they are deleted.
+"""Garbage collection: unneeded artifacts are moved to a bin before they are deleted.
 
-Kept, with all that they were made from: reports, audits, pools, trainings, pinned artifacts, what unfinished runs
-planned, and what is younger than a limit. The ledger is never touched.
+Reports, audits, pools, trainings, pinned artifacts, planned artifacts of unfinished runs and young artifacts are kept,
+with everything they were made from. The ledger is never touched.
 """
 
 from __future__ import annotations
@@ -31,21 +31,19 @@ from storage.roots import linkless, lock_file, root_option
 
 BIN = ".bin"
 OLDER_THAN = timedelta(days=7)
-#: A scratch folder in which nothing was written for this long has no writer any more: all write without a pause.
+#: A scratch folder without a write for this long has no writer any more.
 SILENT_SCRATCH = timedelta(hours=1)
 GARBAGE = nullable("path str, bytes big, why str")
 ALWAYS_KEPT = ("report", "training", "audit", "pool")
-#: A folder or file below the root, and why it goes.
+#: A folder or file below the root, and why it is removed.
 Doomed = tuple[Path, str]
 
 
 @contextmanager
 def collecting(root: Path, *, alone: bool, only_reads: bool = False) -> Iterator[None]:
-    """Hold the root's lock: shared by a run while it notes what it needs, `alone` by a collection.
-
-    Machines without common locks rely on the records and on age. only_reads: go on without a lock in a root that this
-    user may not write, such as a backup.
-    """
+    """Hold the root's lock: shared by a run while it records its planned artifacts, `alone` by a collection. Machines
+    without common locks rely on the records and on age. only_reads: continue without a lock in a read-only root, such
+    as a backup."""
     with ExitStack() as held:
         try:
             handle = held.enter_context(lock_file(root, "gc").open("w"))
@@ -59,11 +57,9 @@ def collecting(root: Path, *, alone: bool, only_reads: bool = False) -> Iterator
 def collect(
     root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool, binned_for: timedelta = timedelta(0)
 ) -> pa.Table:
-    """Return the garbage (schema: GARBAGE). With `remove` it is moved to the bin, and what an earlier call put there at
-    least `binned_for` ago is deleted. Of two calls at once neither deletes what the other moves.
-
-    Errors: UserError if a run, a pin or a manifest cannot be read, so that it is not known what is needed.
-    """
+    """Return the garbage (schema: GARBAGE). With `remove` it is moved to the bin, and entries moved there at least
+    `binned_for` ago are deleted. Concurrent calls do not delete what the other moves. Errors: UserError if a run, a pin
+    or a manifest cannot be read, because needed artifacts are then unknown."""
     earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
     with collecting(root, alone=True, only_reads=not remove):
         store, binned = Store(root), [call for call in earlier if call.exists()]
@@ -77,12 +73,12 @@ def collect(
 
 
 def _calls(root: Path) -> list[Path]:
-    """A folder in the bin for each call that moved something. What people put or linked there is theirs."""
+    """Return the bin's folders, one per earlier call; files and links that users put there are ignored."""
     return sorted(path for path in (root / BIN).glob("*") if path.is_dir() and not path.is_symlink())
 
 
 def restore(root: Path) -> pa.Table:
-    """Put back what lies in the bin, except what was made again meanwhile. Schema: GARBAGE."""
+    """Move everything in the bin back, except artifacts that were remade since. Schema: GARBAGE."""
     back = list[Doomed]()
     with collecting(root, alone=True):
         for call in _calls(root):
@@ -112,7 +108,7 @@ def _pinned(root: Path) -> set[Ref]:
 
 
 def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]:
-    """Return those of these that exist, and all that they were made from."""
+    """Return the existing ones of these artifacts, and everything they were made from."""
     kept: set[Ref] = set()
     waiting = [ref for ref in heads if ref in manifests]
     while waiting:
@@ -124,13 +120,13 @@ def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]
 
 
 def manifests_of(store: Store) -> dict[Ref, Manifest]:
-    """Manifest of every artifact. Errors: UserError for one that cannot be read: its inputs are not known."""
+    """Return the manifest of every artifact. Errors: UserError for an unreadable one, whose inputs are unknown."""
     found = {}
     for ref in store.refs():
         try:
             found[ref] = store.manifest(ref)
         except FileNotFoundError:
-            continue  # being replaced, by a run that noted what it needs
+            continue  # being replaced by a run, which has recorded its planned artifacts
         except UserError as error:
             if (store.path(ref) / MANIFEST).exists():
                 raise UserError(
@@ -141,7 +137,7 @@ def manifests_of(store: Store) -> dict[Ref, Manifest]:
 
 
 def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:
-    """Work folders of artifacts that are finished, and scratch of dead writers."""
+    """Yield work folders of finished artifacts, and scratch of dead writers."""
     for path in sorted((store.root / ".work").glob("*")):
         ref = Ref.named(path.name)
         if ref and store.fresh(ref) and _silence(path) > older_than:
@@ -152,7 +148,7 @@ def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:
 
 
 def _silence(path: Path) -> timedelta:
-    """Time since anything in a file or folder was written; 0 if a writer removes something meanwhile."""
+    """Return the time since the last write in a file or folder; 0 if a writer removes something meanwhile."""
     try:
         newest = max(inner.lstat().st_mtime for inner in (path, *path.rglob("*")))
     except FileNotFoundError:
@@ -171,7 +167,7 @@ def to_bin(store: Store, found: Iterable[Doomed]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         mirror, ref = mirror_of(store.root), _artifact(store.root, path)
         if mirror and ref:
-            mirror.refresh(ref, now=True)  # with its files: the bin is on this machine alone
+            mirror.refresh(ref, now=True)  # with its files, because the bin is on this machine only
         os.rename(path, target)
         if mirror and ref:
             mirror.remove(ref)
@@ -180,7 +176,7 @@ def to_bin(store: Store, found: Iterable[Doomed]) -> None:
 
 
 def _artifact(root: Path, path: Path) -> Ref | None:
-    """The artifact in a folder; None for a work or scratch folder and for a run's record."""
+    """Return the artifact in a folder; None for a work or scratch folder and for a run's record."""
     room = path.relative_to(root).parts[0]
     return None if room.startswith(".") or room == "runs" else Ref.parse(path.name)
 
@@ -189,19 +185,16 @@ def _described(root: Path, found: Iterable[Doomed]) -> pa.Table:
     rows = []
     for path, why in found:
         sizes = [p.stat().st_size for p in ([path] if path.is_file() else path.rglob("*")) if p.is_file()]
-        if mirror_of(root) and (ref := _artifact(root, path)):  # little of it may lie here
+        if mirror_of(root) and (ref := _artifact(root, path)):  # parts may be on object storage only
             sizes = [entry.bytes for entry in Store(root).manifest(ref).files]
         rows.append({"path": str(path.relative_to(root)), "bytes": sum(sizes), "why": why})
     return pa.Table.from_pylist(rows, schema=GARBAGE)
 
 
 def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Table:
-    """Return what goes with one study or artifact; with `really` it is moved to the bin. A study goes with everything
-    that nothing else needs; the ledger and the charges stay.
-
-    what: a run's id or a study's name. found: an artifact instead. Schema: GARBAGE.
-    Errors: UserError for what is at work, pinned, or needed by something that stays, and for a name of several.
-    """
+    """Return what belongs to one study or artifact only; with `really`, move it to the bin. The ledger and the charges
+    stay. what: a run's id or a study's name. found: an artifact instead. Schema: GARBAGE. Errors: UserError for an
+    ambiguous name, a running run, a pinned artifact, and an input of an artifact that stays."""
     with collecting(root, alone=True, only_reads=not really):
         store = Store(root)
         manifests = manifests_of(store)

@@ -1,4 +1,4 @@
-"""Nights: what each nightly re-evaluation found of an adapter. One JSON file a night and adapter, never changed."""
+"""Nightly re-evaluations of adapters: one JSON file per night and adapter, never changed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ NIGHTS = nullable(
 class Night(Record):
     """One adapter in one night.
 
-    number: from 1, of this adapter. environment: what samples and grades it; as_evaluated: the evaluation had the same.
+    number: from 1, of this adapter. environment: of sampling and grading; as_evaluated: equal to the evaluation's.
     drawn: nothing, the evaluation's rollouts again (`same`), a few problems (`canary`) or all (`whole`), under `seed`.
-    problems, correct: counts of what was drawn, by the grader of the environment. z: of the scan.
-    evaluated: accuracy when evaluated, under tonight's grader. tonight, expected, low, high: accuracy with what the
-    nights before say of the same problems, and where 95 % of nights lie without a change; None where nothing new was
-    drawn. found: a sentence.
+    problems, correct: counts of the new rollouts, by the environment's grader. z: of the scan. evaluated: accuracy when
+    evaluated, under tonight's grader. tonight, expected, low, high: accuracy, its expectation from earlier nights on
+    the same problems, and the range of 95 % of nights without a change; None without new rollouts. found: a sentence.
     """
 
     NAME = "night"
@@ -60,14 +59,14 @@ def _named(adapter: str) -> str:
 
 
 def nights_of(root: Path, adapter: str) -> list[Night]:
-    """Every night of an adapter, the first one first. Errors: UserError for one that cannot be read."""
+    """Return every night of an adapter, oldest first. Errors: UserError for an unreadable one."""
     if mirror := mirror_of(root):
         mirror.follow(FOLDER)
     return [Night.read(path) for path in sorted((root / FOLDER).glob(f"{_named(adapter)}-*.json"))]
 
 
 def last_nights(root: Path) -> pa.Table:
-    """The last night of every adapter, drifted ones first. Schema: NIGHTS. Errors: as nights_of."""
+    """Return the last night of every adapter, drifted ones first. Schema: NIGHTS. Errors: see nights_of."""
     if mirror := mirror_of(root):
         mirror.follow(FOLDER)
     last = {path.stem.partition("-")[0]: path for path in files_in(root / FOLDER, ".json")}

@@ -1,7 +1,6 @@
-"""Artifacts that each run needs, in `runs/<run>.jsonl`, a ref a line: kept from a run's start until it has finished.
+"""The artifacts that each run needs, in `runs/<run>.jsonl`, one ref per line; they are kept until the run has finished.
 
-The first line holds a checksum of the rest, so that a collection never takes what a paused study needs because its
-notes were cut or replaced.
+The first line is a checksum of the rest, so that damaged notes never lead to a collection of needed artifacts.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def notes_path(root: Path, run: str) -> Path:
 
 
 def planned_refs(root: Path, run: str) -> list[Ref]:
-    """Errors: UserError for a run without notes, or with damaged ones."""
+    """Return a run's planned artifacts. Errors: UserError for a run without notes, or with damaged ones."""
     path = notes_path(root, run)
     if not path.exists():
         raise UserError(f"no run '{run}' under {root} noted what it needs (see: varband runs)")
@@ -42,7 +41,7 @@ def planned_refs(root: Path, run: str) -> list[Ref]:
 
 
 def noted(path: Path) -> list[Ref]:
-    """Errors: UserError if the file is damaged."""
+    """Read the notes of a run. Errors: UserError if the file is damaged."""
     try:
         lines = [str(orjson.loads(line)) for line in path.read_bytes().splitlines()]
         first, *others = map(Ref.parse, lines)
@@ -54,7 +53,7 @@ def noted(path: Path) -> list[Ref]:
 
 
 def studies_of(root: Path) -> dict[str, list[str]]:
-    """Return the names of the studies whose runs need an artifact, by ref, newest first."""
+    """Return, by ref, the names of the studies that need an artifact, newest first."""
     found: dict[str, list[str]] = {}
     for run in all_runs(root):
         with suppress(UserError, FileNotFoundError):
@@ -65,10 +64,8 @@ def studies_of(root: Path) -> dict[str, list[str]]:
 
 
 def unfinished(root: Path, but: str = "") -> set[Ref]:
-    """Return what every run except one needs that has not finished, or has no record (an import of published files).
-
-    Errors: UserError where a record or notes are damaged or missing.
-    """
+    """Return the artifacts that unfinished runs need, except run `but`; includes runs without a record (imports).
+    Errors: UserError if a record or notes are damaged or missing."""
     notes = {path.stem: path for path in files_in(root / "runs", ".jsonl")}
     for path in record_paths(root):
         try:

@@ -1,4 +1,4 @@
-"""Records: small JSON files beside the store, written whole, and pushed to object storage where the root is there.
+"""Records: small JSON files beside the store, written atomically, and uploaded if the root is on object storage.
 
 A damaged file is moved to `<root>/.damaged`, never deleted.
 """
@@ -21,14 +21,14 @@ DAMAGED = ".damaged"
 
 
 class Record(BaseModel):
-    """One file. NAME: what people call it."""
+    """One file. NAME: its name in messages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     NAME: ClassVar[str]
 
     @classmethod
     def read(cls, path: Path, fix: str = "") -> Self:
-        """fix: what to do about a damaged one. Errors: UserError if it is no such record; OSError."""
+        """Read a record. fix: advice in the error. Errors: UserError if it is no such record; OSError."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -40,7 +40,7 @@ class Record(BaseModel):
 
 
 def keep(root: Path, path: Path, content: bytes) -> Path:
-    """Write a file of a root, whole or not at all."""
+    """Write a file of a root atomically, and upload it."""
     write_durably(path, content)
     if mirror := mirror_of(root):
         mirror.push(path)
@@ -48,7 +48,7 @@ def keep(root: Path, path: Path, content: bytes) -> Path:
 
 
 def set_aside(root: Path, path: Path) -> Path:
-    """Move a damaged file or folder to `.damaged`; return where it went."""
+    """Move a damaged file or folder to `.damaged`; return its new path."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     target = linkless(root, f"{DAMAGED}/{moment}") / path.relative_to(root)
     target.parent.mkdir(parents=True)
@@ -57,7 +57,8 @@ def set_aside(root: Path, path: Path) -> Path:
 
 
 def put_back(path: Path, content: bytes) -> Path:
-    """Write the whole part of a damaged file in its place, or beside it if its writer has begun another meanwhile."""
+    """Write the readable part of a damaged file back, under another name if its writer has begun a new file
+    meanwhile."""
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     write_durably(aside, content)
     try:

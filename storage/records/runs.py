@@ -1,7 +1,7 @@
-"""Runs: one small JSON file for each, `<root>/runs/<id>.json`, for people and dashboards.
+"""Runs: one small JSON file for each, `<root>/runs/<id>.json`, for users and dashboards.
 
-A run's id is its profile and the fingerprint of the report that it makes: the same command is the same run, however
-often it was interrupted and whatever its budget. The store, not the record, decides what is reused.
+A run's id is its profile and the fingerprint of its report: the same command is the same run, however often it was
+interrupted and whatever its budget. The store, not the record, decides what is reused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.mirror import mirror_of
 from storage.records.record import Record, set_aside
 from storage.roots import files_in
 
-#: A run whose process has not been heard of for this long is shown as crashed.
+#: A run without a heartbeat for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 State = Literal["running", "parked", "interrupted", "finished", "failed", "crashed"]
@@ -44,21 +44,21 @@ class Amounts(BaseModel):
 
 
 class Run(Record):
-    """`state` as its process last wrote it; `shown_state` is what is true now."""
+    """The record of a run. `state` as its process last wrote it; `shown_state` is the present state."""
 
     NAME = "run record"
     id: str
-    profile: str  # what people call the study: its name, its file's, or the profile's
+    profile: str  # name of the study, of its file, or of the profile
     changes: tuple[str, ...] = ()  # what differs from the profile that it is based on
-    request: dict[str, object]  # what `varband resume` needs to ask for the same again
+    request: dict[str, object]  # arguments for `varband resume`
     state: State
     why: str = ""  # one sentence for a state that needs one
-    at: str = ""  # title of the stage at work, or the last one
+    at: str = ""  # title of the present or last stage
     stages: int = 0
     stages_done: int = 0
     spent: Amounts = Amounts()
     budget: dict[str, float] = Field(default_factory=dict)  # the limits that were given, by name of Amounts
-    missing: Amounts | None = None  # estimate of what is left to spend; null if nobody estimated
+    missing: Amounts | None = None  # estimate of the remaining cost, if there is one
     report: str | None = None
     started: Moment
     heartbeat: Moment
@@ -69,7 +69,7 @@ class Run(Record):
 
     @property
     def shown_state(self) -> State:
-        """`crashed` for a run that says `running` while its process is gone or silent."""
+        """`crashed` for a run recorded as `running` whose process is gone or silent, otherwise `state`."""
         if self.state != "running":
             return self.state
         if self.host == socket.gethostname() and not psutil.pid_exists(self.pid):
@@ -89,7 +89,8 @@ def now() -> str:
 
 
 def run_id(profile: str, report: Ref) -> str:
-    """
+    """Return the id of a run.
+
     >>> run_id("demo", Ref("report", "4f1c2a9b00d1e2f3"))
     'demo-4f1c2a9b'
     >>> run_id("first..draft", Ref("report", "4f1c2a9b00d1e2f3"))
@@ -100,7 +101,7 @@ def run_id(profile: str, report: Ref) -> str:
 
 
 def run_path(root: Path, name: str) -> Path:
-    """Errors: UserError for a name that is no run id, which could leave the folder of runs."""
+    """Return the path of a run's record. Errors: UserError for a name that is no run id and could leave the folder."""
     if not ID.fullmatch(name) or ".." in name:
         raise UserError(f"'{name[:80]!s}' is no run id; one looks like demo-4f1c2a9b (see: varband runs)")
     return root / "runs" / f"{name}.json"
@@ -117,7 +118,7 @@ def read_run(root: Path, name: str) -> Run:
 
 
 def read_record(path: Path) -> Run:
-    """Errors: UserError if it is no record of the run that the file is named after; OSError."""
+    """Read a run's record. Errors: UserError if it is no record of the run in the file's name; OSError."""
     run = Run.read(path)
     if run.id != path.stem:
         raise UserError(f"{path}: the record of another run, {run.id}")
@@ -125,8 +126,8 @@ def read_record(path: Path) -> Run:
 
 
 def earlier_attempt(root: Path, name: str) -> Run | None:
-    """Return the record of the same run's last attempt; None if there is none. A damaged one is set aside, since
-    artifacts and charges show how far the study came."""
+    """Return the record of the same run's last attempt, or None. A damaged one is moved away; artifacts and charges
+    still show the progress."""
     path = run_path(root, name)
     _sync(root)
     try:
@@ -150,7 +151,7 @@ def record_paths(root: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=20_000)
 def _read(path: Path, inode: int, mtime_ns: int) -> Run:
-    """Cached: a record is never changed in place, so a new one has another inode or time."""
+    """Read a record, cached: records are replaced, never changed in place, so a new one has another inode or time."""
     return read_record(path)
 
 
@@ -169,7 +170,7 @@ def all_runs(root: Path) -> list[Run]:
 
 
 def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Sort the changes of each study so that those come first which the fewest studies have.
+    """Sort the changes of each study, the rarest among all studies first.
 
     >>> telling([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
     [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]
@@ -178,14 +179,14 @@ def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     return [tuple(sorted(one, key=number.__getitem__)) for one in changes]
 
 
-#: So many changes of a study are listed; a study of one's own has a hundred.
+#: The largest number of listed changes of a study; new studies have a hundred.
 CHANGES = 4
-#: A longer change, of a template say, is cut; `varband study diff` prints it whole.
+#: Longer changes, such as templates, are shortened; `varband study diff` prints them whole.
 CHANGE_LENGTH = 80
 
 
 def runs_table(root: Path) -> pa.Table:
-    """One row per run for the dashboards, with the state that is true now. Schema: RUNS."""
+    """Return one row per run with its present state, for dashboards. Schema: RUNS."""
     found, rows = all_runs(root), []
     for run, changed in zip(found, telling([run.changes for run in found]), strict=True):
         more = [f"{len(changed) - CHANGES} more"] if len(changed) > CHANGES else []
@@ -200,11 +201,12 @@ def _sync(root: Path) -> None:
         mirror.follow("runs")
 
 
-# Runs by what people write: an id, the name of a study, which several runs may have, or the beginning of an id.
+# Look up runs by an id, the beginning of an id, or the name of a study, which several runs may have.
 
 
 def runs_named(root: Path, text: str) -> list[Run]:
-    """Return the run of this id, else all of the study of this name, else those whose ids start so; newest first."""
+    """Return the run with this id, else all runs of the study with this name, else runs whose ids start so; newest
+    first."""
     runs = all_runs(root)
     for fits in (lambda run: run.id == text, lambda run: run.profile == text):
         if found := [*filter(fits, runs)]:
@@ -213,7 +215,7 @@ def runs_named(root: Path, text: str) -> list[Run]:
 
 
 def run_named(root: Path, text: str) -> Run | None:
-    """Return the one run that fits; None for none. Errors: UserError with the ids of several."""
+    """Return the one run that matches, or None. Errors: UserError with the ids if several match."""
     found = runs_named(root, text)
     if len(found) > 1:
         raise UserError(f"{_several(text, found)}; name one by its id")
@@ -221,7 +223,8 @@ def run_named(root: Path, text: str) -> Run | None:
 
 
 def run_to_read(root: Path, text: str) -> Run | None:
-    """As run_named, but of several of one name the newest that has a report, with a notice."""
+    """Return the run that matches; of several of one study, the newest with a report, with a notice. Errors: see
+    run_named."""
     found = runs_named(root, text)
     taken = next((run for run in found if run.report is not None), None)
     if len(found) == 1 or taken is None or taken.profile != text:

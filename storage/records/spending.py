@@ -1,6 +1,7 @@
-"""Spending: what each run paid, one line a charge, in append-only journals `<root>/spending/<run>/<start>-<pid>.jsonl`.
+"""Spending: the cost of each run, one line per charge, in append-only journals
+`<root>/spending/<run>/<start>-<pid>.jsonl`.
 
-A line is on disk before the rollouts that it paid for are entered: a crash between the two never loses a cost.
+A line is on disk before its rollouts are stored, so that a crash between the two never loses a cost.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ SPENDING = nullable(
     "run str, time str, ref str, kind str, title str, arm str, rollouts big, correct big, prompt_tokens big",
     "tokens big, gpu_hours real, usd real, device str",
 )
-#: What things cost the team: a file of the root that people write.
+#: The team's prices, a file of the root that users write.
 PRICES = "prices.toml"
-#: A file of a journal on object storage, about.
+#: Approximate size of a journal's files on object storage.
 PIECE_BYTES = 1 << 15
 
 
 class Charge(BaseModel):
-    """One payment. tokens: prompt + completion. kind: of the artifact that it went into. arm: None if none."""
+    """One payment. tokens: prompt + completion. kind: of the resulting artifact. arm: None if shared."""
 
     model_config = ConfigDict(frozen=True, strict=True)
     time: str
@@ -52,7 +53,7 @@ class Charge(BaseModel):
 
 
 class Journal:
-    """The charges of one run. One file a process, so that several workers of a run never share a file."""
+    """The charges of one run, one file per process, so that several workers of a run never share a file."""
 
     def __init__(self, root: Path, run: str) -> None:
         self.root, self.run = root, run
@@ -63,7 +64,8 @@ class Journal:
         return self.folder / f"{time.time_ns():020d}-{os.getpid()}.jsonl"
 
     def enter(self, charges: Iterable[Charge]) -> None:
-        """Durable when this returns. On object storage a long journal goes on in a new file, as files are put whole."""
+        """Append charges durably. On object storage a long journal continues in a new file, because files are uploaded
+        whole."""
         self.folder.mkdir(parents=True, exist_ok=True)
         mirror = mirror_of(self.root)
         if mirror and self.path.exists() and self.path.stat().st_size > PIECE_BYTES:
@@ -77,7 +79,7 @@ class Journal:
             mirror.push(self.path)
 
     def _append(self, lines: bytes) -> None:
-        """Whole or not at all: half a line would take the next one with it."""
+        """Append lines atomically: half a line would make the next one unreadable."""
         with self.path.open("ab", buffering=0) as handle:
             before, left = handle.seek(0, os.SEEK_END), memoryview(lines)
             try:
@@ -89,7 +91,7 @@ class Journal:
                 raise
 
     def spent(self) -> Amounts:
-        """Everything that all processes of the run ever paid."""
+        """Return the sum over all processes of the run."""
         return plus(Amounts(), (charge for path in _journals(self.root, self.run) for charge in _charges(path)))
 
     def lengths(self) -> dict[str, float]:
@@ -108,7 +110,7 @@ def plus(spent: Amounts, charges: Iterable[Charge | Amounts]) -> Amounts:
 
 
 def spent_in_month(root: Path, month: str) -> Amounts:
-    """Return what all runs of a root paid in a calendar month of UTC, written 2026-11."""
+    """Return the cost of all runs of a root in a calendar month of UTC, written 2026-11."""
     since = datetime.fromisoformat(f"{month}-01T00:00:00+00:00").timestamp()
     paths = [(path, path.stat()) for path in _journals(root)]
     return plus(Amounts(), (_of_month(path, at.st_size, month) for path, at in paths if at.st_mtime >= since))
@@ -116,7 +118,7 @@ def spent_in_month(root: Path, month: str) -> Amounts:
 
 @functools.lru_cache(maxsize=20_000)
 def _of_month(path: Path, size: int, month: str) -> Amounts:
-    """Cached: a journal only grows, so one of this size has this sum."""
+    """Return a journal's sum in a month, cached by size, because journals only grow."""
     return plus(Amounts(), (charge for charge in _charges(path) if charge.time.startswith(month)))
 
 
@@ -134,14 +136,14 @@ def _charges(path: Path) -> Iterator[Charge]:
 
 
 def charges(root: Path, run: str | None = None) -> pa.Table:
-    """Every charge of one run, or of all. Schema: SPENDING. A line torn by a crash is left out."""
+    """Return the charges of one run, or of all. Schema: SPENDING. A line torn by a crash is left out."""
     found = ((path.parent.name, charge) for path in _journals(root, run) for charge in _charges(path))
     rows = [{"run": name, **charge.model_dump()} for name, charge in found]
     return pa.Table.from_pylist(rows, schema=SPENDING)
 
 
 def spending_by_arm(root: Path, run: str | None = None) -> pa.Table:
-    """What each arm and kind of artifact cost, and what one correct answer cost (null if there was none)."""
+    """Return the cost of each arm and kind of artifact, and per correct answer (null if there are none)."""
     return query(
         "select coalesce(arm, '(shared)') as arm, kind, sum(rollouts)::bigint as rollouts,"
         " sum(correct)::bigint as correct, sum(tokens)::bigint as tokens, sum(gpu_hours) as gpu_hours, sum(usd) as usd,"

@@ -63,7 +63,7 @@ def test_a_ledger_of_before_scaffolds_were_held_is_refused(lab: Lab) -> None:
     about = Ledger(lab.store.root).folder(account) / ABOUT
     about.write_text('{"arm": "panel", "model": "a model"}')
     with pytest.raises(
-        UserError, match=rf"the rollouts in .*{account.sampling} are filed under names that this version"
+        UserError, match=rf"the rollouts in .*{account.sampling} have names of a version before 22 November 2026"
     ):
         lab.store.prepare()
 
