@@ -25,7 +25,7 @@ from tests.dashboards.visits import PAGES, came_to_rest, served, serving, sound,
 
 pytestmark = pytest.mark.slow
 UNFILTERED: dict[str, Any] = dict.fromkeys(("source", "arm", "band", "verdict", "search"))
-HELD = {"bands": "Two arms against each other", "claims": "of 86 hold", "results": "Gaps and their closure"}
+HELD = {"bands": "Bands of two arms", "claims": "of 86 hold", "results": "Gaps and their closure"}
 
 
 @pytest.fixture(scope="module")

@@ -140,4 +140,4 @@ def test_a_study_has_them(in_store: Store) -> None:
     for name in ("width_and_length", "width_correlations", "distinct_answers", "calibration"):
         assert ask(in_store.root, str(report), f"report_{name}").num_rows
     page = (in_store.files(report) / "report.md").read_text()
-    assert "Width by every measure" in page and "What width goes with" in page
+    assert "Width by every measure" in page and "Width beside length and accuracy" in page

@@ -1,4 +1,4 @@
--- Problems on which two runs differ most, per arm, after training (before, where nothing was trained).
+-- Problems on which two runs differ most, per arm, after training (before, without a training).
 with
 first as (
     select arm, case when adapter in (select ref from trainings) then 'after' else 'before' end as phase, problem_id,

@@ -1,4 +1,4 @@
--- Problems of one set of rollouts (final, screenings, evaluations), with how each policy did; filtered. A null filter keeps everything.
+-- Problems of one set of rollouts (final, screenings, evaluations), with the results of each policy. A null filter keeps all.
 with
 counted as (
     select problem_id, arm, step, count(*) as n, count(*) filter (where correct) as num_correct,

@@ -1,4 +1,4 @@
--- The nodes of one problem's search by one seed's policy, round by round, numbered, with what each was made of.
+-- The nodes of one problem's search by one seed's policy, round by round, numbered, with their parents.
 with nodes as (
     select *, row_number() over (order by round, split_part(node, '/', 1), split_part(node, '/', 2)::int) as number
     from searches where problem_id = $problem and method = $method and arm = $arm and step = $step and seed = $seed)

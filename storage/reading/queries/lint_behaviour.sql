@@ -1,4 +1,4 @@
--- Trainings whose learner read its rollouts under another distribution than they were drawn from.
+-- Trainings whose learner assumes another sampling distribution than that of its rollouts.
 select 'behaviour' as code,
        arm || ' was trained on rollouts of temperature ' || temperature || ' and top_p ' || top_p
        || ', which the learner read at temperature ' || learned_at || ' without a nucleus' as fact,

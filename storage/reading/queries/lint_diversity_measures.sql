@@ -1,4 +1,4 @@
--- A control that is more diverse than what it controls; a window that changes nothing.
+-- A control that is more diverse than the treatment; a window that changes no figure.
 select 'control' as code,
        c.arm || ', the same weights under a plain prompt, is more diverse (' || printf('%.3f', c.diversity) || ') than '
        || p.arm || ' (' || printf('%.3f', p.diversity) || ') on ' || p.problems || ', and less accurate ('

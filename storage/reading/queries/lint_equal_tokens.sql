@@ -1,4 +1,4 @@
--- An arm that is said to be ahead once cost is counted, and is behind at as many tokens.
+-- An arm with a lower cost per correct answer that solves fewer problems at equal tokens.
 select 'equal_tokens' as code,
        arm || ' solves ' || printf('%.2f', estimate) || ' of ' || problems || ' with ' || k || ' rollouts (' || tokens::bigint
        || ' tokens a problem), ' || other || ' ' || printf('%.2f', other_estimate) || ' with ' || other_k || ' ('

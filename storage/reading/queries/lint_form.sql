@@ -1,4 +1,4 @@
--- Arms that hardly answer, or not in the form that was asked for: what they are worth is not what they can solve.
+-- Arms that rarely answer, or rarely in the requested form: their accuracy does not measure what they can solve.
 select 'form' as code,
        printf('%.1f', 100 * no_answer) || ' % of the ' || rollouts || ' rollouts of ' || arm || ' on ' || problems
            || ' gave no answer, ' || printf('%.1f', 100 * invalid_tags) || ' % have no valid tags' as fact,

@@ -1,5 +1,5 @@
--- What the run log itself says of its grader, counts in prose that differ from the rows, adapters made elsewhere;
--- answers of several kinds, and those on which a grader raised.
+-- Remarks of a run log on its grader, counts in prose that differ from the rows, imported adapters, answers of several
+-- kinds, and answers on which a grader raised an error.
 select code, said as fact, place,
        case code when 'grader_artefact' then 'a problem counted as solved may not have been'
                  when 'adapter_made_elsewhere' then 'what it was taught is not known: held-out problems may be among it, and the arms did not start alike'

@@ -1,4 +1,4 @@
--- A figure that is said to be of one set of problems but is that of another; compared runs on different problems.
+-- A reference figure attributed to the wrong problem set; compared runs on different problems.
 select 'reference' as code,
        figure || ': stated as ' || printf('%.3f', claimed) || ' on ' || "on" || ', where the files give '
        || printf('%.3f', value) || '; on ' || elsewhere || ' they give ' || printf('%.3f', value_elsewhere) as fact,

@@ -1,4 +1,4 @@
--- The bands of an arm come from other weights than those that training starts from.
+-- Arms that were screened with other weights than training starts from.
 select distinct 'screening_policy' as code,
        a.arm || ' was screened with ' || a.policy || ' but training starts from ' || b.policy as fact,
        a.place || ', ' || b.place as place,

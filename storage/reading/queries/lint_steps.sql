@@ -1,4 +1,4 @@
--- Trainings that executed fewer steps than were requested, or were interrupted on the way.
+-- Trainings that executed fewer steps than requested, or were interrupted.
 select 'steps' as code, run || ' was asked for ' || requested || ' steps and executed ' || executed || ' (' || reason || ')' as fact,
        place, 'figures of this training may be of fewer updates than its settings suggest' as inference,
        executed::double / requested as value

@@ -1,4 +1,4 @@
--- p-values of a t statistic that were taken from the normal distribution.
+-- p-values of t statistics that were computed with the normal distribution.
 select 'normal_p' as code,
        test || ': t = ' || printf('%.2f', t) || ' with n = ' || n || ' was printed with p = ' || printf('%.1e', p_printed)
        || '; Student''s t with ' || (n - 1) || ' degrees of freedom gives ' || printf('%.1e', p_t) as fact,

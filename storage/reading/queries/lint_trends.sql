@@ -1,4 +1,4 @@
--- A trend that is its last point.
+-- Trends that depend on their last point.
 select 'trend' as code,
        series || ' changes by ' || printf('%+.2f', change) || ' from step ' || first_step || ' to step ' || last_step || ', by '
        || printf('%+.2f', change_without_last) || ' to step ' || before_step || '; its slope by step is '

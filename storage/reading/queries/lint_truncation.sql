@@ -1,4 +1,4 @@
--- Truncation beside every length ratio.
+-- Length ratios of arms with truncated rollouts.
 select 'truncation' as code,
        case when truncated_bound then 'at least ' else '' end || printf('%.1f', 100 * truncated) || ' % of the rollouts of ' || arm || ' on ' || problems || ' end at max_tokens'
        || coalesce(' ' || max_tokens, '') as fact,

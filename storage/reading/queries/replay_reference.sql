@@ -1,4 +1,4 @@
--- What screening says of both arms on the held-out problems, beside the whole pool: pass@1 by source.
+-- pass@1 by source of both arms at screening, on the held-out problems and on the whole pool.
 with tall as (
     select arm, problem_id, source, num_correct / group_size as share from bands
     union all select arm, problem_id, 'all', num_correct / group_size from bands)

@@ -2,9 +2,9 @@
 section = "audit"
 place = 10
 title = "Findings about the design"
-caption = "What could make a comparison above mean less than it seems."
+caption = "Properties of the design that weaken or invalidate a comparison above."
 sources = ["audit"]
 empty = "no finding: every design check passed."
 */
--- What the audit found in the designs.
+-- Findings of the audit about the designs.
 select * exclude (ref) from audit

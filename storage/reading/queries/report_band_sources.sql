@@ -2,7 +2,7 @@
 section = "bands"
 place = 20
 title = "Bands by source"
-caption = "The same, by competition set."
+caption = "Problems by band for each competition set."
 sources = ["bands"]
 [chart]
 kind = "bars"

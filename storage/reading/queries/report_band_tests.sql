@@ -1,15 +1,15 @@
 /*
 section = "bands"
 place = 40
-title = "What the cross-tab says"
+title = "Tests of two arms' bands"
 caption = """
-ratio and shared/only: of the variance bands; mcnemar: is being in the variance band independent of the arm; \
-stuart_maxwell: do both arms have as many problems of each band; weighted_kappa: agreement beyond \
-chance, of which no interval is made."""
+ratio, shared, only: sizes and overlap of the variance bands; mcnemar: is membership of the variance band \
+independent of the arm; stuart_maxwell: do both arms have equally many problems of each band; weighted_kappa: \
+agreement beyond chance, without an interval."""
 sources = ["crosstab"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
--- What two arms' bands say together, on their common problems.
+-- Tests of two arms' bands on their common problems.
 select metric, arm, other, count, estimate, low, high, p_value, p_adjusted, family, n, reason
 from crosstab
 where source = 'all' and other is not null and metric <> 'cell'

@@ -2,7 +2,7 @@
 section = "bands"
 place = 10
 title = "Problems by band"
-caption = "All problems of the pool, by how many rollouts of the screening group were correct."
+caption = "All problems of the pool, by the number of correct rollouts in their screening group."
 sources = ["bands"]
 [chart]
 kind = "bars"

@@ -1,14 +1,13 @@
 /*
 section = "benchmarks"
 place = 10
-title = "What is asked"
+title = "Problems of each benchmark"
 caption = """
-Problems of each benchmark's levels. near_training: left out, because they stand or nearly stand among this \
-study's training problems, of any arm and lesson; contained: of these, word for word; not_drawn: of a level that \
-had more than enough."""
+near_training: excluded, because they are near-duplicates of training problems of any arm or lesson; contained: \
+exact copies among these; not_drawn: left out because the level had more problems than needed."""
 sources = ["benchmarks"]
 */
--- Which problems of each benchmark are asked, and why others are not.
+-- The evaluated problems of each benchmark, and the reasons for excluding others.
 select benchmark, count(*) as problems, count(*) filter (split = 'benchmark') as asked,
     count(*) filter (split = 'near_training') as near_training,
     count(*) filter (split = 'near_training' and similarity = 1) as contained,

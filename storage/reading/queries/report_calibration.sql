@@ -1,10 +1,11 @@
 /*
 section = "diversity"
 place = 70
-title = "How well traces are told apart"
+title = "Accuracy of trace classes"
 caption = """
-From the threshold on, two traces may be of one class. Precision and recall on labelled traces, each problem's by the \
-threshold that the other problems set: of pairs in one class those that are of one solution, and the reverse."""
+Two traces with at least the threshold similarity may be in one class. On labelled traces, with thresholds \
+calibrated on the other problems. Precision: share of pairs in one class that have the same solution. Recall: share \
+of pairs with the same solution that are in one class."""
 sources = ["calibrations"]
 empty = "this run has no partition of its traces."
 */

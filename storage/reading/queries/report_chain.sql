@@ -1,11 +1,11 @@
 /*
 section = "training"
 place = 90
-title = "Does diversity at the start go with the variance band, and with gains?"
+title = "Is diversity at the start related to the variance band and to gains?"
 caption = """
-By problem, with difficulty and arm held fixed: points for a standard deviation more of diversity, or for being in the \
-variance band. Gains by dose are of thirds of diversity that difficulty leaves unexplained. Observed, not set: what \
-makes traces differ may move gains by another way, and difficulty is known from a few rollouts only."""
+Regression over problems, with difficulty and arm held fixed: percentage points per standard deviation of diversity, \
+or for membership of the variance band. Gains by dose: by thirds of the diversity that difficulty does not explain. \
+These are correlations: a common cause may move diversity and gains, and difficulty is estimated from few rollouts."""
 sources = ["chain"]
 empty = "nothing was trained."
 */

@@ -1,7 +1,7 @@
 /*
 section = "bands"
 place = 30
-title = "Two arms against each other"
+title = "Bands of two arms"
 caption = "Each problem by its band under one arm (rows) and under the other (columns)."
 sources = ["crosstab"]
 empty = "there is only one arm or one policy, so there is nothing to compare."

@@ -2,7 +2,7 @@
 section = "training"
 place = 80
 title = "Curve: held-out accuracy by source"
-caption = "At the first and the last evaluated step. Sources of fewer than 30 problems are left out."
+caption = "At the first and the last evaluated step. Sources with fewer than 30 problems are left out."
 sources = ["curves"]
 empty = "no source has 30 problems or more."
 */

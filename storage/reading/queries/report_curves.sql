@@ -3,8 +3,8 @@ section = "training"
 place = 10
 title = "Curve: held-out accuracy by step"
 caption = """
-Mean over problems; shaded: 95 % interval over problems and seeds. The curve has rollouts of its own, often fewer: a \
-gain is never read off it, but off the final evaluation."""
+Mean over problems; shaded: 95 % interval over problems and seeds. The curve has its own rollouts, often fewer, so \
+gains are computed from the final evaluation instead."""
 sources = ["curves"]
 [chart]
 kind = "lines"

@@ -2,7 +2,8 @@
 section = "diversity"
 place = 82
 title = "Distinct answers among k rollouts"
-caption = "D_k: expected distinct answers, in the grader's classes. A policy that is always right has 1."
+caption = """
+D_k: expected number of distinct answers, by the grader's classes. It is 1 for a policy that is always right."""
 sources = ["widths"]
 empty = "width was not measured in this run."
 [chart]

@@ -2,8 +2,7 @@
 section = "diversity"
 place = 30
 title = "Policies compared"
-caption = """
-Paired by problem, arm minus other. adjusted: the difference left where lengths and accuracies do not differ."""
+caption = "Paired by problem, arm minus other. adjusted: the difference at equal length and accuracy, by regression."
 sources = ["diversity"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */

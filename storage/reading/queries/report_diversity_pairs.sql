@@ -1,7 +1,7 @@
 /*
 section = "diversity"
 place = 10
-title = "Problem by problem"
+title = "Diversity of each problem"
 caption = "Each problem under both arms, before training and after, and the means over problems."
 sources = ["diversities", "final", "trainings"]
 empty = "there is only one arm or one policy, so there is nothing to compare."

@@ -6,7 +6,7 @@ caption = "Means over problems, with length and accuracy, which confound it."
 sources = ["diversities", "final", "trainings"]
 */
 -- Means over problems, per policy: diversity of the whole traces beside what confounds it.
--- trace_rate: completions in which the scaffold's parser found a trace, of all; without one there is no diversity.
+-- trace_rate: share of completions in which the scaffold's parser found a trace, which diversity needs.
 with
 policies as (select ref, arm, step, adapter, count(trace) / count(*) as trace_rate from final group by all),
 whole as (select * from diversities where "window" = 'whole')

@@ -3,11 +3,11 @@ section = "result"
 place = 15
 title = "Form: rollouts without an answer, without valid tags, cut off"
 caption = """
-What no accuracy can be better than. no_answer, invalid_tags, truncated: shares of the rollouts at screening and on the \
-held-out problems, at the start and under the last adapter. taught: an adapter was served, of a lesson or of training."""
+Upper limits of accuracy. no_answer, invalid_tags, truncated: shares of rollouts at screening and on the held-out \
+problems, at the start and with the last adapter. taught: an adapter was used, from a lesson or from training."""
 sources = ["screenings", "final"]
 */
--- One row per arm, what was sampled and seed of the adapter: how many of its rollouts have the form that was asked for.
+-- One row per arm, purpose and seed of the adapter: shares of its rollouts with an answer and valid tags.
 with seeds as (select distinct ref as adapter, seed from trainings),
 sampled as (
     select arm, adapter, 'screening' as sampled, null::bigint as seed, 0 as stand, verdict, tag_valid, finish, correct

@@ -3,8 +3,8 @@ section = "passk"
 place = 55
 title = "G-Pass@k"
 caption = """
-The chance that at least a quarter, half or three quarters of k rollouts are correct: how steady a policy is. One of k is \
-pass@k and all of k is pass^k, so neither is repeated here. mG-Pass@k: the mean over the thresholds above a half."""
+The chance that at least a quarter, half or three quarters of k rollouts are correct: the reliability of a policy. \
+At least one of k is pass@k, all of k is pass^k. mG-Pass@k: mean over the thresholds above a half."""
 sources = ["g_pass"]
 */
 -- G-Pass@k: at least a given share of k rollouts is correct.

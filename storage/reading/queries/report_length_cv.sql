@@ -2,8 +2,7 @@
 section = "training"
 place = 50
 title = "Spread of lengths within a group"
-caption = """
-Coefficient of variation of completion length within a group, mean over groups: a cheap stand-in for diversity."""
+caption = "Coefficient of variation of completion length within a group, mean over groups: a cheap proxy of diversity."
 sources = ["trainings"]
 [chart]
 kind = "lines"

@@ -2,7 +2,7 @@
 section = "training"
 place = 30
 title = "Groups with a gradient"
-caption = "Share of a step's groups whose advantages are not all zero: the variance band as training moves it."
+caption = "Share of a step's groups whose advantages are not all zero, which follows the variance band during training."
 sources = ["trainings"]
 [chart]
 kind = "lines"

@@ -2,9 +2,11 @@
 section = "training"
 place = 71
 title = "pass@1 against pass@k gain"
-caption = "Each point is an objective: what it gains at one rollout, and at the largest k. Upper left is wider and not better at once."
+caption = """
+Each point is an objective: its gain in pass@1 and its gain at the largest k. Objectives at the upper left gain \
+width without gaining accuracy."""
 sources = ["objectives"]
-empty = "the study names no other objective."
+empty = "the study has no other objective."
 [chart]
 kind = "points"
 x = "pass_at_1_gain"

@@ -2,7 +2,7 @@
 section = "passk"
 place = 10
 title = "pass@k of the held-out problems"
-caption = "Shaded: bands that hold for all k together (95 %)."
+caption = "Shaded: simultaneous 95 % bands, which hold for all k together."
 sources = ["passk"]
 [chart]
 kind = "lines"
@@ -12,7 +12,7 @@ x_name = "k (log scale)"
 y_name = "pass@k"
 log_x = true
 */
--- pass@k of all held-out problems, with bands that hold for all k together.
+-- pass@k of all held-out problems, with simultaneous bands over k.
 select arm, step, k, estimate as pass_at_k, low_simultaneous as pass_at_k_low, high_simultaneous as pass_at_k_high,
     n, rollouts, holds_for, reason
 from passk join arms using (arm)

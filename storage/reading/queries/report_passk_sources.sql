@@ -2,7 +2,7 @@
 section = "passk"
 place = 40
 title = "pass@k by source"
-caption = "Point-wise 95 % intervals. Sources of fewer than 30 problems are left out."
+caption = "Pointwise 95 % intervals. Sources with fewer than 30 problems are left out."
 sources = ["passk"]
 empty = "no source has 30 problems or more."
 */

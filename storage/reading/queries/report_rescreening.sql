@@ -1,11 +1,11 @@
 /*
 section = "bands"
 place = 60
-title = "Would a second screening say the same?"
+title = "Reliability of the bands in a second screening"
 caption = """
-agreement: problems that get the same band again; mislabelled: dead problems that the second draw finds live. \
-predicted: by the beta-binomial of the first draw. second draw: other rollouts of the screened policy, of held-out \
-problems; halves: of each screening group, which are smaller and so agree less."""
+agreement: share of problems with the same band in both; mislabelled: share of dead problems that are live in the \
+second. predicted: by the beta-binomial fitted to the first. second draw: new rollouts of the screened policy, on \
+held-out problems; halves: of each screening group, which are smaller and so agree less."""
 sources = ["rescreening"]
 */
 -- Bands of a first and a second draw: measured agreement beside the predicted one.

@@ -3,11 +3,11 @@ section = "search"
 place = 30
 title = "Area under the curve, and what a doubling of the budget adds"
 caption = """
-Area: right answers averaged over every budget from 0 to the largest. Slope: right answers gained with each doubling, \
-from the smallest budget to the largest: where arms differ in it, width pays at test time. Where few problems have a \
-round within the smallest budget (reason) it is that of answering at all, and steeper for whoever spends more on one."""
+Area: share of right answers, averaged over all budgets from 0 to the largest. Slope: increase per doubling of the \
+budget, from the smallest to the largest; if arms differ in it, width pays at test time. If few problems have a \
+round within the smallest budget (reason), the slope mostly measures when the first answer comes."""
 sources = ["search_curves"]
-empty = "no method of search was asked for (search.methods)."
+empty = "no search method was requested (search.methods)."
 */
 -- Area and slope of every policy under every method.
 select a.series, a.method, a.arm, a.step, a.budget, a.estimate as area_rate, a.low as area_rate_low,

@@ -3,13 +3,13 @@ section = "search"
 place = 20
 title = "The best method at each budget"
 caption = """
-The highest estimate among methods; chosen after the fact, so that its lead over the second is no test, and its rate is \
-too high where several are close. elsewhere: the rate of choosing the best on nine tenths of the problems, counted on \
-the others, ten times. ceiling: the oracle's."""
+The highest estimate among methods. It is selected after the fact, so its lead is no test, and its rate is biased \
+upward if several methods are close. elsewhere: the rate with ten-fold cross-validation, choosing the best method on \
+nine tenths of the problems. ceiling: the oracle's rate."""
 sources = ["search_curves"]
-empty = "no method of search was asked for (search.methods)."
+empty = "no search method was requested (search.methods)."
 */
--- Of each policy the method with the most right answers within each budget, and what the ceiling leaves.
+-- For each policy the method with the most right answers within each budget, beside the oracle's rate.
 with ranked as (
     select c.*, place, row_number() over (partition by arm, step, budget order by estimate desc, tokens, method) as rank
     from search_curves c join arms using (arm) where metric = 'accuracy' and series = 'method'),

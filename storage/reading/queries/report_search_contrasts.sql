@@ -3,10 +3,10 @@ section = "search"
 place = 40
 title = "Methods of one policy, paired by problem"
 caption = """
-Right answers of the first method less those of the other within the largest budget, and their areas. p_adjusted: \
-Benjamini and Hochberg over all pairs of methods."""
+Right answers of the first method minus those of the other within the largest budget, and the difference of areas. \
+p_adjusted: Benjamini-Hochberg over all pairs of methods."""
 sources = ["search_contrasts"]
-empty = "no method of search was asked for (search.methods)."
+empty = "no search method was requested (search.methods)."
 */
 -- Every two methods of each policy at equal tokens.
 select metric, budget, arm, step, method, other_method, estimate as right_gain, low as right_gain_low,

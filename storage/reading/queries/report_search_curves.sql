@@ -3,11 +3,12 @@ section = "search"
 place = 10
 title = "One answer within a budget of tokens"
 caption = """
-Share of problems answered rightly within so many tokens a problem, prompts and completions; one chart a method. \
-oracle (pass@k) is the ceiling of whatever picks among rollouts: it knows the golds, which no method does. pass@1 is one rollout's answer. \
-A round counts once all of it was paid for. Shaded: 95 % interval over problems and seeds."""
+Share of problems answered correctly within a number of tokens per problem, prompts and completions; one chart per \
+method. oracle (pass@k) is the upper bound of any selection among rollouts: it knows the golds. pass@1 is one \
+rollout's answer. A round counts once all its tokens are within the budget. Shaded: 95 % interval over problems and \
+seeds."""
 sources = ["search_curves"]
-empty = "no method of search was asked for (search.methods)."
+empty = "no search method was requested (search.methods)."
 [chart]
 kind = "lines"
 x = "budget"

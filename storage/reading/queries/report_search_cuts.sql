@@ -1,12 +1,12 @@
 /*
 section = "search"
 place = 60
-title = "What a search spent, and what was cut"
+title = "Cost of a search, and cut requests"
 caption = """
-Mean of a problem, to the end of its search. cut: requests that did not fit the model's context; their round was cut \
-and the search went on with what it had, or ended."""
+Mean per problem, to the end of its search. cut: requests that did not fit the model's context; the search continued \
+without them, or ended."""
 sources = ["searches"]
-empty = "no method of search was asked for (search.methods)."
+empty = "no search method was requested (search.methods)."
 */
 -- Rounds, rollouts and tokens of every search, and requests that the context cut.
 with problems as (

@@ -3,13 +3,14 @@ section = "benchmarks"
 place = 30
 title = "Gaps and their closure by benchmark"
 caption = """
-Arm minus other at the smallest k and at the largest; closure: how much of the first gap is gone at the last; \
-closure of shift: what a constant shift of logits would close, which is no width; closure beyond shift: what is left; \
-monotone: share of bootstrap draws in which every step of k narrows it. Point-wise 95 % intervals over problems."""
+Arm minus other at the smallest k and at the largest; closure: reduction of the gap between them; closure of shift: \
+the closure that a constant shift of logits would give without any difference in width; closure beyond shift: the \
+rest; monotone: share of bootstrap draws in which every step of k narrows the gap. Pointwise 95 % intervals over \
+problems."""
 sources = ["slice_contrasts", "benchmarks"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
--- How far apart two policies' pass@k are on each benchmark, at the smallest k and the largest, and what closes between.
+-- Gaps between two policies' pass@k on each benchmark, at the smallest k and the largest, and their closure.
 with
 told as (
     select benchmark, c.*

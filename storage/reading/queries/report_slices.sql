@@ -2,7 +2,7 @@
 section = "benchmarks"
 place = 20
 title = "pass@k by benchmark"
-caption = "Shaded: bands that hold for all k together (95 %)."
+caption = "Shaded: simultaneous 95 % bands, which hold for all k together."
 sources = ["slices", "benchmarks"]
 [chart]
 kind = "lines"
@@ -13,7 +13,7 @@ y_name = "pass@k"
 log_x = true
 each = "benchmark"
 */
--- pass@k on each benchmark, with bands that hold for all k together.
+-- pass@k on each benchmark, with simultaneous bands over k.
 select benchmark, arm, step, k, estimate as pass_at_k, low_simultaneous as pass_at_k_low,
     high_simultaneous as pass_at_k_high, n, rollouts, holds_for, reason
 from slices

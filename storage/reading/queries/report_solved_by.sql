@@ -1,13 +1,13 @@
 /*
 section = "solved_by"
 place = 10
-title = "Who solves what"
+title = "Problems solved by both policies, one or none"
 caption = "Every two policies on the held-out problems."
 sources = ["solved_by"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
--- Held-out problems by who solved them, every two policies. sets: a strict subset solves nothing that the other does
--- not. Null, with the reason, for two policies without a common problem.
+-- Held-out problems by which of two policies solved them. sets: whether the solved problems of one are a strict
+-- subset of the other's. Null, with a reason, for two policies without a common problem.
 select
     arm, step, other, other_step, count(problem_id) as problems,
     sum((solved_by = 'both')::int)::bigint as "both", sum((solved_by = 'arm_only')::int)::bigint as arm_only,

@@ -1,7 +1,7 @@
 /*
 section = "solved_by"
 place = 20
-title = "Problems that divide the arms"
+title = "Problems that only one arm solves"
 caption = "Solved under one arm and not under the other."
 sources = ["solved_by"]
 empty = "every problem is solved by both arms or by neither."

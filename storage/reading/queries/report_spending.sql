@@ -2,7 +2,7 @@
 section = "spending"
 place = 10
 title = "Rollouts and tokens"
-caption = "What each purpose used. Rollouts that two purposes share were paid for once."
+caption = "Rollouts and tokens of each purpose. Rollouts that two purposes share were paid for once."
 sources = ["screenings", "evaluations", "final", "sliced", "trainings"]
 */
 -- Rollouts and completion tokens by purpose. A rollout of several purposes is counted in each; the ledger paid once.

@@ -1,12 +1,12 @@
 /*
 section = "result"
 place = 10
-title = "Every arm"
+title = "All arms"
 caption = """
-Problems by band at screening; held-out accuracy at the start and under the last adapter, never the best one; \
-the gain's interval is over problems and holds for this adapter, not for the recipe; \
-diversity; of the last adapter, else of the start: tokens per correct answer, and the shares of rollouts that gave no \
-answer, had no valid tags, were cut off; updates: of the optimiser, 0 where nothing was learnt."""
+Problems by band at screening; held-out accuracy at the start and with the last adapter (not the best one); the \
+gain, whose interval is over problems and holds for this adapter, not for the recipe; diversity. Tokens per correct \
+answer, and shares of rollouts without an answer, without valid tags, or truncated, are of the last adapter, or else \
+of the start. updates: optimiser updates; 0 means that nothing was learnt."""
 sources = ["bands", "final", "trainings", "diversities", "contrasts"]
 */
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
@@ -51,7 +51,7 @@ gains as (
     select arm, seed, ends[1] as gain_low, ends[2] as gain_high from drawn
     union all
     select arm, (select any_value(seed) from trainings), any_value(0 - high), any_value(0 - low)
-    from contrasts  -- also of an arm under whose prompt another's adapter is evaluated
+    from contrasts  -- includes arms that evaluate another arm's adapter
     where metric = 'gap' and k = 1 and source = 'all' and arm = other
         and (select count(distinct seed) from trainings) = 1
     group by arm having count(*) = 1

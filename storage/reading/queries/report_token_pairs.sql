@@ -1,13 +1,13 @@
 /*
 section = "tokens"
 place = 20
-title = "Lengths, problem by problem"
+title = "Lengths of two policies, paired"
 caption = """
-Mean tokens of a problem's rollouts by who was correct, paired by rollout index. Ratios are other over arm."""
+Mean tokens of a problem's rollouts, by which policy is correct, paired by rollout index. Ratios are other over arm."""
 sources = ["tokens"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
--- Lengths of two policies problem by problem, by who was correct. Ratios are other over arm.
+-- Lengths of two policies, paired by problem, by which is correct. Ratios are other over arm.
 select bucket, arm, step, other, other_step, n, median, other_median, ratio_median, ratio_geomean,
     ratio_low as ratio_geomean_low, ratio_high as ratio_geomean_high, ratio_min, ratio_max,
     longer_in as other_longer_in, p_wilcoxon, p_adjusted, truncated, other_truncated, holds_for, reason

@@ -2,7 +2,7 @@
 section = "tokens"
 place = 15
 title = "Tokens per correct answer, arm over other"
-caption = "On the problems that both were asked; below 1 the arm is cheaper."
+caption = "On the problems that both policies have. Below 1 the arm is cheaper."
 sources = ["tokens"]
 empty = "there is only one policy, so there is nothing to compare."
 */

@@ -3,7 +3,7 @@ section = "tokens"
 place = 10
 title = "Tokens per correct answer"
 caption = """
-All completion tokens over all correct answers. accuracy_answered: correct rollouts over those that gave an answer."""
+All completion tokens over all correct answers. accuracy_answered: correct rollouts over rollouts with an answer."""
 sources = ["tokens"]
 */
 -- Total completion tokens over correct answers, per policy; truncation and the accuracy of answers beside it.

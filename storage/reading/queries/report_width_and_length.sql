@@ -1,10 +1,10 @@
 /*
 section = "diversity"
 place = 84
-title = "What width goes with"
+title = "Width beside length and accuracy"
 caption = """
-Spearman's rank correlation over problems of every measure with the mean length of a problem's rollouts and with the share \
-of them that is correct. A measure that goes with length is not read as width where lengths differ."""
+Spearman's rank correlation over problems of each measure with mean length and with the share of correct rollouts. \
+Do not read a measure that correlates with length as width if lengths differ."""
 sources = ["widths"]
 empty = "width was not measured in this run."
 */

@@ -1,10 +1,10 @@
 /*
 section = "diversity"
 place = 86
-title = "Measures of width beside each other"
+title = "Correlations of the measures of width"
 caption = """
-Spearman's rank correlation over problems of every two measures, over the policies: the least, the mean, the most, and in \
-how many policies its interval leaves 0 out."""
+Spearman's rank correlation over problems of every two measures: minimum, mean and maximum over the policies, and \
+the number of policies whose interval excludes 0."""
 sources = ["widths"]
 empty = "width was not measured in this run."
 */

@@ -3,12 +3,13 @@ section = "diversity"
 place = 80
 title = "Width by every measure"
 caption = """
-Each at one k, the largest that is half a group or less: what k rollouts are expected to show, so that policies with other \
-n compare. Beside it the same of the correct rollouts alone. Self-BLEU is low where traces differ, every other measure high."""
+Each measure at the largest k of at most half a group: its expected value for k rollouts, so that policies with \
+different n can be compared. Beside it the value for correct rollouts only. Self-BLEU is low for diverse traces, all \
+other measures are high."""
 sources = ["widths"]
 empty = "width was not measured in this run."
 */
--- Every measure of width of every policy, of all rollouts and of the correct alone. The table `widths` has every k.
+-- Every measure of width of every policy, for all rollouts and for correct ones only. The table `widths` has every k.
 with shown as (select arm, step, max(k) as k from widths where other is not null group by all)
 select w.metric, w."partition", w."window", w.arm, w.step, w.k, w.estimate as width, w.low as width_low,
     w.high as width_high, w.n, c.estimate as of_correct, c.low as of_correct_low, c.high as of_correct_high,

@@ -1,10 +1,11 @@
 /*
 section = "diversity"
 place = 40
-title = "Window by window"
+title = "Diversity by window"
 caption = """
-The same comparison on other parts of the traces. A trace that is shorter than a window is shown whole, and then \
-windows agree. The published opening window, head2000chars, is all but first256 and is left to `varband sql`."""
+The same comparison on other parts of the traces. A trace shorter than a window is used whole, so short traces make \
+windows agree. The published opening window, head2000chars, is almost equal to first256 and is only in `varband \
+sql`."""
 sources = ["diversity"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */

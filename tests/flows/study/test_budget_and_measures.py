@@ -116,6 +116,6 @@ def test_the_report_is_of_those_and_what_is_paid_for_is_measured_whatever_is_cho
 
 def test_a_measure_that_the_study_cannot_make_is_said_by_its_plan(tmp_path: Path) -> None:
     store, text = Store(tmp_path), SMALL.replace('"g_pass"', '"asymptotes", "over_seeds"')
-    said = "measure asymptotes is chosen and not made: not asked in this run (profile field asymptote)"
+    said = "measure asymptotes is chosen and not made: not requested in this run (profile field asymptote)"
     told = [*Forecast.of(Request(profile="a.toml", text=text).study(store), store, Budget()).sentences()]
     assert f"{said}; measure over_seeds is chosen and not made: nothing was trained" in told
