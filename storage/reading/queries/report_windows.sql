@@ -5,7 +5,7 @@ title = "Diversity by window"
 caption = """
 The same comparison on other parts of the traces. A trace shorter than a window is used whole, so short traces make \
 windows agree. The published opening window, head2000chars, is almost equal to first256 and is only in `varband \
-sql`."""
+store sql`."""
 sources = ["diversity"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
