@@ -74,14 +74,18 @@ def caveats(ask: Ask, looks: int = 1) -> list[str]:
 
 
 def _gains(ask: Ask, looks: int) -> list[Row]:
-    """The rows of the difference of gains; after more looks than one with the interval that holds at all of them, and
-    without p-values, which hold at one."""
+    """Return the rows of the difference of gains. After more looks than one: with the interval that holds at all of
+    them, with what it detects, and without p-values, which hold at one look."""
     rows = ask("report_difference_of_gains").to_pylist()
-    if looks == 1:
-        return rows
-    ends = (("more_gain_low", "sequence_low"), ("more_gain_high", "sequence_high"))
+    return rows if looks == 1 else [_at_all_looks(row) for row in rows]
+
+
+def _at_all_looks(row: Row) -> Row:
+    low, high, least = row["sequence_low"], row["sequence_high"], row["detectable_gain"]
+    if least is not None and low is not None:
+        least *= (high - low) / (row["more_gain_high"] - row["more_gain_low"])
     silent = dict.fromkeys(("p_adjusted", "p_equivalent_corrected"))
-    return [row | silent | {name: row[source] for name, source in ends} for row in rows]
+    return row | silent | {"more_gain_low": low, "more_gain_high": high, "detectable_gain": least}
 
 
 def _broken_gate(ask: Ask) -> list[str]:
