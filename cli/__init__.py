@@ -1,1 +1,1 @@
-"""The `varband` command: thin shells around flows, tasks, storage and dashboards."""
+"""The `varband` command: thin wrappers of flows, tasks, storage and dashboards."""

@@ -1,4 +1,4 @@
-"""`varband replay`, `audit`, `power`: the study recomputed, its claims checked, the next one sized."""
+"""`varband replay`, `audit`, `power`: recompute the published study, check claims, plan the size of a study."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cli import options
     "--root",
     type=click.Path(path_type=Path),
     envvar="VARBAND_ROOT",
-    help="Keep the artifacts in this store; without it they are dropped at the end.",
+    help="Keep the artifacts in this store.  [default: delete them at the end]",
 )
 @options.as_json
 def replay(folder: Path, root: Path | None, as_json: bool) -> None:
-    """Recompute the published study from its files in FOLDER (it holds data/ and reports/)."""
+    """Recompute the published study from its files in FOLDER, which has data/ and reports/."""
     from cli.view import Watch
     from flows.replay import replay as run
     from flows.replay import summary
@@ -36,7 +36,9 @@ def replay(folder: Path, root: Path | None, as_json: bool) -> None:
         options.write_json(result)
         return
     _show_replay(result)
-    click.echo(f"kept in {root}: varband audit --root {root}" if root else "nothing kept; to audit it, give --root")
+    click.echo(
+        f"kept in {root}: varband audit --root {root}" if root else "nothing kept; use --root to keep and audit it"
+    )
 
 
 def _show_replay(r: dict[str, Any]) -> None:
@@ -84,11 +86,11 @@ def _pp(row: dict[str, Any]) -> str:
 
 @click.command()
 @options.root_there
-@click.option("--claims", type=click.Path(path_type=Path), help="Claims to check; without it, the project's own.")
-@click.option("--strict", is_flag=True, help="Exit with 1 if a claim is off.")
+@click.option("--claims", type=click.Path(path_type=Path), help="File of claims to check.  [default: the project's]")
+@click.option("--strict", is_flag=True, help="Exit with code 1 if a claim does not hold.")
 @options.as_json
 def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
-    """Recompute every claim on a store and lint the designs behind its figures."""
+    """Recompute every claim from a store, and check the designs behind its figures."""
     from flows.upkeep.store_audit import audit as run
     from storage.artifacts.store import Store
     from storage.reading.claims import CLAIMS
@@ -103,7 +105,7 @@ def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
 
 
 def _show_audit(result: dict[str, Any], *, listed: bool) -> None:
-    """listed: also the claims that this store has no rows for, which are most of the published study's."""
+    """Print the result. listed: include claims that this store has no rows for, mostly of the published study."""
     words = {"holds": "holds  ", "off": "OFF    ", "unknown": "unknown"}
     for c in result["claims"]:
         size = f" found {c['found']:.4g}, off by {c['off_by']:+.3g}" if c["status"] == "off" else ""
@@ -133,33 +135,33 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
     "--effect",
     type=options.Number(0.001, 0.9),
     default=0.05,
-    help="Difference in accuracy to find, as a share: 0.05 is 5 pp.",
+    help="Difference in accuracy to detect, as a share: 0.05 is 5 percentage points.",
 )
 @_numbers("-n", "--problems", most=100_000, default=(100, 310, 877), text="Held-out problems")
-@_numbers("-g", "--group-size", most=4096, default=(1, 4, 8, 16), text="Rollouts a problem in each arm")
+@_numbers("-g", "--group-size", most=4096, default=(1, 4, 8, 16), text="Rollouts per problem in each arm")
 @click.option(
     "--question",
     type=click.Choice(["accuracy", "gains", "diversity"]),
     default="accuracy",
-    help="Two policies' accuracy; the difference of two arms' gains; mean pairwise distance.",
+    help="Quantity to compare: accuracy of two policies, gains of two arms, or mean pairwise distance.",
 )
-@click.option("--seeds", type=click.IntRange(1, 100), default=1, help="Trainings of each policy.")
+@click.option("--seeds", type=click.IntRange(1, 100), default=1, help="Number of trainings of each policy.")
 @click.option(
     "--seed-sd",
     type=options.Number(0.0, 0.5),
     default=0.0,
-    help="Standard deviation of a seed's accuracy, as a share: 0.03 is 3 pp; of its distance for diversity.",
+    help="Standard deviation of accuracy (or of distance) between seeds; 0.03 is 3 percentage points.",
 )
 @click.option(
     "--difficulty",
     metavar="MEAN|ARM",
-    help="Mean accuracy as a share, or an arm whose rollouts before training are in --root. [default: as published]",
+    help="Mean accuracy as a share, or an arm with rollouts before training in --root.  [default: as published]",
 )
 @options.root
-@click.option("-k", type=click.IntRange(1, 4096), default=1, help="Compare pass@k.")
-@click.option("--alpha", type=options.Number(0.0001, 0.5), default=0.05)
-@click.option("--trials", type=click.IntRange(100, 100_000), default=2000)
-@click.option("--seed", type=int, default=0)
+@click.option("-k", type=click.IntRange(1, 4096), default=1, help="Compare pass@k with this k.")
+@click.option("--alpha", type=options.Number(0.0001, 0.5), default=0.05, help="Significance level.")
+@click.option("--trials", type=click.IntRange(100, 100_000), default=2000, help="Number of simulated studies.")
+@click.option("--seed", type=int, default=0, help="Seed of the simulation.")
 @options.as_json
 def power(
     problems: tuple[int, ...],
@@ -169,7 +171,7 @@ def power(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Simulate how often a paired comparison of this size finds an effect, and which effect it would mostly find."""
+    """Simulate the power of a paired comparison of this size, and the effect that it detects in 80 % of studies."""
     from dataclasses import asdict
 
     import pyarrow as pa
@@ -193,17 +195,15 @@ def power(
     studies = f"alpha {simulated['alpha']:g}, {simulated['trials']} simulated studies"
     click.echo(f"Power to find {effect:+g} in {how['question']}{differ}, {studies}")
     click.echo(f"Difficulty: {source}, mean accuracy {beta[0] / sum(beta):.2f}")
-    click.echo("In brackets: what 80 % of such studies would find")
+    click.echo("In brackets: the effect that 80 % of such studies detect")
     cells = {(p.num_problems, p.group_size): f"{p.power:.0%} ({p.detectable or 'none':.4})" for p in plans}
     rows = [{"problems": n, **{f"G={g}": cells[n, g] for g in group_size}} for n in problems]
     print_table(pa.Table.from_pylist(rows), as_json=False)
 
 
 def _difficulty(wish: str | None, root: Path) -> tuple[tuple[float, float], str]:
-    """Return the Beta distribution of problems' accuracy, and where it is from.
-
-    Errors: UserError for an arm without rollouts before training in the root; ValueError for one whose do not tell.
-    """
+    """Return the Beta distribution of problems' accuracy, and its source. Errors: UserError for an arm without rollouts
+    before training in the root; ValueError if they are too few."""
     from storage.errors import UserError
     from storage.reading.catalog import ask
     from tasks.domain.statistics.power import DIFFICULTY, difficulty_of_counts, difficulty_of_mean

@@ -1,4 +1,4 @@
-"""`varband ask`: ask a policy in the terminal, for one completion or by a search whose tree is printed."""
+"""`varband ask`: ask a policy in the terminal, for one completion or by a search with its tree."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from storage.artifacts.ref import Ref
     from tasks.domain.policies import BaseModel, ServedAdapter
 
-#: Tokens of prompt and completion together, of a model that takes more.
+#: The largest context of a question, prompt and completion together.
 LONGEST = 4096
-#: The run to which questions are charged; the team's month holds for them too.
+#: The run that pays for questions; the team's monthly limit includes them.
 CHARGED_TO = "ask"
 #: Characters of a completion without an answer that are shown.
 SHOWN = 60
@@ -30,31 +30,31 @@ SHOWN = 60
 @click.option(
     "--method", metavar="NAME", help="Search by this method, e.g. majority:width=8. [default: one completion]"
 )
-@click.option("--arm", default="panel", help="Scaffold to ask under.")
-@click.option("--adapter", metavar="REF", help="A training artifact; without it the base model is asked.")
-@click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last that was kept]")
-@click.option("--model", help="Base model: a profile's name for it, or a folder.  [default: the adapter's, else demo]")
-@click.option("--gold", help="Reference answer, for the grader's verdict of one completion.")
-@click.option("--tokens", type=click.IntRange(min=1), default=16384, help="A search's budget.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Of one completion.  [default: 512; of a search 128]")
-@click.option("--temperature", type=options.Number(min=0.0, max=2.0), default=1.0)
-@click.option("--reward", metavar="FOLDER", help="Reward model, for methods that are scored by one.")
-@click.option("--seed", type=int, default=0)
+@click.option("--arm", default="panel", help="Arm whose scaffold makes the prompt.")
+@click.option("--adapter", metavar="REF", help="Training artifact whose adapter answers.  [default: the base model]")
+@click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last stored one]")
+@click.option("--model", help="Base model: its name in a profile, or a folder.  [default: the adapter's, else demo]")
+@click.option("--gold", help="Reference answer: grade the completion against it.")
+@click.option("--tokens", type=click.IntRange(min=1), default=16384, help="Token budget of a search.")
+@click.option(
+    "--max-tokens", type=click.IntRange(min=1), help="Limit of one completion.  [default: 512; in a search 128]"
+)
+@click.option("--temperature", type=options.Number(min=0.0, max=2.0), default=1.0, help="Sampling temperature.")
+@click.option("--reward", metavar="FOLDER", help="Folder of a reward model, for methods that need one.")
+@click.option("--seed", type=int, default=0, help="Sampling seed.")
 @options.engine
 @options.root
 @options.as_json
 def ask(problem: str | None, method: str | None, arm: str, max_tokens: int | None, root: Path, **how: Any) -> None:
-    """Ask PROBLEM; without it, one problem after another until an empty line.
-
-    With --method several completions are searched for one answer: what was asked before is reused, no method sees a
-    reference answer, and the tree of the search is printed.
-    """
+    """Ask PROBLEM; without it, ask one problem after another until an empty line. With --method, search for the answer
+    with several completions and print the tree of the search. Earlier completions of the same question are reused. No
+    method sees the reference answer."""
     from tasks.domain.arms import ARMS
 
     if arm not in ARMS:
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
     if method is not None and not (problem or "").strip():
-        raise UserError("the problem is empty: give its words")
+        raise UserError("the problem is empty: write its text")
     target = policy_of(root, how["adapter"], how["step"], how["model"])
     if method is None:
         _stream(problem, arm, target, max_tokens or 512, how)
@@ -64,7 +64,7 @@ def ask(problem: str | None, method: str | None, arm: str, max_tokens: int | Non
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A base model and its folder, with the adapter that is served, its rank and its training."""
+    """A base model and its folder, with the served adapter, its rank and its training."""
 
     base: BaseModel
     folder: Path
@@ -74,7 +74,7 @@ class Target:
 
 
 def _stream(problem: str | None, arm: str, target: Target, max_tokens: int, how: dict[str, Any]) -> None:
-    """how: the other options of `ask`."""
+    """Print completions as they are written. how: the other options of `ask`."""
     from flows.running.sessions import engines
     from tasks.domain.arms import ARMS
     from tasks.domain.grading.grading import ActiveGrader
@@ -120,7 +120,7 @@ def _stream(problem: str | None, arm: str, target: Target, max_tokens: int, how:
 def _search(
     problem: str, method: str, arm: str, target: Target, max_tokens: int, root: Path, how: dict[str, Any]
 ) -> None:
-    """how: the other options of `ask`."""
+    """Search for an answer and print the tree. how: the other options of `ask`."""
     from cli.tables import print_table
     from flows.running.sessions import Charging, stages_on
     from flows.study.models import found_model
@@ -181,7 +181,7 @@ def _search(
 
 
 def policy_of(root: Path, adapter: str | None, step: int | None, model: str | None) -> Target:
-    """Errors: UserError if the model or the adapter is missing, or they do not fit."""
+    """Return the model and adapter to ask. Errors: UserError if one is missing, or they do not fit."""
     from flows.study.models import base_model, folder_of
     from storage.artifacts.fingerprint import restored
     from storage.artifacts.store import Store
@@ -192,12 +192,12 @@ def policy_of(root: Path, adapter: str | None, step: int | None, model: str | No
 
     if adapter is None:
         if step is not None:
-            raise UserError("--step says which adapter, so it needs --adapter")
+            raise UserError("--step selects one of a training's adapters, so it needs --adapter")
         folder = folder_of(model or "demo")
         return Target(base_model(folder.name, folder), folder)
     store, ref = Store(options.check_there(root)), find(root, adapter)
     if ref.kind != "training":
-        raise UserError(f"{ref} is no training: varband store ls training lists those that left adapters")
+        raise UserError(f"{ref} is no training: varband store ls training lists trainings")
     store.check(ref)
     given = store.manifest(ref).recipe.arguments
     kept = {int(path.name.removeprefix("step-")): path for path in store.files(ref).glob("step-*")}
@@ -205,21 +205,21 @@ def policy_of(root: Path, adapter: str | None, step: int | None, model: str | No
         raise weights_left(str(ref), "they are to answer")
     last = max(kept) if step is None else step
     if last not in kept:
-        raise UserError(f"{ref} keeps no adapter of step {step} (kept: {', '.join(map(str, sorted(kept)))})")
+        raise UserError(f"{ref} has no adapter of step {step} (steps with one: {', '.join(map(str, sorted(kept)))})")
     trained_on = restored(Policy, given["start"]).model if "start" in given else restored(BaseModel, given["base"])
     folder = folder_of(model or trained_on.name)
     base = base_model(folder.name, folder)
     if trained_on != base:
         raise UserError(
             f"{adapter} was trained on {trained_on.name} ({trained_on.sha256[:12]}…) and {folder} is another"
-            " model: give the folder of the right one with --model"
+            " model: set --model to the folder of the right one"
         )
     served = ServedAdapter(f"{ref} step {last}", kept[last])
     return Target(base, folder, served, adapter_files(kept[last]).largest_rank, ref)
 
 
 def _problems(problem: str | None) -> Iterator[str]:
-    """The one given, or lines from the terminal or a pipe until an empty one."""
+    """Yield the given problem, or lines from the terminal or a pipe until an empty one."""
     if problem is not None:
         yield problem
         return
@@ -231,7 +231,7 @@ def _problems(problem: str | None) -> Iterator[str]:
 
 
 def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:
-    """Each node under the first of its parents, with the others named; the answer last.
+    """Return the lines of a search's tree: each node below its first parent, naming the others; the answer last.
 
     >>> draw = {"node": "p/0", "parents": "", "operator": "draw", "answer": "7", "num_prompt_tokens": 5}
     >>> made = {**draw, "node": "q/0", "parents": "p/0", "operator": "revise", "answer": "8"}

@@ -1,4 +1,4 @@
-"""`varband export`: a study in another root; a report's figures and tables for a paper; a page of chosen rollouts."""
+"""`varband export`: copy a study to another root; write figures, tables and galleries of rollouts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from storage.reading.figures import Figure
 
-#: In which files each kind is written, the usual one first.
+#: File formats of each kind, the default first.
 FORMS = {"figure": ("pdf", "svg"), "table": ("csv", "latex")}
 
 
@@ -27,7 +27,9 @@ def _report_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., 
         for option in (
             click.argument("name"),
             click.argument("ref", required=False, shell_complete=options.runs),
-            click.option("--format", "form", type=click.Choice(FORMS[kind]), default=FORMS[kind][0]),
+            click.option(
+                "--format", "form", type=click.Choice(FORMS[kind]), default=FORMS[kind][0], help="Format of the file."
+            ),
             click.option("--output", "-o", type=folder, default=Path(), help="Folder to write to."),
             options.root_there,
         )[::-1]:
@@ -44,18 +46,14 @@ def export() -> None:
 
 @export.command()
 @click.argument("target", type=options.Root())
-@click.option("--run", metavar="RUN", help="What this run has made and needs alone; else all of the root.")
-@click.option("--without", type=click.Choice(["weights"]), help="A light copy, without adapters of finished trainings.")
-@click.option("--renew", is_flag=True, help="Replace what TARGET holds otherwise, as in a backup.")
+@click.option("--run", metavar="RUN", help="Copy only the artifacts that this run made or needs.  [default: all]")
+@click.option("--without", type=click.Choice(["weights"]), help="Leave out the adapters of finished trainings.")
+@click.option("--renew", is_flag=True, help="Replace artifacts that TARGET has in another version, as in a backup.")
 @options.root_there
 @options.as_json
 def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
-    """Copy a root, or one run of it, into TARGET.
-
-    TARGET may have some of it already; it gets what it lacks.
-
-    A light copy is reported on and audited like the whole; what needs the weights says so.
-    """
+    """Copy a root, or one run of it, to TARGET. TARGET may have a part of it already; only missing artifacts are
+    copied. A copy without weights can be reported and audited. Commands that need the weights stop with an error."""
     import dataclasses
 
     from storage.records.copies import copy_study
@@ -63,8 +61,8 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
     copied = copy_study(root, target, run, weights=without is None, renew=renew)
     light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
     made = f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied"
-    others = f"{copied.others:,} artifacts are there in another making, which stays" if copied.others else ""
-    onward = f"go on with it: --root {target}, and --model sha256:… where the base model is not"
+    others = f"{copied.others:,} artifacts of the target are another version and stay" if copied.others else ""
+    onward = f"use it with --root {target}, and --model sha256:… if the base model is not on that machine"
     lines = filter(None, (f"{made}, {copied.bytes / 1e6:.1f} MB{light}", others, onward))
     options.tell(dataclasses.asdict(copied), lines, json=as_json)
 
@@ -84,7 +82,7 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
     arms = next((one.arms for one in reports(root) if one.ref == found), ())
     charts = drawn(named.chart, rows_of(root, found, named.query), arms)
     if not charts:
-        raise UserError(f"{named.name}: nothing of it is drawn; its numbers: varband export table {named.name}")
+        raise UserError(f"{named.name} has no chart; for its numbers: varband export table {named.name}")
     output.mkdir(parents=True, exist_ok=True)
     for place, chart in enumerate(charts, start=1):
         path = output / (f"{named.name}.{form}" if len(charts) == 1 else f"{named.name}-{place}.{form}")
@@ -95,11 +93,8 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
 @export.command()
 @_report_options("table")
 def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
-    """Write a report's table as CSV or LaTeX.
-
-    NAME is a figure or table, REF a report (default: the newest), a run's id or a study's name. CSV has every digit;
-    LaTeX (booktabs) has the digits that the report prints.
-    """
+    """Write a report's table as CSV or LaTeX. NAME is a figure or table, REF a report (default: the newest), a run's id
+    or a study's name. CSV has all digits; LaTeX (booktabs) has the digits that the report prints."""
     import pyarrow.csv
 
     from cli.report import report_named, rows_of
@@ -120,24 +115,22 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
 @export.command()
 @click.argument("what")
 @click.option(
-    "--problems", default="", help="Problems to show, comma-separated; their ids may be cut short.  [default: 12]"
+    "--problems", default="", help="Problems to show, comma-separated; ids may be abbreviated.  [default: 12 problems]"
 )
 @click.option(
     "--set",
     "rollouts",
     type=click.Choice(["final", "screenings", "evaluations"]),
     default="final",
-    help="Which rollouts of the run.",
+    help="Rollouts to show: final evaluation, screenings, or evaluations during training.",
 )
-@click.option("--each", type=click.IntRange(1, 16), default=1, help="Rollouts a policy and problem.")
+@click.option("--each", type=click.IntRange(1, 16), default=1, help="Rollouts per policy and problem.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
 @options.root
 @options.as_json
 def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool) -> None:
-    """Write a page with rollouts side by side.
-
-    WHAT is a report (it may be cut short) or a transcripts.json of a published case study.
-    """
+    """Write an HTML page with rollouts side by side. WHAT is a report (it may be abbreviated) or a transcripts.json of
+    a published case study."""
     from cli.report import report_named
     from dashboards.gallery import from_report, from_transcripts, write
 
@@ -154,8 +147,8 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
 
 
 def flat(rows: pa.Table) -> pa.Table:
-    """Write lists into one cell, their parts apart by semicolons, and a quote before a text that a spreadsheet would
-    compute: a model may have written it."""
+    """Flatten a table for CSV: join lists by semicolons, and quote texts that a spreadsheet would evaluate, because a
+    model may have written them."""
     import pyarrow as pa
 
     for place, field in enumerate(rows.schema):

@@ -1,4 +1,4 @@
-"""`varband grade`: the one grader over a file, over what is stored, and over its adversarial suite."""
+"""`varband grade`: grade a file or the stored rollouts, and test the grader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cli import options
 overrides_option = click.option(
     "--overrides",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Verdicts by people: JSON lines with answer, gold, verdict, reason.",
+    help="File of manual verdicts: JSON lines with answer, gold, verdict, reason.",
 )
 
 
@@ -24,16 +24,14 @@ def grade() -> None:
 @grade.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
-    "--study", metavar="PROFILE|STUDY.toml", help="Study whose arms the rows name.  [default: the built-in arms]"
+    "--study", metavar="PROFILE|STUDY.toml", help="Study that defines the arms in FILE.  [default: the built-in arms]"
 )
 @overrides_option
 def file(file: Path, study: str | None, overrides: Path | None) -> None:
-    """Grade the completions in FILE (`-`: standard input).
-
-    FILE has JSON lines with arm, completion, gold and optionally finish ("length" if the completion was cut off). The
-    arm's scaffold says where the answer stands (in tags or boxed) and of which kind it is. Prints one JSON line per
-    row, in order: verdict, reason, answer, canonical, grader_version.
-    """
+    """Grade the completions in FILE (`-`: standard input). FILE has JSON lines with arm, completion, gold and
+    optionally finish ("length" if the completion was cut off). The arm's scaffold defines where the answer is (in tags
+    or boxed) and its kind. Prints one JSON line per row, in order: verdict, reason, answer, canonical,
+    grader_version."""
     from flows.study.request import profile_of, text_of
     from tasks.domain.grading.grading import Overrides, read_overrides
     from tasks.engines.grading.graders import EVERYBODYS, Graders, read_grade_items
@@ -56,10 +54,8 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
 @grade.command()
 @options.as_json
 def selftest(as_json: bool) -> None:
-    """Test the grader on its adversarial suite.
-
-    Prints false positives and negatives by family. Exit code 1 if there are any.
-    """
+    """Test the grader on its adversarial suite. Prints false positives and negatives by family. Exit code 1 if there
+    are any."""
     import pyarrow as pa
 
     from cli.tables import print_table
@@ -99,10 +95,8 @@ def selftest(as_json: bool) -> None:
 @options.root_there
 @options.as_json
 def disputes(root: Path, as_json: bool) -> None:
-    """List answers on which grader and cross check differ.
-
-    Decide them in a file for `varband grade store --overrides`.
-    """
+    """List answers on which the grader and the independent cross check disagree. Write your verdicts in a file for
+    `varband grade store --overrides`."""
     import pyarrow as pa
 
     from cli.tables import print_table
@@ -121,12 +115,9 @@ def disputes(root: Path, as_json: bool) -> None:
 @options.root_there
 @options.as_json
 def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
-    """Grade all stored rollouts again, without sampling.
-
-    Says which verdicts change, which figures move and what was built on them.
-    --overrides stays active in this root (an empty file ends it). The next `varband run` reads the new verdicts;
-    adapters stay what they were trained to be.
-    """
+    """Grade all stored rollouts again, without sampling. Prints changed verdicts, changed figures, and the artifacts
+    that depend on them. --overrides stays active in this root (an empty file ends it). The next `varband run` uses the
+    new verdicts; trained adapters do not change."""
     import pyarrow as pa
 
     from cli.tables import print_table
@@ -151,13 +142,13 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
 
 
 def _text(path: Path) -> str:
-    """The text of a file of overrides. Errors: UserError naming line and field."""
+    """Return the text of a file of overrides. Errors: UserError naming line and field."""
     from storage.errors import UserError
     from tasks.domain.grading.grading import read_overrides
 
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 ({error}); save it so") from None
+        raise UserError(f"{path} is not UTF-8 ({error}); save it as UTF-8") from None
     read_overrides(text, str(path))
     return text

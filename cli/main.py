@@ -1,4 +1,4 @@
-"""`varband`: commands are loaded when they are called, so that `--help` costs no more than click."""
+"""The `varband` command. Subcommands are imported when called, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ask": ("cli.ask:ask", "Ask a policy in the terminal: one completion, or a search with its tree."),
     "runs": ("cli.run:runs", "List the runs of the store: state, stage, spending."),
     "study": ("cli.study:study", "Write, check, show and compare studies, each one file."),
-    "store": ("cli.store:store", "Look at artifacts, query, keep, remove and verify them."),
+    "store": ("cli.store:store", "List, show, query, pin, remove and verify artifacts."),
     "export": ("cli.export:export", "Copy a study to another root; write figures, tables and galleries."),
     "import": ("cli.imports:import_", "Take in rollouts that other tools have sampled, and compare them."),
     "pool": ("cli.pool:pool", "Build and check pools of problems, and split them."),
     "grade": ("cli.grade:grade", "Grade rollouts, again or for the first time; test the grader."),
-    "audit": ("cli.analysis:audit", "Recompute every claim and lint the designs of a store."),
+    "audit": ("cli.analysis:audit", "Recompute every claim and check the designs of a store."),
     "replay": ("cli.analysis:replay", "Recompute the published study from its files."),
     "power": ("cli.analysis:power", "Simulate the power of a planned comparison."),
     "server": ("cli.server:server", "Start the team's Prefect server, and register deployments with it."),
@@ -55,13 +55,14 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(package_name="varband")
 def varband() -> None:
-    """Experiments on how reasoning scaffolds train. Begin with `varband run demo`."""
+    """Experiments on how reasoning scaffolds train. Start with `varband run demo`."""
 
 
 def main() -> None:
-    """The entry point: a user's mistake is one sentence on standard error and an exit code, never a traceback."""
+    """Run the command line. A user's mistake prints one sentence on standard error and exits with a code, without a
+    traceback."""
     usual = warnings.showwarning
-    warnings.filterwarnings("default", category=Notice)  # also where the environment silences libraries
+    warnings.filterwarnings("default", category=Notice)  # even if the environment silences warnings
     warnings.showwarning = lambda message, *rest, **more: (
         click.echo(printable(f"varband: {message}", kept="\n"), err=True)
         if isinstance(message, Notice)

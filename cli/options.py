@@ -1,4 +1,4 @@
-"""Options that several commands share, and words that a shell completes (`_VARBAND_COMPLETE=bash_source varband`)."""
+"""Options of several commands, and shell completion (`_VARBAND_COMPLETE=bash_source varband`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 class Root(click.ParamType):
-    """A folder, or s3://bucket/prefix: then the folder of its working copy."""
+    """A folder, or s3://bucket/prefix, converted to the folder of its working copy."""
 
     name = "folder or s3://bucket/prefix"
 
@@ -30,8 +30,8 @@ class Root(click.ParamType):
         from storage.roots import root_folder
 
         root = value if isinstance(value, Path) else root_folder(str(value))
-        if os.path.isfile(str(root)):  # of object storage nothing is asked
-            raise UserError(f"--root {root}: it is a file, and artifacts and ledger lie in a folder")
+        if os.path.isfile(str(root)):  # without a request to object storage
+            raise UserError(f"--root {root}: this is a file; choose a folder")
         return check_there(root) if self.there else root
 
 
@@ -44,7 +44,7 @@ class Number(click.FloatRange):
 
 
 def check_there(root: Path) -> Path:
-    """Errors: UserError for a root that does not exist."""
+    """Return the root. Errors: UserError if it does not exist."""
     if not root.is_dir():
         raise UserError(f"--root {root}: there is no such folder; varband run demo --root {root} makes one")
     return root
@@ -77,11 +77,14 @@ def _root(there: bool) -> Callable[..., Any]:
     )
 
 
-#: Where artifacts and ledger live; and the same for what only reads: a mistyped one is no empty one.
+#: The root; and the root of commands that only read, which must exist, so that a typing error is not an empty root.
 root, root_there = _root(there=False), _root(there=True)
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output, for scripts.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 engine = click.option(
-    "--engine", type=click.Choice(ENGINES), default="auto", help="openai: a server at VARBAND_OPENAI_BASE_URL."
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="auto",
+    help="Sampling engine; openai is a server at VARBAND_OPENAI_BASE_URL.",
 )
 budget = click.option(
     "--budget",
@@ -89,27 +92,27 @@ budget = click.option(
     help="The most that the run may spend over all its attempts, e.g. tokens=2e6,gpu_hours=3,usd=20. At the limit it is"
     " paused (exit code 75); the same command with a larger budget resumes it.",
 )
-anyway = click.option("--anyway", is_flag=True, help="Train although the screening shows that training teaches little.")
+anyway = click.option("--anyway", is_flag=True, help="Train even if the screening predicts little to learn.")
 
 
 def completed(words: Callable[[click.Context], Iterable[str]]) -> Complete:
-    """Return a click completion of the words that a context has."""
+    """Return a click completion with the words for a context."""
     return lambda context, _, begun: [CompletionItem(word) for word in words(context) if word.startswith(begun)]
 
 
 def _studies(context: click.Context) -> list[str]:
-    """Built-in profiles and their questions, and the files of studies that lie here."""
+    """Return built-in profiles and their questions, and the study files in this folder."""
     from flows.study.profiles import PROFILES
 
     return [*PROFILES, *(path.name for path in sorted(Path().glob("*.toml")))]
 
 
 def _settings(context: click.Context) -> list[str]:
-    """Fields of the study that the line names, or of the demo while it names none that can be read."""
+    """Return the settings of the study in the line, or of the demo if the line has no readable study."""
     from flows.study.request import profile_of, text_of
     from flows.study.set_option import settable
 
-    # of a line that ends where a value is wanted click has not told options and arguments apart yet
+    # in an incomplete line click has not separated options and arguments yet
     for word in filter(None, (context.params.get("profile"), *context.args, "demo")):
         try:
             return [f"{path}=" for path in settable(profile_of(word, text_of(word)))]
@@ -129,7 +132,7 @@ def _runs(context: click.Context) -> list[str]:
 
 
 def _refs(context: click.Context) -> list[str]:
-    """Artifacts, and runs, which stand for their reports."""
+    """Return artifacts, and runs, which stand for their reports."""
     from storage.artifacts.store import Store
 
     return [*_runs(context), *map(str, Store(_root_of(context)).refs())]

@@ -1,4 +1,4 @@
-"""`varband pool`: build a pool of problems, see what its checks found, draw a held-out split."""
+"""`varband pool`: build pools of problems, check them, and split them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
             "--on-issue",
             type=click.Choice(["exclude", "keep"]),
             default="exclude",
-            help="Problems whose gold fails its checks.",
+            help="Exclude or keep problems whose gold fails its checks.",
         ),
-        click.option("--also-exclude", multiple=True, metavar="CODE", help="Exclude findings of this code too."),
-        click.option("--limit", type=click.IntRange(1), help="First problems only."),
-        click.option("--from-hub", is_flag=True, help="Load the sources from the hub, each at a named commit."),
+        click.option("--also-exclude", multiple=True, metavar="CODE", help="Also exclude problems with this finding."),
+        click.option("--limit", type=click.IntRange(1), help="Use only this many problems, the first ones."),
+        click.option("--from-hub", is_flag=True, help="Load the sources from the Hugging Face hub, at fixed commits."),
         click.option(
             "--revision",
             "revisions",
@@ -56,7 +56,7 @@ def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
-    """A pool of these sources, in a session in which stages can be called."""
+    """Yield the store and a pool of these sources, in a session that can call stages."""
     from cli.view import opened
     from tasks.domain.problems.problems import PoolPolicy
     from tasks.domain.problems.sources import OLYMPIAD, source_named, source_spec
@@ -112,18 +112,16 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
         click.echo(f"  by {column}: " + ", ".join(f"{n} {name}" for name, n in by_name.items()))
     for row in query(codes, issues=issues).to_pylist():
         click.echo(f"  {'excluded' if row['gone'] else 'warning'}: {row['n']} {row['code']} ({_meaning(row['code'])})")
-    click.echo(f"  at {store.path(ref)}; to list the findings: varband pool check, with the same sources and options")
+    click.echo(f"  at {store.path(ref)}; list the findings with varband pool check and the same sources and options")
 
 
 @pool.command()
 @_pool_options
-@click.option("--against", multiple=True, metavar="SOURCE", help="Look for duplicates in these too.")
-@click.option("--code", help="List every finding of one code.")
+@click.option("--against", multiple=True, metavar="SOURCE", help="Search for duplicates in these sets too.")
+@click.option("--code", help="List all findings with this code.")
 def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None, **wishes: Any) -> None:
-    """Check golds and texts of a pool, and find duplicates.
-
-    Duplicates are looked for in the pool and, with --against, in other sets.
-    """
+    """Check golds and texts of a pool, and find duplicates. Duplicates are searched in the pool and, with --against, in
+    other sets."""
     from cli.tables import print_table
     from storage.sql import query
     from tasks.domain.problems.sources import SOURCES
@@ -169,12 +167,9 @@ def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None,
 @pool.command()
 @_pool_options
 @click.option("--heldout", default=25, type=click.IntRange(0), help="Held-out problems per source.")
-@click.option("--seed", default=20260424)
+@click.option("--seed", default=20260424, help="Seed of the random choice.")
 def split(root: Path, as_json: bool, heldout: int, seed: int, **wishes: Any) -> None:
-    """Draw a held-out split of a pool.
-
-    Says which near-duplicates lie across it.
-    """
+    """Split a pool into training and held-out problems. Prints near-duplicates across the split."""
     from cli.tables import print_table
     from storage.sql import query
     from tasks.domain.problems.leaks import find_leaks

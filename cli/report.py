@@ -1,4 +1,4 @@
-"""`varband report` and `serve`: what a run found, and in what two of them differ."""
+"""`varband report` and `serve`: write a report, compare two, open the dashboards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Of the dashboards' server. VARBAND_URL names the host of a proxy before it.
+#: Settings of the dashboards' server. VARBAND_URL is the address of a proxy before it.
 SERVER = {
     "server.address": "127.0.0.1",
     "server.fileWatcherType": "none",
@@ -30,13 +30,13 @@ SERVER = {
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write to."
 )
-@click.option("--query", metavar="NAME", help="Print the rows of one of the report's named queries instead.")
+@click.option("--query", metavar="NAME", help="Print the rows of one figure of the report instead.")
 @click.option("--against", metavar="OTHER", shell_complete=options.runs, help="Compare it with another report instead.")
 @options.root_there
 @options.as_json
 def report(ref: str | None, output: Path, query: str | None, against: str | None, root: Path, as_json: bool) -> None:
-    """Write the report REF (or the newest) as one HTML file and its Markdown twin. REF may be abbreviated, or be a
-    run's id or a study's name."""
+    """Write the report REF (default: the newest) as HTML and Markdown. REF may be abbreviated, or be a run's id or a
+    study's name."""
     from cli.tables import print_table
     from storage.artifacts.ref import Ref
     from storage.artifacts.store import Store
@@ -58,12 +58,12 @@ def report(ref: str | None, output: Path, query: str | None, against: str | None
 
 
 def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
-    """Print in which settings two studies differ, and their figures side by side, paired by problem."""
+    """Print the settings in which two studies differ, and their figures side by side, paired by problem."""
     from cli.tables import print_table
     from storage.reading.query_cache import figures_beside, settings_apart
 
     if one == other:
-        raise UserError(f"--against: both are {one}, of one study: name another report")
+        raise UserError(f"--against: both are report {one}; choose another report")
     apart, rows = settings_apart(root, one, other), figures_beside(root, one, other)
     if as_json:
         options.write_json({"reports": [one, other], "settings": apart, "figures": rows.to_pylist()})
@@ -76,13 +76,15 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
 
 
 def report_named(root: Path, text: str | None) -> str:
-    """Errors: UserError if there is no such report, or if the ref is of something else."""
+    """Return the ref of a report. Errors: UserError if there is none, or if it is of another kind."""
     from storage.reading.catalog import find
     from storage.reading.query_cache import reports
 
     if text is not None:
         if (found := find(root, text)).kind != "report":
-            raise UserError(f"{found} is no report: varband store show shows it, varband store ls report lists reports")
+            raise UserError(
+                f"{found} is no report; use varband store show for it, or varband store ls report for a list"
+            )
         return str(found)
     newest = next((one.ref for one in reports(root) if one.ref.startswith("report-")), None)
     if newest is None:
@@ -91,7 +93,7 @@ def report_named(root: Path, text: str | None) -> str:
 
 
 def rows_of(root: Path, report: str, query: str) -> pa.Table:
-    """Errors: UserError where the report holds nothing that the question is of."""
+    """Return the rows of a figure. Errors: UserError if the report lacks its input."""
     from storage.reading.figures import FIGURES
     from storage.reading.query_cache import ask, reports, sources
 
@@ -115,11 +117,11 @@ def _known_query(name: str) -> str:
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(1, 65535), default=8501)
+@click.option("--port", type=click.IntRange(1, 65535), default=8501, help="Port to listen on.")
 @click.option("--open", "browse", is_flag=True, help="Open a browser too.")
 @options.root
 def serve(port: int, browse: bool, root: Path) -> None:
-    """Open the dashboards on 127.0.0.1. They read the store and change nothing; stop with Ctrl-C."""
+    """Open the dashboards on 127.0.0.1. They only read the store. Stop with Ctrl-C."""
     import os
     import socket
     from importlib.util import find_spec
@@ -133,7 +135,7 @@ def serve(port: int, browse: bool, root: Path) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise UserError(f"port {port} on 127.0.0.1 is taken: choose another with --port") from None
-    # a page of another site whose name was pointed at this machine reads nothing
+    # protects against DNS rebinding by pages of other sites
     hosts = {"127.0.0.1", "localhost", urlsplit(os.environ.get("VARBAND_URL", "")).hostname}
     settings = [*SERVER.items(), ("server.port", port), ("server.headless", str(not browse).lower())]
     settings += [("server.allowedHosts", host) for host in sorted(filter(None, hosts))]
@@ -142,6 +144,6 @@ def serve(port: int, browse: bool, root: Path) -> None:
     environment = os.environ | {"VARBAND_ROOT": str(root.resolve()), "PYTHONPATH": path}
     click.echo(f"varband: dashboards of {root} on http://127.0.0.1:{port} (Ctrl-C stops them)")
     sys.stdout.flush()
-    # in place of this process, so that whoever stops `serve` stops the server
+    # replaces this process, so that stopping `serve` stops the server
     words = [f"--{name}={value}" for name, value in settings]
     os.execve(sys.executable, [sys.executable, "-m", "dashboards", *words], environment)

@@ -1,4 +1,4 @@
-"""`varband run`, `plan`, `register`, `resume` and `runs`."""
+"""`varband run`, `plan`, `resume` and `runs`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             multiple=True,
             metavar="FIELD=VALUE",
             shell_complete=options.settings,
-            help="Change a number of the profile, e.g. training.learning_rate=1e-3. May be repeated.",
+            help="Change a setting of the profile, e.g. training.learning_rate=1e-3. May be repeated.",
         ),
-        click.option("--name", help="What to call it, wherever runs and reports are listed. A label."),
+        click.option("--name", help="Name of the study in lists of runs and reports; it changes no result."),
         click.option("--arms", help="Arms to run, comma-separated."),
-        click.option("--seeds", help="Training seeds, comma-separated; '' trains nothing."),
+        click.option("--seeds", help="Training seeds, comma-separated; '' skips training."),
         click.option(
             "--pool",
             "pools",
@@ -43,16 +43,18 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Problems: a file (JSONL, JSON, CSV, Parquet), a named set, or a set on the hub, NAME@COMMIT.",
         ),
         click.option(
-            "--limit", type=click.IntRange(min=1), help="Draw N problems of the pool at random, by pool.split_seed."
+            "--limit", type=click.IntRange(min=1), help="Use this many problems, chosen at random by pool.split_seed."
         ),
-        click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the sources' files."),
-        click.option("--model", help="Base model: a folder, OWNER/NAME@COMMIT, or sha256:… of one elsewhere."),
-        click.option("--encoder", help="Sentence encoder, likewise."),
+        click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the source files."),
+        click.option(
+            "--model", help="Base model: a folder, OWNER/NAME@COMMIT, or sha256:… if its files are on another machine."
+        ),
+        click.option("--encoder", help="Sentence encoder, in the same forms as --model."),
         click.option(
             "--without",
             multiple=True,
             metavar="KIND",
-            help="Make no artifact of this kind here, nor what follows from it, e.g. embeddings. May be repeated.",
+            help="Skip artifacts of this kind and those that need them, e.g. embeddings. May be repeated.",
         ),
     ):
         command = option(command)
@@ -68,7 +70,7 @@ def request_of(
     name: str | None = None,
     **short: Any,
 ) -> Request:
-    """What the words of a command line ask for. short: options that are short for settings."""
+    """Return the request of a command line. short: options that are abbreviations of settings."""
     from flows.study.request import Request, file_of, text_of
     from flows.study.set_option import short_settings
 
@@ -91,7 +93,7 @@ def request_of(
 
 
 def _whole(field: str, value: str) -> str:
-    """The value of a setting with files and folders from the root on, so that they are found from elsewhere too."""
+    """Return the value of a setting with absolute paths, so that it works from another folder."""
     from flows.study.files import whole_paths
 
     return ",".join(whole_paths(value.split(","), Path.cwd(), f".{field}"))
@@ -100,11 +102,11 @@ def _whole(field: str, value: str) -> str:
 @click.command()
 @study_options
 @options.engine
-@click.option("--plain", is_flag=True, help="Do not show the run on the Prefect server at PREFECT_API_URL.")
+@click.option("--plain", is_flag=True, help="Do not report the run to the Prefect server at PREFECT_API_URL.")
 @options.budget
 @options.as_json
 def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
-    """Run a study: make what is missing, reuse what is there, end with the report."""
+    """Run a study: make missing artifacts, reuse existing ones, and write the report."""
     from tasks.domain.budget import Budget
 
     carry_out(request_of(**wishes), root, Budget.parse(budget), as_json=as_json)
@@ -128,15 +130,15 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool) ->
     report, watch = planned[-1].step.ref, Watch(store, apart=as_json)
     run, there = run_id(name, report), all(step.reused for step in planned)
     if hardware.engine == "openai" and is_costly(planned, "embeddings"):
-        endpoint_for(hardware.endpoint)  # no address, or a key for another one: told before a pool is made
+        endpoint_for(hardware.endpoint)  # reports a missing address or a wrong key before a pool is made
     show_start(watch, name, planned)
-    # a study that is there already is entered only to be listed under another name too
+    # a finished study gets a record only to be listed under another name
     if not there or (request.name and earlier_attempt(root, run) is None):
         charging = Charging.of(study, store, run, budget.over(study.profile.budget))
         with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
             if there:
                 pass
-            elif os.environ.get("PREFECT_API_URL") and not request.plain:  # a server sees every stage being made
+            elif os.environ.get("PREFECT_API_URL") and not request.plain:  # the server shows every stage
                 from flows.running.on_prefect import orchestrated
 
                 report = orchestrated(study, store, listeners.own)
@@ -152,7 +154,7 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool) ->
 @options.budget
 @options.as_json
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
-    """Show what a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money. Make nothing."""
+    """Show what a run would make, reuse and cost, by stage: tokens, GPU-hours, money. Makes nothing."""
     from cli.view import show_plan
     from flows.running.forecast import Forecast
     from flows.running.plan import plan as planned
@@ -206,10 +208,8 @@ def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool
 @options.anyway
 @options.as_json
 def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool) -> None:
-    """Resume RUN, a paused, crashed or interrupted run of this root: its id (`varband runs`), or its study's name.
-
-    The budget is the whole run's: what was spent before counts. Without --budget the run's own limits hold.
-    """
+    """Resume RUN, a paused, crashed or interrupted run, given by its id (`varband runs`) or its study's name. The
+    budget is for the whole run, including earlier attempts. Without --budget the run's own limits apply."""
     from flows.study.request import Request
     from storage.records.runs import read_run, run_named
     from tasks.domain.budget import Budget
@@ -219,7 +219,7 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
         from flows.server.deployments import resume_suspended
 
         if resume_suspended(record.flow_run, record.budget, budget, anyway=anyway):
-            click.echo(f"{run}: resumed on the server; a worker goes on with it")
+            click.echo(f"{run}: resumed on the server; a worker continues it")
             return
     request = Request.from_json(record.request)
     request = replace(request, settings=(*request.settings, *(["gate.anyway=true"] if anyway else [])))
@@ -230,10 +230,8 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
 @options.root_there
 @options.as_json
 def runs(root: Path, as_json: bool) -> None:
-    """List the runs of this root: state, stage, spending.
-
-    On a terminal, what a run changes of its profile, and why it paused or failed, stands below the table.
-    """
+    """List the runs of this root: state, stage, spending. On a terminal, the changed settings of a run, and why it
+    paused or failed, follow the table."""
     from cli.tables import print_table
     from storage.errors import printable
     from storage.records.runs import runs_table
@@ -245,5 +243,5 @@ def runs(root: Path, as_json: bool) -> None:
     texts = ["changed", "why"]
     print_table(found.drop_columns(texts), as_json=False)
     for row in found.to_pylist():
-        if said := [f"{name}: {row[name]}" for name in texts if row[name]]:
-            click.echo("\n  ".join([f"\n{printable(row['id'])}", *map(printable, said)]))
+        if lines := [f"{name}: {row[name]}" for name in texts if row[name]]:
+            click.echo("\n  ".join([f"\n{printable(row['id'])}", *map(printable, lines)]))

@@ -1,4 +1,4 @@
-"""`varband server start` and `deploy`, and `doctor`: what a team's operator needs."""
+"""`varband server start` and `deploy`, and `doctor`, for a team's operator."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ def server() -> None:
 
 
 @server.command()
-@click.option("--host", default="127.0.0.1", help="An address of this machine.")
-@click.option("--port", type=click.IntRange(1, 65535), default=4200)
-@click.option("--open", "unprotected", is_flag=True, help="Serve without a password where none is set.")
+@click.option("--host", default="127.0.0.1", help="Address of this machine to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=4200, help="Port to listen on.")
+@click.option("--open", "unprotected", is_flag=True, help="Serve without a password if none is set.")
 def start(host: str, port: int, unprotected: bool) -> None:
-    """Start the team's Prefect server, on the database of PREFECT_API_DATABASE_CONNECTION_URL.
-
-    It is `prefect server start` with a password, which the first start makes; and after a time without the server a run
-    at work is not taken for lost. Without a password any account of this machine could run code as this user.
-    """
+    """Start the team's Prefect server, on the database of PREFECT_API_DATABASE_CONNECTION_URL. This is `prefect server
+    start` with a password, which the first start creates, and with settings that keep runs alive while the server is
+    down. Without a password, every account of this machine could run code as this user."""
     from flows.server.start import start as start_server
 
     start_server(host, port, unprotected=unprotected)
@@ -40,10 +38,11 @@ def start(host: str, port: int, unprotected: bool) -> None:
 def deploy(study: str | None, as_json: bool) -> None:
     """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated.
 
-    With STUDY.toml also deployments of that study alone, its form filled in, and its adapters every night.
+    With STUDY.toml, also register deployments of that study, with a filled form, and a nightly re-evaluation of its
+    adapters.
 
-    Code and forms are renewed. What people decided there stays: paused, parameters, schedules, queues, limits. Delete
-    a deployment in the UI and deploy again to have it as the project suggests.
+    Code and forms are updated. Changes made in the UI stay: pauses, parameters, schedules, queues, limits. To reset a
+    deployment, delete it in the UI and deploy again.
     """
     from flows.server.deployments import register
 
@@ -52,7 +51,7 @@ def deploy(study: str | None, as_json: bool) -> None:
 
 
 def _deployments_of(word: str) -> tuple[Deployment, ...]:
-    """Errors: UserError for a file with mistakes, before the server is asked for anything."""
+    """Return the deployments of a study. Errors: UserError for mistakes in its file, before the server is called."""
     from flows.server.deployments import of_study
     from flows.study.request import file_of, named_in, profile_of, text_of
 
@@ -68,7 +67,8 @@ def _deployments_of(word: str) -> tuple[Deployment, ...]:
 @options.root
 @options.as_json
 def doctor(root: Path, as_json: bool) -> None:
-    """Check root, disk, versions, GPUs, server, pools and workers; say what to fix. Exit code 1 if anything must be."""
+    """Check root, disk, versions, GPUs, server, pools and workers, and print how to fix problems. Exit code 1 if a
+    check fails."""
     from flows.upkeep.doctor import examine
 
     checks, colours = examine(root), {"ok": "green", "warn": "yellow", "fail": "red"}

@@ -1,4 +1,4 @@
-"""`varband store`: artifacts listed, shown, queried, kept, removed and verified."""
+"""`varband store`: list, show, query, pin, remove and verify artifacts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _print(table: object, as_json: bool, title: str | None = None) -> None:
 
 @click.group()
 def store() -> None:
-    """Look at artifacts, query, keep, remove and verify them."""
+    """List, show, query, pin, remove and verify artifacts."""
 
 
 @store.command()
@@ -29,10 +29,10 @@ def store() -> None:
 @options.root_there
 @options.as_json
 def ls(kind: str | None, root: Path, as_json: bool) -> None:
-    """List artifacts, newest first; of one KIND if given."""
+    """List artifacts, newest first; with KIND only those of that kind."""
     import pyarrow as pa
 
-    import storage.artifacts.kinds  # noqa: F401  they enter themselves in the table
+    import storage.artifacts.kinds  # noqa: F401  registers the kinds
     from storage.artifacts.ref import KINDS
     from storage.reading.catalog import artifacts
     from storage.records.notes import studies_of
@@ -58,10 +58,7 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 @options.root_there
 @options.as_json
 def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
-    """Show an artifact: recipe, schema, first rows, inputs.
-
-    REF may be abbreviated.
-    """
+    """Show an artifact: recipe, schema, first rows, inputs. REF may be abbreviated."""
     from storage.artifacts.store import Store
     from storage.reading.catalog import find, lineage
 
@@ -88,16 +85,13 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
 @store.command()
 @click.argument("statement")
 @click.option(
-    "--study", metavar="REF", help="Rows of one study only: its report, a run's id or a study's name.  [default: all]"
+    "--study", metavar="REF", help="Limit to one study: its report, a run's id or a study's name.  [default: all]"
 )
 @options.root_there
 @options.as_json
 def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
-    """Query the store with one SQL statement.
-
-    There is a view for each kind (`rollouts`, `bands`, …; `show tables` lists them), `artifacts`, and `ledger`. Without
-    --study the views have the rows of all studies of this root.
-    """
+    """Query the store with one SQL statement. There is a view for each kind (`rollouts`, `bands`, …; `show tables`
+    lists them), `artifacts`, and `ledger`. Without --study the views contain the rows of all studies in this root."""
     from storage.reading.catalog import ask, of_study
     from storage.records.runs import all_runs
 
@@ -110,17 +104,15 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 
 
 @store.command()
-@click.option("--older-than", metavar="AGE", default="7d", help="Keep what is younger, e.g. 12h, 30d.")
-@click.option("--yes", is_flag=True, help="Move it to the bin, and empty the bin of what an earlier call put there.")
-@click.option("--restore", is_flag=True, help="Put back what lies in the bin.")
+@click.option("--older-than", metavar="AGE", default="7d", help="Keep artifacts younger than this, e.g. 12h, 30d.")
+@click.option("--yes", is_flag=True, help="Move them to the bin, and delete what earlier calls moved there.")
+@click.option("--restore", is_flag=True, help="Move everything in the bin back to the store.")
 @options.root_there
 @options.as_json
 def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
-    """List unreferenced artifacts; move them to the bin with --yes.
-
-    Kept, with all that they were made from: reports, audits, pools, trained adapters, pins, and whatever a run needs
-    that is running, paused, crashed or failed. The ledger stays.
-    """
+    """List unreferenced artifacts; with --yes move them to the bin. Kept, with everything they were made from: reports,
+    audits, pools, trained adapters, pins, and artifacts that running, paused, crashed or failed runs need. The ledger
+    is never touched."""
     from storage.records import garbage
 
     if yes and restore:
@@ -136,7 +128,8 @@ def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> 
 
 
 def age(text: str) -> timedelta:
-    """
+    """Parse an age.
+
     >>> age("12h"), age("7d")
     (datetime.timedelta(seconds=43200), datetime.timedelta(days=7))
     """
@@ -148,40 +141,34 @@ def age(text: str) -> timedelta:
 
 
 @store.command()
-@click.option("--repair", is_flag=True, help="Move what is damaged to .damaged; the same command then makes it again.")
+@click.option("--repair", is_flag=True, help="Move damaged files to .damaged; running the study again remakes them.")
 @options.root_there
 @options.as_json
 def verify(repair: bool, root: Path, as_json: bool) -> None:
-    """Verify the checksums of all stored files.
-
-    Exit code 1 if a damaged file is still in the store.
-    """
+    """Verify the checksums of all stored files. Exit code 1 if a damaged file is still in the store."""
     from flows.upkeep import verify as upkeep
 
     found = upkeep.verify(root, repair=repair)
     _print(found.damage, as_json, "damaged")
     if not as_json:
-        click.echo(f"{found.examined} things were read, {found.damage.num_rows} are damaged")
+        click.echo(f"{found.examined} files were read, {found.damage.num_rows} are damaged")
     sys.exit(1 if found.damage["set_aside"].null_count else 0)
 
 
 @store.command()
 @click.argument("ref", required=False)
-@click.option("--why", default="", help="Who reads this in a year wants to know.")
-@click.option("--off", is_flag=True, help="Take the pin off.")
+@click.option("--why", default="", help="Reason of the pin, for other users.")
+@click.option("--off", is_flag=True, help="Remove the pin.")
 @options.root_there
 @options.as_json
 def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None:
-    """Pin an artifact, so that `gc` keeps it.
-
-    `gc` keeps what it was made from too. Without REF, list the pins.
-    """
+    """Pin an artifact, so that `gc` keeps it and everything it was made from. Without REF, list the pins."""
     from storage.reading.catalog import find
     from storage.records import decisions
 
     if ref is None:
         if off or why:
-            raise UserError("pin: which artifact? REF is missing (see: varband store ls)")
+            raise UserError("pin: REF, the artifact to pin, is missing (see: varband store ls)")
         _print(decisions.pins_table(root), as_json, "pinned")
     elif off:
         named = decisions.pinned_as(root, ref)
@@ -192,16 +179,13 @@ def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None
 
 @store.command()
 @click.argument("what", shell_complete=options.refs)
-@click.option("--yes", is_flag=True, help="Move it to the bin; without, it is only said what would go.")
+@click.option("--yes", is_flag=True, help="Move it to the bin.  [default: only list what would be moved]")
 @options.root_there
 @options.as_json
 def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
-    """Remove a run, a study or an artifact.
-
-    WHAT is a run's id, a study's name or an artifact's ref.
-    A study goes with all that nothing else is made from or wants. Rollouts in the ledger stay, and what was spent.
-    Until the next `gc --yes`, `varband store gc --restore` puts it back.
-    """
+    """Remove a run, a study or an artifact. WHAT is a run's id, a study's name or an artifact's ref. A study is removed
+    with all artifacts that nothing else needs. Its rollouts stay in the ledger, and its spending is still counted.
+    `varband store gc --restore` undoes it until the next `gc --yes`."""
     from storage.artifacts.store import Store
     from storage.records.garbage import remove
 

@@ -1,4 +1,4 @@
-"""`varband study`: a team's own study, one file: begun, checked, shown whole, compared."""
+"""`varband study`: write, check, show and compare studies, each one TOML file."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def study() -> None:
 
 @study.command()
 @click.argument("name")
-@click.option("--base", default="demo", help="Profile that it starts from.")
+@click.option("--base", default="demo", help="Profile with the settings that the file does not change.")
 def new(name: str, base: str) -> None:
-    """Write NAME.toml, a study to start from: its own scaffold against the panel."""
+    """Write NAME.toml, a study to start from: a new scaffold compared with the panel."""
     from flows.study.request import check_study_name, profile_named
     from storage.errors import UserError
 
@@ -60,7 +60,7 @@ def new(name: str, base: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(STARTER.format(base=base, file=path, steps=steps))
     except FileExistsError:
-        raise UserError(f"{path} is there already: give another name, or change that one") from None
+        raise UserError(f"{path} exists already: choose another name, or edit that file") from None
     click.echo(f"wrote {path}; next: varband study check {path}")
 
 
@@ -68,10 +68,7 @@ def new(name: str, base: str) -> None:
 @click.argument("file", metavar="STUDY.toml")
 @options.root
 def check(file: str, root: Path) -> None:
-    """List every error of a study's file, by line.
-
-    Lists also what the file names and this machine lacks. Makes nothing.
-    """
+    """List every error of a study's file, by line. Also list inputs that are missing on this machine. Makes nothing."""
     from flows.problems import prepare
     from flows.running.forecast import misread_traces
     from flows.running.plan import plan
@@ -113,10 +110,8 @@ def show(which: str) -> None:
 @study.command()
 @click.argument("word", required=False, default="")
 def settings(word: str) -> None:
-    """List the settings of a study, with values, default and meaning.
-
-    WORD: list those whose name holds it, such as `training.` or `seed`.
-    """
+    """List the settings of a study, with values, default and meaning. WORD: list only names that contain it, such as
+    `training.` or `seed`."""
     from flows.study.settings import sections
 
     for section in sections():
@@ -131,10 +126,7 @@ def settings(word: str) -> None:
 @click.argument("one", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 @click.argument("other", metavar="[PROFILE|STUDY.toml]", required=False, shell_complete=options.studies)
 def diff(one: str, other: str | None) -> None:
-    """Compare the settings of two studies.
-
-    With one study: compare it with its base.
-    """
+    """Compare the settings of two studies. With one study: compare it with its base."""
     from flows.study.changes import differences, value_text
     from flows.study.profiles import PROFILES
 
@@ -144,7 +136,7 @@ def diff(one: str, other: str | None) -> None:
     for path, (left, right) in found.items():
         click.echo(f"{path}: {value_text(left)} → {value_text(right)}")
     if not found:
-        click.echo(f"{before.called} and {after.called} are one study: nothing differs")
+        click.echo(f"{before.called} and {after.called} have equal settings")
 
 
 def _profile(which: str) -> Profile:

@@ -1,4 +1,4 @@
-"""Arrow tables on a terminal, as wide as it is. In a pipe: whole texts, a line a row, no colours."""
+"""Arrow tables on a terminal, fitted to its width. In a pipe: whole texts, one line per row, no colours."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from cli import options
 from storage.errors import UserError, printable
 
 MAX_ROWS = 1000
-#: On a terminal a longer text is cut.
+#: Longer texts are shortened on a terminal.
 LONGEST = 400
-#: What a command takes again, such as a ref or a name: it stays in one line.
+#: Texts that may be copied into commands, such as refs or names; they are never wrapped.
 WORD = re.compile(r"[\w./:@+-]{1,100}")
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d:.+]+")
-#: Cells between two columns.
+#: Width of the space between two columns.
 RULE = 3
 
 
 def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> None:
-    """Texts go on in the lines below them; a table of words too wide for the terminal is as wide as they are."""
+    """Print a table. Long texts are wrapped; a table of words that is too wide for the terminal keeps its width."""
     try:
         rows = (table if as_json else table.slice(0, MAX_ROWS)).to_pylist()
-    except (OverflowError, ValueError) as error:  # DuckDB's calendar is longer than Python's
+    except (OverflowError, ValueError) as error:  # DuckDB has dates outside Python's range
         raise UserError(f"a value cannot be written ({error}); cast it to text, as in day::varchar") from None
     if as_json:
         options.write_json(rows)
@@ -52,7 +52,8 @@ def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> 
 
 
 def _cell(value: object, *, whole: bool) -> str:
-    """
+    """Return the text of a cell.
+
     >>> _cell(None, whole=True), _cell(1234.5, whole=True), _cell("2026-11-01T10:20:30+00:00", whole=True)
     ('–', '1,234', '2026-11-01 10:20')
     """

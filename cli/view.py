@@ -1,4 +1,4 @@
-"""What a terminal shows of a plan, of stages at work and of a run's result."""
+"""The terminal's view of a plan, of running stages and of a run's result."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from storage.rules import Band
 from storage.sql import query
 from tasks.stage import Progress as Event
 
-#: Seconds between two lines of how far a stage is, in a pipe.
+#: Seconds between two progress lines in a pipe.
 PIPED_SECONDS = 10.0
-#: Characters of a full bar of a band, and of a problem or trace that is shown.
+#: Characters of a full bar of a band, and of a printed problem or trace.
 WIDTH, SHOWN = 30, 240
 
 
 class Watch:
-    """Follows stages at work. On a terminal: a live line for each; piped: one line per finished stage, and for a long
-    one now and then how far it is."""
+    """Shows running stages: on a terminal a live line for each, in a pipe one line per finished stage and progress
+    lines."""
 
     def __init__(self, store: Store | None = None, *, apart: bool = False) -> None:
-        """store: of which a person is shown something while it fills. apart: on standard error, beside the results."""
+        """store: print examples of new artifacts from it. apart: print to standard error."""
         self.console, self._store, self.made = Console(stderr=apart, highlight=False), store, 0
         detail = TextColumn("{task.fields[unit]} [cyan]{task.fields[detail]}")
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), detail)
@@ -95,7 +95,7 @@ class Watch:
 
 @contextmanager
 def opened(root: Path, places: dict[str, Path]) -> Iterator[Store]:
-    """The store at `root`, with a session in which stages can be called; engines are closed at the end."""
+    """Yield the store at `root`, in a session that can call stages; engines are closed at the end."""
     store = Store(root)
     store.prepare()
     with Watch(apart=True) as watch, stages_on(store, watch.on_progress, places=places):
@@ -114,7 +114,7 @@ def show_start(watch: Watch, name: str, planned: Sequence[Planned]) -> None:
 
 
 def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int, seconds: float, as_json: bool) -> None:
-    """The summary table and the path of the report."""
+    """Print the summary table and the path of the report."""
     summary, page = store.read(report).to_pylist(), store.files(report) / "report.html"
     if as_json:
         result = {"profile": name, "report": str(report), "html": str(page), "made": watch.made, "stages": stages}
@@ -129,7 +129,7 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
 
 
 def summary_table(name: str, rows: list[dict[str, Any]]) -> Table:
-    """The report's first table, for 80 columns."""
+    """Return the report's first table, for 80 columns."""
     trained = any(row["gain"] is not None for row in rows)
     several = len({row["seed"] for row in rows}) > 1
     title = f"{name}: held-out pass rate" + " before and after training" * trained
@@ -166,7 +166,7 @@ def _change(before: float | None, after: float | None, form: str) -> str:
 
 
 def glimpse(store: Store, ref: Ref) -> Iterator[str]:
-    """Lines about an artifact that was just made; none for most."""
+    """Yield example lines of a new artifact; none for most kinds."""
     if ref.kind == "bands":
         rows = store.read(ref, ["band"])
         counted = query("select band, count(*) as n from bands group by all", bands=rows).to_pylist()
@@ -183,7 +183,7 @@ def glimpse(store: Store, ref: Ref) -> Iterator[str]:
 
 
 def bands_drawn(counts: Sequence[int]) -> Iterator[str]:
-    """A line for each band, of how many problems it has."""
+    """Yield a bar with the number of problems for each band."""
     whole = sum(counts)
     for band, n in zip(Band, counts, strict=True):
         gives = "  a gradient: right and wrong" if band == Band.VARIANCE else ""
@@ -191,7 +191,7 @@ def bands_drawn(counts: Sequence[int]) -> Iterator[str]:
 
 
 def answer_in_words(root: Path, report: Ref) -> list[str]:
-    """The report's own sentences, and what to know before believing them."""
+    """Return the report's answer and its caveats."""
     from storage.reading.query_cache import ask
     from tasks.report.findings import answer, caveats
 
@@ -200,7 +200,7 @@ def answer_in_words(root: Path, report: Ref) -> list[str]:
 
 
 def show_plan(priced: Forecast) -> None:
-    """Print a plan's table and its sentences. Names of stages are folded where there is no room; numbers never are."""
+    """Print a plan's table and its sentences. Names of stages are wrapped if necessary, numbers never."""
     console, table = Console(highlight=False), Table("", box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
     for name in UNITS:

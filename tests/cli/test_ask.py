@@ -80,7 +80,7 @@ def test_an_adapter_is_asked_by_its_ref(demo_store: Path, tmp_path: Path) -> Non
     training = next(ref for ref in store.refs("training") if store.read(ref, ["arm"])["arm"][0].as_py() == "panel")
     result = ask(PROBLEM, "--adapter", str(training)[:16], "--root", str(demo_store))
     assert f"panel · demo · {training} step 4" in result.stderr and result.stdout.count("answer: ") == 1
-    with pytest.raises(UserError, match="keeps no adapter of step 3"):
+    with pytest.raises(UserError, match="has no adapter of step 3"):
         ask(PROBLEM, "--adapter", str(training), "--step", "3", "--root", str(demo_store))
     copy_study(demo_store, tmp_path / "light", weights=False)
     with pytest.raises(UserError, match="its weights are not in this copy"):
@@ -119,7 +119,7 @@ def test_a_last_round_that_went_past_the_budget_is_said(tmp_path: Path) -> None:
     [
         (("--arm", "pannel"), "unknown arm 'pannel' .known: panel, "),
         (("--adapter", "training-0000"), "no artifact, run or study 'training-0000'"),
-        (("--step", "2"), "--step says which adapter"),
+        (("--step", "2"), "--step selects one of"),
         (("--model", "no-such-model"), "base model no-such-model is not there"),
         (("--method", "majorty"), "unknown method 'majorty'; did you mean 'majority'"),
         (("--method", "rewarded"), "method rewarded is scored by a reward model: set reward to its folder"),

@@ -43,7 +43,7 @@ def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:
 def test_a_study_is_begun_checked_and_compared(tmp_path: Path) -> None:
     assert "wrote first.toml" in varband(tmp_path, "study", "new", "first").stdout
     again = varband(tmp_path, "study", "new", "first")
-    assert again.returncode == 2 and "is there already" in again.stderr
+    assert again.returncode == 2 and "exists already" in again.stderr
     begun = tomllib.loads((tmp_path / "first.toml").read_text())["scaffolds"]["scratchpad"]
     assert begun["template"] == SCAFFOLDS["think_tags"].template, "the demo's model knows no other, and the gate closes"
     assert "first: in order; arms panel, scratchpad" in varband(tmp_path, "study", "check", "first.toml").stdout
@@ -52,7 +52,7 @@ def test_a_study_is_begun_checked_and_compared(tmp_path: Path) -> None:
         == "rollouts.temperature: 1.0 → 0.7\n"
     )
     (tmp_path / "whole.toml").write_text(varband(tmp_path, "study", "show", "first.toml").stdout)
-    assert "nothing differs" in varband(tmp_path, "study", "diff", "first.toml", "whole.toml").stdout
+    assert "have equal settings" in varband(tmp_path, "study", "diff", "first.toml", "whole.toml").stdout
 
 
 @pytest.mark.parametrize("verb", ["study check", "plan", "run", "server deploy"])

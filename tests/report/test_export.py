@@ -46,7 +46,7 @@ def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> 
     ("words", "said"),
     [
         (("figure", "gainz"), "no figure or table 'gainz'; did you mean 'gains'?"),
-        (("figure", "audit"), "audit: nothing of it is drawn; its numbers: varband export table audit"),
+        (("figure", "audit"), "audit has no chart; for its numbers: varband export table audit"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(words: tuple[str, ...], said: str, study: Study) -> None:
