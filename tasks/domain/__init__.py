@@ -1,1 +1,1 @@
-"""Ideas that several stages share: plain Python, no IO, no orchestrator, no engine."""
+"""Concepts that several stages share: plain Python without IO, orchestrator or engine."""

@@ -1,4 +1,4 @@
-"""Arms: scaffold + base model, and what is trained of them. A new arm is one entry here and no other file names it."""
+"""Arms: a scaffold with its base model and adapter. A new arm is one entry here; no other file names it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from tasks.domain.scaffolds import NO_PANEL, PANEL, THINK_TAGS, THINKING, Scaffo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """What the experiment varies.
+    """An arm of the experiment.
 
-    trained_as: the arm whose adapter this arm is evaluated with; its own name for an arm that trains; null for one that
-        is screened and evaluated as it is, such as a ceiling.
-    model: its base model by name; empty for the one of the arm whose adapter it has, else of the study.
-    adapter: one made elsewhere on that base, which the arm starts from, or is; empty for none.
+    trained_as: the arm whose adapter this arm is evaluated with; its own name for an arm that trains; None for an arm
+    that
+        is screened and evaluated without training, such as a reference.
+    model: name of its base model; empty for that of the arm whose adapter it has, or else of the study. adapter: an
+    imported adapter on that base, which the arm starts from, or is; empty for none.
     """
 
     name: str
@@ -29,7 +30,7 @@ class Arm:
 
     @property
     def head(self) -> str:
-        """The arm that it starts as and, if anything is trained, is trained as."""
+        """The arm with whose training it is evaluated, or its own name."""
         return self.trained_as or self.name
 
 

@@ -1,4 +1,4 @@
-"""What may be spent. No part of any recipe: a wall parks a run, and changes nothing that it makes."""
+"""Budgets: limits on spending. They enter no recipe: a reached limit pauses a run and changes no result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.domain.ranges import Checked, OrNone, Real
 
 #: The largest limit, of each kind.
 MOST = 1e15
-#: The units that a budget limits, in the order in which everything lists them, as people call them.
+#: The units of a budget in display order, with their names.
 UNITS = {"tokens": "tokens", "gpu_hours": "GPU-hours", "usd": "US dollars"}
 #: None: no limit.
 Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
@@ -32,7 +32,7 @@ class Budget(Checked):
 
     @classmethod
     def parse(cls, text: str | None) -> Budget:
-        """Errors: UserError naming the part that cannot be read.
+        """Parse LIMITS of the command line. Errors: UserError naming the part that cannot be read.
 
         >>> Budget.parse("tokens=2e6,usd=20")
         Budget(tokens=2000000.0, gpu_hours=None, usd=20.0)
@@ -47,7 +47,8 @@ class Budget(Checked):
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
     def over(self, usual: Budget) -> Budget:
-        """
+        """Return this budget, with missing limits from `usual`.
+
         >>> Budget(usd=5).over(Budget(usd=20, tokens=2e6))
         Budget(tokens=2000000.0, gpu_hours=None, usd=5.0)
         """

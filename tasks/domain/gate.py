@@ -1,4 +1,4 @@
-"""Can training teach? A study's limits on what its screening may show, and why an arm does not keep them."""
+"""The gate between screening and training: a study's limits on the screening, and the reasons why an arm fails them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from tasks.domain.ranges import Checked, Share
 
-#: Shares of an arm's rollouts that a limit of the same name bounds, in words.
+#: Shares of an arm's rollouts with a limit of the same name, with their text.
 SHARES = {"invalid_tags": "have no valid tags", "no_answer": "give no answer", "truncated": "are cut off"}
 
 
@@ -37,9 +37,9 @@ class Gate(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenedArm:
-    """shares: of its rollouts, by the names of SHARES, and its accuracy; None before it is screened. live: training
-    problems whose rollouts earned different rewards; None where that is unknown. taught: it starts from a lesson's
-    adapter, or from one made elsewhere."""
+    """The screening of an arm. shares: by the names of SHARES, and accuracy; None before it is screened. live: training
+    problems whose rollouts earned different rewards; None if unknown. taught: it starts from a lesson's or an imported
+    adapter."""
 
     arm: str
     shares: dict[str, Any] | None
@@ -48,7 +48,7 @@ class ScreenedArm:
 
 
 class Reason(NamedTuple):
-    """One limit that is not kept. arms: of which the words are. of_form: what they are compared by is form."""
+    """One failed limit. arms: affected arms. of_form: the comparison would be of form, not of ability."""
 
     arms: tuple[str, ...]
     words: str
@@ -56,7 +56,8 @@ class Reason(NamedTuple):
 
 
 def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
-    """Why training would teach little, or two arms' trainings could not be compared; none where the gate is open.
+    """Yield the reasons why training would teach little, or why two trainings could not be compared; none if the gate
+    is open.
 
     >>> sound = {"invalid_tags": 0.02, "no_answer": 0.1, "truncated": 0.01, "accuracy": 0.3}
     >>> panel = ScreenedArm(arm="panel", shares=sound, live=475, taught=True)

@@ -1,7 +1,7 @@
-"""What other packages bring by entry point, for what a study's file cannot say: graders, scaffolds, objectives.
+"""Plugins of other packages by entry point, for what a study's file cannot express: graders, scaffolds, objectives.
 
-One is named NAME where somebody asks for it and `NAME@PACKAGE==VERSION` where it was found: recipes hold the latter, so
-that an upgraded package makes other names and another version is never taken for the one that was meant.
+Users write NAME; recipes store `NAME@PACKAGE==VERSION`. So an upgraded package changes fingerprints, and another
+version is never used by mistake.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ Group = Literal["varband.graders", "varband.scaffolds", "varband.objectives"]
 
 
 def brought(group: Group) -> list[str]:
-    """Names that installed packages bring."""
+    """Return the names of plugins in installed packages."""
     return sorted({entry.name for entry in _found(group, tuple(sys.path))})
 
 
 def pinned(group: Group, name: str) -> str:
-    """A name with package and version. Errors: UserError if none or two packages bring it, or another version does."""
+    """Return a name with package and version. Errors: UserError if no package or two packages provide it, or another
+    version."""
     entry = _entry(group, name.partition("@")[0])
     assert entry.dist is not None
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"
@@ -34,12 +35,12 @@ def pinned(group: Group, name: str) -> str:
 
 
 def plugged(group: Group, name: str) -> object:
-    """What a package brings under this name. Errors: UserError as `pinned`, or if it cannot be imported."""
+    """Return the plugin with this name. Errors: UserError, see `pinned`, or if it cannot be imported."""
     return _loaded(group, pinned(group, name), tuple(sys.path))
 
 
 def asked(group: Group, name: str, function: str, *given: object) -> object:
-    """What a function of something brought returns. Errors: UserError as `plugged`, or if it raises."""
+    """Call a function of a plugin. Errors: UserError, see `plugged`, or if it raises."""
     try:
         return getattr(plugged(group, name), function)(*given)
     except UserError:
@@ -50,7 +51,7 @@ def asked(group: Group, name: str, function: str, *given: object) -> object:
 
 
 def told(error: BaseException) -> str:
-    """An error of another package's code in one line."""
+    """Return an error of another package's code in one line."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 

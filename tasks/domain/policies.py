@@ -1,4 +1,4 @@
-"""Policies and sampling parameters: what a rollout was sampled from. Both are identities in the ledger."""
+"""Policies and sampling parameters: the two identities under which the ledger stores rollouts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tasks.domain.arms import ARMS, Arm
 from tasks.domain.ranges import AtLeastOne, Checked, Real, Seed, ShareAboveZero
 from tasks.domain.scaffolds import READING, Scaffold
 
-#: How a sampler on a GPU stores keys and values: as it computes them, or in 8 bits each.
+#: Precision of the KV cache on a GPU: as computed, or 8 bits.
 KVCache = Literal["full", "fp8"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """A model by content (tasks/engines/model_files.py). `name` is for people, and no part of what it is."""
+    """A model by content (tasks/engines/model_files.py). `name` is a label."""
 
     name: str = field(default="", compare=False)
     sha256: str
@@ -30,14 +30,14 @@ class BaseModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeElsewhere:
-    """An adapter that nothing here has trained, by the content of its files. `name` is for people: folder or hub id."""
+    """An imported adapter by content. `name` is a label: folder or hub id."""
 
     name: str = field(default="", compare=False)
     sha256: str
 
 
 def check_bases(models: Mapping[str, BaseModel], arms: Iterable[Arm]) -> None:
-    """models: of each arm. Errors: UserError for an arm that would be sampled with an adapter of another base model."""
+    """Raise UserError for an arm that would be sampled with an adapter of another base model. models: of each arm."""
     for arm in arms:
         own, trained_on = models[arm.name], models[arm.head]
         if own != trained_on:
@@ -47,23 +47,22 @@ def check_bases(models: Mapping[str, BaseModel], arms: Iterable[Arm]) -> None:
 def another_base(who: str, own: BaseModel, adapter: str, trained_on: BaseModel) -> UserError:
     names = [f"{model.name or 'a model'} ({model.sha256[:12]}…)" for model in (own, trained_on)]
     return UserError(
-        f"{who} stands on {names[0]}, and {adapter} was trained on {names[1]}: an adapter is served on its own base"
-        " model alone"
+        f"{who} has the base model {names[0]}, but {adapter} was trained on {names[1]}: an adapter needs its own base"
+        " model"
     )
 
 
-#: The role of what is sampled by a training's second adapter.
+#: The role of a training's second adapter.
 AS_CRITIC = "critic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Arm + adapter or none. `adapter` names the training artifact, `adapter_step` how far that training had come.
+    """An arm with or without an adapter. `adapter`: the training artifact; `adapter_step`: the step of that training.
 
-    scaffold: the arm's, by content; that of the day unless it is given, as by a stored recipe.
-    `step` and `seed` are labels: steps of the studied training, which starts at 0 also where its start is the adapter
-    of an earlier lesson; that training's seed.
-    role: `critic` for the second adapter of a training that has two (advantages/structured.py).
+    scaffold: the arm's, by content; by default the present one of that arm. `step`, `seed`: labels, the step and seed
+    of the studied training, which starts at 0 even if it starts from a lesson's adapter. role: `critic` for the second
+    adapter of a training that has two (advantages/structured.py).
     """
 
     arm: str
@@ -80,8 +79,8 @@ class Policy:
             object.__setattr__(self, "scaffold", ARMS[self.arm].scaffold)
 
     def identity(self) -> dict[str, object]:
-        """What the ledger files its rollouts under: all that they are sampled from, and nothing that only reads them.
-        `stop` stands with the sampling parameters."""
+        """Return the identity in the ledger: everything that affects sampling, nothing that only affects parsing.
+        `stop` is part of the sampling parameters."""
         scaffold = self.scaffold
         spelt: dict[str, object] = {
             "arm": self.arm,
@@ -123,16 +122,16 @@ class Sampling(Checked):
 
 
 def _others(value: object, spelt: set[str]) -> dict[str, object]:
-    """Fields beside the ones that an identity always spells, where they are not at their default: a new field makes no
-    new name, and none can be forgotten."""
-    told = canonical(value)
-    assert isinstance(told, dict)
-    return {name: form for name, form in told.items() if name not in {"is", *spelt}}
+    """Return fields beside those that an identity always includes, if they are not at their default. So a new field
+    changes no name, and no field is forgotten."""
+    known = canonical(value)
+    assert isinstance(known, dict)
+    return {name: form for name, form in known.items() if name not in {"is", *spelt}}
 
 
 @dataclass(frozen=True, slots=True)
 class ServedAdapter:
-    """LoRA weights in PEFT format. `name` is for people: engines tell adapters apart by `handover.served_name`."""
+    """LoRA weights in PEFT format. `name` is a label; engines use `adapter_files.served_name`."""
 
     name: str
     folder: Path

@@ -1,4 +1,4 @@
-"""What tokens and hours cost. No part of any recipe: prices change what is spent, never what is found."""
+"""Prices of tokens and hours. They enter no recipe: prices change spending, never results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class TokenPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What things cost, per policy and per hardware.
+    """Prices per policy and per hardware.
 
-    tokens: of each arm's policy; `*` is every arm that has no price of its own. devices: US dollars an hour of a device
-    whose name contains the key. hours_of_sampling: whether sampling takes hours of a device here; false where another
-    host samples. device: what a profile is expected to run on, for estimates. Rates: tokens/s of an arm's GPUs with one
-    sampling engine and one process of the learner, used until this store has measured its own.
+    tokens: of each arm's policy; `*` for arms without their own. devices: US dollars per hour of a device whose name
+    contains the key. hours_of_sampling: False if another host samples. device: the profile's expected device, for
+    estimates. Rates: tokens/s of an arm's GPUs with one sampling engine and one process of the learner, used until this
+    store has measured its own.
     """
 
     tokens: Mapping[str, TokenPrice] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Prices:
     hours_of_sampling: bool = True
 
     def of_tokens(self, arm: str | None, prompt_tokens: Any, completion_tokens: Any) -> Any:
-        """US dollars of numbers or arrays of tokens.
+        """Return US dollars for numbers or arrays of tokens.
 
         >>> Prices(tokens={"*": TokenPrice(1.0, 4.0)}).of_tokens("panel", 1e6, 5e5)
         3.0
@@ -52,7 +52,7 @@ class Prices:
 
 
 def plainly(value: float, digits: int = 4) -> str:
-    """Rounded, and without powers of ten: who pays counts zeros.
+    """Round a number, and write it without powers of ten.
 
     >>> plainly(20_000.0), plainly(1_234_567.0), plainly(0.01234, 3), plainly(0.0)
     ('20,000', '1,235,000', '0.0123', '0')

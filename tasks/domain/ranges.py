@@ -1,5 +1,5 @@
-"""Types of settings: a number with its range, a choice, a name. Each is written once, with its field, and pydantic
-checks it wherever a value is made: on the command line, in a form, in a file and in code."""
+"""Types of settings: a number with its range, a choice, a name. Each is declared with its field, and pydantic checks it
+on the command line, in a form, in a file and in code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from storage.errors import UserError, did_you_mean
 
-#: What is sampled, kept or repeated so often: more is a slip, and a stage without an end.
+#: Upper bound of counts; larger numbers are typing errors that would make a stage endless.
 MOST = 100_000
 Whole = Annotated[int, Field(strict=True)]
 Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -29,27 +29,27 @@ Count = Annotated[Whole, Field(ge=0)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
 AtLeastTwo = Annotated[Whole, Field(ge=2)]
 Size = Annotated[Whole, Field(ge=1, le=MOST)]
-#: As torch and NumPy both take them.
+#: The range of seeds that torch and NumPy share.
 Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 Share = Annotated[Real, Field(ge=0, le=1)]
 ShareAboveZero = Annotated[Real, Field(gt=0, le=1)]
 #: Before `| None`: TOML has no null, and "none" stands for it.
 OrNone = BeforeValidator(lambda value: None if str(value).lower() == "none" else value)
-#: What can stand in addresses, file names and on the command line.
+#: Names that are valid in URLs, file names and on the command line.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
-#: What a context of pydantic says where all mistakes of a study are collected.
+#: Pydantic context for collecting all errors of a study.
 COLLECT = "collect"
 
 
 class Checked:
-    """Base of pydantic's dataclasses that people set. A mistake is a UserError, or is collected with the others of a
-    whole study (context=COLLECT)."""
+    """Base of pydantic dataclasses for settings. An error raises UserError, or is collected with the other errors of a
+    study (context=COLLECT)."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     def check(self) -> None:
-        """Errors: UserError for fields that cannot stand together."""
+        """Raise UserError for fields that contradict each other."""
 
     def __post_init__(self) -> None:
         try:
@@ -69,7 +69,7 @@ class Checked:
 
 
 def refused_by(check: Callable[[Any], object]) -> AfterValidator:
-    """Return a validator that refuses what a function refuses with a UserError."""
+    """Return a validator that turns a function's UserError into a validation error."""
 
     def checked(value: Any) -> Any:
         try:
@@ -82,16 +82,16 @@ def refused_by(check: Callable[[Any], object]) -> AfterValidator:
 
 
 def check_distinct(values: Sequence[object]) -> None:
-    """Errors: UserError for a value that a list holds more than once."""
+    """Raise UserError for a value that occurs twice."""
     if again := [str(one) for nth, one in enumerate(values) if one in values[:nth]]:
-        raise UserError(f"{', '.join(again)} stands there more than once, and would be counted so")
+        raise UserError(f"{', '.join(again)} is listed more than once")
 
 
 def check_name(name: str) -> None:
-    """Errors: UserError for text that is no name."""
+    """Raise UserError for text that is no name."""
     if not NAME.fullmatch(name) or name.lower() == "none":
         raise UserError(
-            f"{name[:80]!r} is no name, which has letters, digits, dots, dashes and underscores and is not 'none'"
+            f"{name[:80]!r} is no valid name: use letters, digits, dots, dashes and underscores, and not 'none'"
         )
 
 
@@ -100,19 +100,19 @@ Name = Annotated[str, refused_by(check_name)]
 
 
 def mistake(sentence: str) -> PydanticCustomError:
-    """The error of a validator that says all in one sentence."""
+    """Return a validation error with a complete sentence."""
     return PydanticCustomError("mistake", "{sentence}", {"sentence": sentence})
 
 
 def sentences(error: ValidationError, what: str) -> str:
-    """Return all mistakes of a value in one line. what: the name of the value."""
+    """Return all errors of a value in one line. what: the name of the value."""
     found = error.errors(include_url=False)
     prefix = "" if all(one["type"] == "mistake" for one in found) else f"{what}: "
     return prefix + "; ".join(dict.fromkeys(map(sentence, found)))
 
 
 def sentence(error: ErrorDetails) -> str:
-    """Return what is wrong with one value.
+    """Return the error of one value.
 
     >>> from pydantic import TypeAdapter
     >>> try:

@@ -1,7 +1,7 @@
-"""Scaffolds: what surrounds a problem on its way in and delimits trace and answer on the way out.
+"""Scaffolds: the prompt around a problem, and the delimiters of trace and answer in a completion.
 
-A scaffold is data. It renders a problem into a prompt and parses a completion into a trace and a
-final-answer region; it never judges the answer. The grader looks at the region and nowhere else.
+A scaffold is data. It renders a problem into a prompt and parses a completion into a trace and a final-answer region;
+it never grades. The grader reads only the region.
 """
 
 from __future__ import annotations
@@ -18,23 +18,20 @@ from tasks.domain.grading.regions import answer_blocks, before_boxes, boxed, fin
 from tasks.domain.plugins import asked, plugged
 from tasks.domain.ranges import Checked, Name, OrNone
 
-#: What of a scaffold says how a completion is read. Every other field changes what is sampled.
+#: Fields that only affect parsing. All other fields change what is sampled.
 READING = ("name", "trace_tag", "answer_form", "trace_opened", "answer_kind")
 #: The answer kind of the grader of mathematics; the others are in `tasks.domain.grading.kinds`.
 MATH = "math"
 AnswerForm = Literal["tag", "boxed", "final"]
-#: `pairs` is sound form as the table of Scaffold.pairs has it; `published` what the original study paid the bonus for.
+#: `pairs`: the form in the table of Scaffold.pairs; `published`: the form that the original study rewarded.
 TagRule = Literal["pairs", "published"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parsed:
-    """One completion, taken apart.
-
-    trace: the reasoning part; None if the scaffold's tags are missing or out of order. region: the only text that may
-    be graded; None if the completion never reached an answer. A trace that was opened and never closed is reasoning,
-    in every arm. tag_valid: the completion has the scaffold's form, by the rule that was asked for.
-    """
+    """A parsed completion. trace: the reasoning part; None if the scaffold's tags are missing or out of order. region:
+    the only text that may be graded; None if the completion has no answer. A trace that was opened and never closed is
+    reasoning, in every arm. tag_valid: the completion has the scaffold's form, by the chosen rule."""
 
     trace: str | None
     region: str | None
@@ -43,7 +40,7 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example(Checked):
-    """A solved problem that a prompt shows: few-shot."""
+    """A solved problem in the prompt (few-shot)."""
 
     problem: str
     trace: str
@@ -52,16 +49,16 @@ class Example(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold(Ruled, Checked):
-    """Prompt + stop + tags + parse.
+    r"""A prompt, stop strings, tags and a parser.
 
-    template: text with one `{problem}`; a chat scaffold puts it into one user message.
-    examples: stand before it, each as the template asks for it and solved in the scaffold's own form.
-    answer_kind: how answers are read and compared (grading/kinds.py); another package's is named with its version.
-    code: of another package, named with its version: an object or module that may have `prompt(problem)`, and
-        `parse(completion)`, which gives trace and region or null, with its inverse `solved(answer, trace)`.
-    trace_tag: tag around the reasoning, or null where the trace is what precedes the answer.
-    answer_form: `tag` (inside `<answer>`), `boxed` (in `\\boxed{}` after the trace), or `final`: wherever a completion
-        of no agreed form states it (grading/regions.py), as in rollouts that were sampled elsewhere.
+    template: text with one `{problem}`; a chat scaffold puts it into one user message. examples: solved problems before
+    it, in the template and the scaffold's own form. answer_kind: how answers are parsed and compared
+    (grading/kinds.py); another package's is named with its version. code: plugin of another package, named with its
+    version: an object or module that may have `prompt(problem)`, and
+        `parse(completion)`, which returns trace and region or None, with its inverse `solved(answer, trace)`.
+    trace_tag: tag around the reasoning, or None if the trace is the text before the answer. answer_form: `tag` (inside
+    `<answer>`), `boxed` (in `\\boxed{}` after the trace), or `final`: anywhere in a completion of
+        no fixed form (grading/regions.py), as in imported rollouts.
     trace_opened: the chat template of the arm's models, or the template's end, writes the opening tag, so that a
         completion only closes it.
     """
@@ -99,7 +96,7 @@ class Scaffold(Ruled, Checked):
 
     @property
     def region_form(self) -> AnswerForm:
-        """The form in which the region of an answer is read: `boxed`, or any text (`tag`)."""
+        """The form in which the region of an answer is parsed: `boxed`, or any text (`tag`)."""
         return "boxed" if self.answer_form == "boxed" else "tag"
 
     @property
@@ -109,18 +106,18 @@ class Scaffold(Ruled, Checked):
 
     @property
     def has_steps(self) -> bool:
-        """Whether reasoning is marked apart from the answer, and can be searched step by step."""
+        """Whether reasoning is marked separately from the answer, so that a search can go step by step."""
         return self.trace_tag is not None
 
     @property
     def digest(self) -> str:
-        """The scaffold by content: another one as soon as any field is."""
+        """A fingerprint of all fields."""
         return fingerprint(self)
 
     @property
     def reading(self) -> str:
-        """How its completions are taken apart and graded, by content: what was sampled under another one is read anew,
-        not sampled anew."""
+        """A fingerprint of the fields that affect parsing and grading. If it changes, stored rollouts are parsed again,
+        not sampled again."""
         told = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
         return fingerprint({name: value for name, value in told.items() if (name, value) != ("answer_kind", MATH)})
 
@@ -135,7 +132,7 @@ class Scaffold(Ruled, Checked):
         return written(problem) if written else self.template.replace("{problem}", problem)
 
     def answer_in_form(self, answer: str, trace: str = "hence") -> str:
-        """A well-formed completion that commits to `answer`: what a gold must survive.
+        """Return a well-formed completion with this answer, for checks of golds.
 
         >>> PANEL.answer_in_form("7", "Ann: 3+4=7.")
         '<mutipersonaDebate>Ann: 3+4=7.</mutipersonaDebate> <answer>7</answer>'
@@ -147,7 +144,7 @@ class Scaffold(Ruled, Checked):
         return f"{reasoning} {final}"
 
     def parse(self, completion: str, tag_rule: TagRule = "pairs") -> Parsed:
-        r"""Trace, answer region and tag validity of one completion, as a reader sees it.
+        r"""Return trace, answer region and tag validity of one completion.
 
         >>> PANEL.parse("<mutipersonaDebate>a</mutipersonaDebate> <answer>7</answer>")
         Parsed(trace='a', region='7', tag_valid=True)
@@ -184,11 +181,8 @@ class Scaffold(Ruled, Checked):
         return Parsed(trace, region, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
 
     def _own(self, function: str) -> Callable[..., Any] | None:
-        """`prompt`, `parse` or `solved` of another package's code; None where there is none.
-
-        Errors: UserError for code that is not installed, or in another version; when it is called, if it raises or
-        returns what it may not.
-        """
+        """Return `prompt`, `parse` or `solved` of a plugin, or None. Errors: UserError for code that is missing or has
+        another version; when called, if it raises or returns a wrong type."""
         if not self.code or not hasattr(plugged("varband.scaffolds", self.code), function):
             return None
 
@@ -204,7 +198,7 @@ class Scaffold(Ruled, Checked):
         return call
 
     def _sound(self, completion: str, trace: str | None, rest: str) -> bool:
-        """Whether each pair stands there once and in order, and neither the trace nor the answer after it is empty."""
+        """Return whether each pair of tags occurs once and in order, and neither trace nor answer is empty."""
         for tag in self.pairs:
             if self.trace_opened and tag == self.trace_tag:
                 in_order = f"<{tag}>" not in completion and completion.count(f"</{tag}>") == 1
@@ -218,7 +212,7 @@ class Scaffold(Ruled, Checked):
         return says_something(trace or "") and any(says_something(answer) for answer in answers)
 
     def _split_trace(self, completion: str) -> tuple[str | None, str]:
-        """(trace, what follows it). The opening tag may stand in the prompt."""
+        """Return (trace, the text after it). The opening tag may be in the prompt."""
         if self.trace_tag is None:
             return None, completion
         head, closing, rest = completion.rpartition(f"</{self.trace_tag}>")
@@ -280,8 +274,8 @@ THINK_TAGS = Scaffold(
     answer_form="tag",
     stop=("</answer>",),
 )
-#: Nothing but an answer, in each form in which regions are read: what a gold must survive, whatever arms there are.
+#: Scaffolds with an answer only, in each form of regions, for checks of golds.
 FORMS: tuple[AnswerForm, ...] = ("tag", "boxed")
 BARE = {f: Scaffold(name=f, template="{problem}", trace_tag=None, answer_form=f) for f in FORMS}
-#: By the name that files for the grader and the demo's model use; arms hold theirs themselves (arms.py).
+#: Scaffolds by name, for files to grade and for the demo model; arms have their own (arms.py).
 SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}

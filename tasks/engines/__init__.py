@@ -1,1 +1,1 @@
-"""The outside world (vLLM, transformers, peft, encoders, worker processes), imported inside functions."""
+"""External components (vLLM, transformers, peft, encoders, worker processes), imported inside functions."""

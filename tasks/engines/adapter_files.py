@@ -1,8 +1,8 @@
-"""Adapters on disk: whether a folder's can be served or trained on, how it is read, and how the learner writes one.
+"""Adapter files: check whether an adapter can be served or trained on, read it, and write the learner's.
 
-PEFT's format is what is kept. A mixture's adapter has 37,000 matrices there, and a file that names each takes longer to
-read than all of its weights take to merge. So the learner hands the next step's adapter to a merging sampler as
-`served.safetensors`: in the sampler's type, with the experts of a layer and projection stacked.
+Stored adapters have PEFT's format. There, a mixture's adapter has 37,000 named matrices, and reading them takes longer
+than merging the weights. So the learner gives the next step's adapter to a merging sampler as `served.safetensors`: in
+the sampler's type, with the experts of a layer and projection stacked.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ADAPTER, WEIGHTS = ADAPTER_FILES
-#: Of the step to come, beside or in the place of PEFT's files.
+#: The next step's adapter for a merging sampler, beside or instead of PEFT's files.
 SERVED = "served.safetensors"
-#: Beside PEFT's files: which base model the adapter belongs to. Those made elsewhere have none: taken as given.
+#: File with the base model of the adapter; imported adapters have none, and their base is not checked.
 OF_BASE = "base_model.json"
-#: Before the name of a layer, in the files of every adapter.
+#: Prefix of layer names in adapter files.
 PREFIX = "base_model.model."
-#: Fields of adapter_config.json that the samplers here serve with these values only.
+#: Fields of adapter_config.json with the only values that the samplers support.
 PLAIN: Mapping[str, tuple[object, ...]] = {
     "use_dora": (None, False),
     "bias": (None, "none"),
@@ -51,7 +51,7 @@ PLAIN: Mapping[str, tuple[object, ...]] = {
     "layer_replication": (None, []),
     "alpha_pattern": (None, {}),
     "use_rslora": (None, False),
-    # with other ways to initialise it the adapter fits a changed base alone
+    # other initialisations change the base weights
     "init_lora_weights": (None, True, False, "gaussian", "eva", "orthogonal"),
 }
 _EXPERT = re.compile(r"\.experts\.\d+\.")
@@ -61,8 +61,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AdapterFiles:
-    """A folder's adapter. rank: of its linear layers; expert_rank: of experts, None without any. shapes: of its
-    matrices, by PEFT's names without their prefix."""
+    """An adapter in a folder. rank: of its linear layers; expert_rank: of experts, or None. shapes: of its matrices, by
+    PEFT's names without their prefix."""
 
     folder: Path
     rank: int
@@ -72,7 +72,7 @@ class AdapterFiles:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The linear layers that it changes."""
+        """The adapted linear layers."""
         return tuple(sorted({name.rpartition(".")[2] for name in _layers(self.shapes)}))
 
     @property
@@ -82,8 +82,8 @@ class AdapterFiles:
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def check_base(self, base: Path) -> None:
-        """base: the folder of a model. Errors: UserError for an adapter that was trained on other weights, or that
-        names layers or widths which the model does not have: engines would leave those out, or fail at them."""
+        """Raise UserError if the adapter was trained on other weights than those in `base`, or has layers or widths
+        that the model lacks: engines would ignore them or fail."""
         marked = self.folder / OF_BASE
         trained_on = json.loads(marked.read_text()) if marked.is_file() else None
         if trained_on and trained_on["weights_identity"] not in (weights_identity(base), former_identity(base)):
@@ -116,7 +116,7 @@ class AdapterFiles:
         return max(self.rank, self.expert_rank or 0)
 
     def check_recipe(self, learner: LearnerConfig) -> None:
-        """Errors: UserError for an adapter that a training of this recipe could not go on with."""
+        """Raise UserError if a training with this recipe cannot start from the adapter."""
         experts = None if self.expert_rank is None else learner.expert_rank or learner.lora_rank
         named = {
             "lora_rank": (self.rank, learner.lora_rank),
@@ -133,7 +133,7 @@ class AdapterFiles:
 
 
 def adapter_files(folder: Path) -> AdapterFiles:
-    """Errors: UserError for a folder that holds no adapter that could be served."""
+    """Read a folder's adapter. Errors: UserError if it cannot be served."""
     config = adapter_config(folder)
     kind, rank = config.get("peft_type"), config.get("r")
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
@@ -162,7 +162,7 @@ def _layers(shapes: Iterable[str]) -> list[str]:
 
 
 def ranks(shapes: Shapes) -> tuple[dict[str, int], dict[str, int]]:
-    """(of linear layers, of experts), each by its name.
+    """Return (ranks of linear layers, ranks of experts), by name.
 
     >>> ranks({"mlp.experts.3.up_proj.lora_A.weight": (4, 9), "attn.q_proj.lora_A.weight": (8, 9)})
     ({'attn.q_proj': 8}, {'mlp.experts.3.up_proj': 4})
@@ -173,7 +173,7 @@ def ranks(shapes: Shapes) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
-    """Errors: UserError if the folder holds no readable PEFT adapter."""
+    """Return adapter_config.json. Errors: UserError if the folder has no readable PEFT adapter."""
     try:
         config = json.loads((folder / ADAPTER).read_text())
     except (OSError, ValueError) as error:
@@ -184,10 +184,8 @@ def adapter_config(folder: Path) -> dict[str, Any]:
 
 
 def _shapes(path: Path) -> Shapes:
-    """Shapes of an adapter's matrices, by PEFT's names without their prefix.
-
-    Errors: UserError for a file with anything but pairs of matrices of linear layers of the decoder.
-    """
+    """Return the shapes of an adapter's matrices, by PEFT's names without their prefix. Errors: UserError for other
+    contents than pairs of matrices of the decoder's linear layers."""
     found = {name: weight.shape for name, weight in weights_of(path).items()}
     shapes = {name.removeprefix(PREFIX): shape for name, shape in found.items() if name.startswith(PREFIX)}
     layers = [name for name in _layers(shapes) if name.rpartition(".")[2] != "lm_head"]
@@ -204,8 +202,8 @@ def _shapes(path: Path) -> Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """pairs: (A, B) of each adapted matrix by its name in the base model; of experts (A: ExRxI, B: ExOxR), of all of a
-    layer by `experts.<projection>`. Ranks may differ: each A has as many rows as its own."""
+    """The matrices of an adapter. pairs: (A, B) by name in the base model; for experts (A: ExRxI, B: ExOxR) of a whole
+    layer, by `experts.<projection>`. Ranks may differ between matrices."""
 
     pairs: Mapping[str, tuple[Tensor, Tensor]]
     alpha: float
@@ -216,7 +214,7 @@ class Products:
 
 
 def served_file(folder: Path) -> Path:
-    """Return the file that an engine reads of an adapter. Errors: UserError if there is none."""
+    """Return the adapter file that an engine reads. Errors: UserError if there is none."""
     for name in (SERVED, WEIGHTS):
         if (folder / name).is_file():
             return folder / name
@@ -227,8 +225,8 @@ def served_file(folder: Path) -> Path:
 
 
 def served_name(adapter: ServedAdapter) -> str:
-    """The name by which engines and servers keep an adapter: its own, and a digest of where its file lies and of the
-    file's inode, size and time. So other weights never go by a name that an engine knows."""
+    """Return the adapter's name for engines and servers: its own, and a digest of the file's path, inode, size and
+    time. So other weights never have a name that an engine already knows."""
     file = served_file(adapter.folder)
     at = file.stat()
     stamp = f"{file.resolve()}:{at.st_dev}:{at.st_ino}:{at.st_size}:{at.st_mtime_ns}"
@@ -254,7 +252,7 @@ def read_served(folder: Path, device: str = "cpu") -> Products:
 
 
 def _stacked(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
-    """Experts, which have a name each in PEFT's files, by layer and projection."""
+    """Stack experts, which have separate names in PEFT's files, by layer and projection."""
     import torch
 
     found = {name: pair for name, pair in pairs.items() if not _NAMED_EXPERT.fullmatch(name)}
@@ -269,14 +267,14 @@ def _stacked(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tens
 
 
 def write_served(folder: Path, flat: Tensor, stacks: Shapes, alpha: float) -> None:
-    """flat: of `stacks`, named as PEFT does without its prefix, on any device."""
+    """Write an adapter for a merging sampler. flat: all matrices of `stacks`, concatenated, on any device."""
     _write(folder / SERVED, flat, stacks, {"alpha": str(alpha)})
 
 
 def write_peft(
     folder: Path, base: Path, flat: Tensor, dtype: torch.dtype, shapes: Shapes, learner: LearnerConfig
 ) -> None:
-    """flat: of `shapes`, named as PEFT does without its prefix, on any device; written in `dtype`."""
+    """Write an adapter in PEFT format in `dtype`. flat: all matrices of `shapes`, concatenated, on any device."""
     _write(folder / WEIGHTS, flat.to(dtype), {PREFIX + name: shape for name, shape in shapes.items()}, {"format": "pt"})
     of_base = {"name": base.name, "weights_identity": weights_identity(base)}
     (folder / OF_BASE).write_text(json.dumps(of_base, indent=2) + "\n")
@@ -292,8 +290,8 @@ def _write(file: Path, flat: Tensor, shapes: Shapes, metadata: dict[str, str]) -
 
 
 def _config(base: Path, shapes: Shapes, learner: LearnerConfig) -> dict[str, object]:
-    """Where experts have a rank of their own it is `r`, and the other layers are the exceptions from it: peft makes two
-    matrices of one expert out of `r`, and does not look whether a pattern says otherwise."""
+    """Return adapter_config.json. If experts have a separate rank, `r` is theirs and the other layers are exceptions,
+    because peft splits fused experts by `r` and ignores rank patterns."""
     linear, experts = ranks(shapes)
     of_linear = {".".join(name.split(".")[-2:]): rank for name, rank in linear.items()}
     rank = max({*experts.values()} or {*linear.values()})
@@ -312,10 +310,8 @@ def _config(base: Path, shapes: Shapes, learner: LearnerConfig) -> dict[str, obj
 def read_peft(
     folder: Path, base: Path, shapes: Shapes, learner: LearnerConfig, *, whole: bool = True
 ) -> dict[str, Tensor]:
-    """Return the matrices by name. whole: false takes an adapter of some layers only, whose others are zero.
-
-    Errors: UserError if they are not those of this base, recipe and shapes.
-    """
+    """Return the matrices by name. whole: False accepts an adapter of some layers; the others are zero. Errors:
+    UserError if they do not fit this base, recipe and shapes."""
     import torch
     from safetensors.torch import load_file
 

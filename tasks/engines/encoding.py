@@ -1,7 +1,7 @@
-"""Sentence encoders: traces to unit vectors, and the labelled traces that a partition's threshold is calibrated by.
+"""Sentence encoders (traces to unit vectors), and the labelled traces that calibrate a partition's threshold.
 
-Texts are batched by how many tokens they have, each batch holding about the same number of tokens, and equal texts are
-encoded once; the vectors are those of a plain `encode` call.
+Texts are batched by length, with about equal numbers of tokens per batch, and equal texts are encoded once. The vectors
+equal those of a plain `encode` call.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from tasks.domain.statistics.windows import Window
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.model_files import model_files
 
-#: Padded tokens of one forward pass: what stays in a CPU's cache, what fills a GPU with little padding.
+#: Padded tokens of one forward pass: few enough for a CPU's cache, enough to use a GPU with little padding.
 BATCH_TOKENS = {"cpu": 2_048, "cuda": 8_192}
 
 
 class SentenceEncoder:
-    """A sentence-transformers folder (all-mpnet-base-v2, all-MiniLM-L6-v2). Never asks a hub.
-
-    max_tokens: tokens of a text that the encoder sees, special tokens included.
-    """
+    """A sentence-transformers folder (all-mpnet-base-v2, all-MiniLM-L6-v2), loaded without the hub. max_tokens: limit
+    of a text in tokens, including special tokens."""
 
     def __init__(self, folder: Path, *, name: str, max_tokens: int) -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -50,7 +48,7 @@ class SentenceEncoder:
         transformer: Any = self.model[0]
         positions = getattr(transformer.auto_model.config, "max_position_embeddings", limit)
         if max_tokens > max(limit, positions):
-            raise UserError(f"encoder {name} has {positions} positions, but max_tokens={max_tokens} was asked for")
+            raise UserError(f"encoder {name} has {positions} positions, fewer than max_tokens={max_tokens}; lower it")
         self.model.max_seq_length = max_tokens
         self.name, self.max_tokens = name, max_tokens
         self.tokenizer = self.model.tokenizer
@@ -60,17 +58,14 @@ class SentenceEncoder:
         self.most = max_tokens - len(self.before) - len(self.after)
 
     def encode(self, texts: Sequence[str], window: Window | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw).
-
-        window: the part of each text that is shown; null for its beginning up to max_tokens.
-        """
+        """Return (vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw). window:
+        the part of each text to encode; None for its beginning up to max_tokens."""
         vectors_WND, coverage_WN = self.encode_windows(texts, [window])
         return vectors_WND[0], coverage_WN[0]
 
     def encode_windows(self, texts: Sequence[str], windows: Sequence[Window | None]) -> tuple[np.ndarray, np.ndarray]:
-        """(vectors_WND, coverage_WN): several windows of each text, which is tokenised once. Windows of a short text
-        are the text itself and are encoded once. Errors: UserError if the encoder returns numbers that are not finite.
-        """
+        """Return (vectors_WND, coverage_WN) for several windows of each text, which is tokenised once. If a text is
+        shorter than its windows, it is encoded once. Errors: UserError if a vector is not finite."""
         if not texts:
             size = self.model.get_embedding_dimension() or 0
             return np.zeros((len(windows), 0, size), np.float32), np.zeros((len(windows), 0))
@@ -94,13 +89,14 @@ class SentenceEncoder:
         return vectors_WND, coverage_WN
 
     def _tokens(self, texts: Sequence[str], spans: bool = False) -> Any:
-        """Ids of each text, special ones left out; spans: where each stands in its text too, which takes longer."""
+        """Return token ids of each text, without special tokens. spans: also their character positions, which takes
+        longer."""
         return self.tokenizer(
             list(texts), add_special_tokens=False, return_offsets_mapping=spans, truncation=False, verbose=False
         )
 
     def _vectors(self, ids_of: Sequence[Sequence[int]]) -> np.ndarray:
-        """ids_of: of each text, of which those are seen that the encoder takes."""
+        """Return the vectors of token ids, truncated to the encoder's limit."""
         import torch
 
         unique: dict[tuple[int, ...], int] = {}
@@ -118,7 +114,7 @@ class SentenceEncoder:
         return out[index_N]
 
     def _forward(self, texts: list[list[int]]) -> np.ndarray:
-        """texts: token ids, special ones included."""
+        """Run one batch of token ids, including special tokens."""
         import torch
 
         rows = [torch.tensor(ids) for ids in texts]
@@ -132,7 +128,7 @@ class SentenceEncoder:
 
 @contextmanager
 def quick_products(device: str) -> Iterator[None]:
-    """On a GPU, products of float32 in TF32: half the time, and cosines move by up to 3e-5."""
+    """Use TF32 for float32 products on a GPU: twice as fast, and cosines change by up to 3e-5."""
     import torch
 
     before = torch.get_float32_matmul_precision()
@@ -144,8 +140,8 @@ def quick_products(device: str) -> Iterator[None]:
 
 
 def length_batches(length_N: np.ndarray, max_tokens: int) -> Iterator[np.ndarray]:
-    """Indices of texts in batches of similar length, longest first, each of at most `max_tokens` padded tokens
-    (one text at least).
+    """Yield indices of texts in batches of similar length, longest first, each of at most `max_tokens` padded tokens or
+    one text.
 
     >>> [b.tolist() for b in length_batches(np.array([2, 9, 3]), 6)]
     [[1], [2, 0]]
@@ -163,7 +159,7 @@ FILE = Path(__file__).with_name("labelled_traces.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class LabelledProblem:
-    """A problem's solutions, each in two wordings. solutions: which of them each of `traces` says."""
+    """A problem's solutions, each in two wordings. solutions: the label of each of `traces`."""
 
     problem: str
     traces: Sequence[str]
@@ -176,7 +172,7 @@ def labelled_sha256() -> str:
 
 
 def labelled_problems() -> list[LabelledProblem]:
-    """In the order of the file; all traces of a problem together."""
+    """Return the labelled problems in the order of the file."""
     found: dict[str, list[tuple[str, str]]] = {}
     for line in FILE.read_bytes().splitlines():
         row = orjson.loads(line)

@@ -1,12 +1,10 @@
-"""Disable telemetry, hub access, progress bars and, in logs, warnings of third-party libraries; keep their caches in
-the folder of the user.
+"""Disable telemetry, hub access, progress bars and log warnings of third-party libraries, and keep their caches in the
+user's folder.
 
-What vLLM and Triton compile lies in one folder for everything that shapes a graph, small enough to carry:
-
+Compiled kernels of vLLM and Triton are in one folder per vLLM, torch and GPU, small enough to copy:
     $VARBAND_CACHE/engines/<vLLM, torch, GPU>/{vllm,triton}
-
-Within it vLLM tells models and settings apart. A machine that is lent bare starts sooner with the folder of another one
-of its kind: `tar cJf engines.txz -C $VARBAND_CACHE engines` there, `tar xJf` here.
+Within it vLLM separates models and settings. A new machine starts faster with the folder of a similar one: `tar cJf
+engines.txz -C $VARBAND_CACHE engines` there, `tar xJf` here.
 """
 
 from __future__ import annotations
@@ -26,17 +24,17 @@ SILENT = {
     "FLASHINFER_LOGGING_LEVEL": "error",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_VERBOSITY": "error",  # each try to reach a hub is a line of warning
-    # threads that spin while they wait starve each other as soon as anything else runs: 6 times slower, measured
+    "HF_HUB_VERBOSITY": "error",  # without hub access each try prints a warning
+    # spinning threads slow each other down if other processes run: measured 6 times slower
     "OMP_WAIT_POLICY": "PASSIVE",
-    # and a library that takes fewer threads on a busy machine sums in another order there
+    # dynamic numbers of threads change the order of sums on a busy machine
     "MKL_DYNAMIC": "FALSE",
     "OMP_DYNAMIC": "FALSE",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # they lie under /tmp, wherever the cache is
+    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # they would be in /tmp, not in the cache
     "TORCH_CPP_LOG_LEVEL": "ERROR",
-    "TORCH_LOGS": "-torch._library.triton",  # that there is none on a CPU
+    "TORCH_LOGS": "-torch._library.triton",  # warns that a CPU has no Triton
     "TOKENIZERS_PARALLELISM": "false",
     "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -49,16 +47,17 @@ SILENT = {
 
 
 def quiet_libraries(threads: int | None = None) -> None:
-    """Set before the libraries are imported; what the user has set stays. threads: of each CPU-parallel region."""
+    """Set environment variables before the libraries are imported; variables set by the user stay. threads: of each
+    CPU-parallel region."""
     if threads is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     for name, value in SILENT.items():
         os.environ.setdefault(name, value)
-    # torch unpickles what lies there, and its own choice is a name under /tmp, which any account may make first
+    # torch unpickles files from this folder; its default is under /tmp, where any account could create it first
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home() / "torch"))
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    # peft's own pattern for a mixture's experts, which it then looks for among modules
+    # peft warns that no module matches its own pattern for a mixture's experts
     warnings.filterwarnings("ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning)
     if not sys.stderr.isatty():
         os.environ.setdefault("PYTHONWARNINGS", "ignore")  # for the engines' processes
@@ -68,7 +67,7 @@ def quiet_libraries(threads: int | None = None) -> None:
 
 
 def keep_compiled(gpu: str) -> Path:
-    """Point vLLM and Triton to their folder, before they are imported. What the user has set stays."""
+    """Set the cache folders of vLLM and Triton before they are imported; folders set by the user stay."""
     parts = (f"vllm-{metadata.version('vllm')}", f"torch-{metadata.version('torch')}", gpu)
     name = "-".join("".join(c if c.isalnum() or c in ".+-" else "_" for c in p) for p in parts)
     folder = cache_home() / "engines" / name
@@ -78,8 +77,8 @@ def keep_compiled(gpu: str) -> Path:
 
 
 def settle_threads() -> None:
-    """Once torch may be imported: an OpenMP that was loaded before us read the environment before we set it, and the
-    number of threads decides the last bits of a sum."""
+    """Set torch's number of threads, because an OpenMP that was loaded earlier did not see our environment. The number
+    decides the last bits of sums."""
     import torch
 
     if wanted := os.environ.get("OMP_NUM_THREADS", "").split(",")[0]:

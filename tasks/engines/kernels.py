@@ -1,11 +1,10 @@
 """Triton kernels for a GPU.
 
-`gated_backward`: the backward pass of silu(gate) * up over routed rows. Each number is read and written once; compiled
-by torch, the two halves of a gradient that belong into one matrix take 3.5 times what their bytes do.
-
-`token_logprobs`: the log-prob of one token a row of logits, meant to be vLLM's own value to the bit
-(tests/gpu/test_token_logprobs.py). vLLM's kernel has one program read a row's whole vocabulary, twice: 0.12 ms of a
-2.2 ms step on an H200. Here a row is shared out, and its parts are added up in vLLM's order: blocks of 1,024.
+`gated_backward`: the backward pass of silu(gate) * up over routed rows. It reads and writes each number once; the
+version compiled by torch takes 3.5 times as long as its memory traffic. `token_logprobs`: the log-prob of one token per
+row of logits, bit-identical to vLLM's (tests/gpu/test_token_logprobs.py). vLLM's kernel uses one program per row and
+reads the vocabulary twice: 0.12 ms of a 2.2 ms step on an H200. Here several programs share a row and add its parts in
+vLLM's order, blocks of 1,024.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from torch import Tensor
 
 
 def gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """As `routed._gated_backward`: (inner, gradient of gate and up, that of the row's weight in float32). gate_up: R x
-    2I; rows of both are contiguous."""
+    """Return (inner, gradient of gate and up, gradient of the row's weight in float32), like `experts._gated_backward`.
+    gate_up: R x 2I; rows of both are contiguous."""
     rows, width = grad_RI.shape
     inner, both = torch.empty_like(grad_RI), torch.empty_like(gate_up)
     grad_weight_R = torch.empty(rows, dtype=torch.float32, device=grad_RI.device)
@@ -49,14 +48,15 @@ def _rows(grads, gate_up, weights, inner, both, grad_weights, width, BLOCK: tl.c
     tl.store(grad_weights + row, tl.sum(grad * product))
 
 
-#: Logits that are added up together, by as many warps as vLLM's kernel has.
+#: Logits that are summed together, by as many warps as in vLLM's kernel.
 BLOCK = 1024
-#: Blocks that one program reads: 19 programs a row of 152,000.
+#: Blocks per program: 19 programs for a row of 152,000.
 BLOCKS = 8
 
 
 def token_logprobs(logits_BV: Tensor, tokens_B: Tensor) -> Tensor:
-    """float32 of [B]: log softmax of each row at its token. logits_BV: rows may be strided, a row's entries not."""
+    """Return float32 of [B]: log softmax of each row at its token. logits_BV: rows may be strided, entries of a row
+    not."""
     rows, vocabulary = logits_BV.shape
     parts = triton.cdiv(vocabulary, BLOCK * BLOCKS)
     largest_BP = logits_BV.new_empty((rows, parts), dtype=torch.float32)
@@ -72,7 +72,7 @@ def token_logprobs(logits_BV: Tensor, tokens_B: Tensor) -> Tensor:
 
 @triton.jit
 def _largest(logits, stride, vocabulary, largest, CHUNK: tl.constexpr):
-    """The largest logit of each part of a row."""
+    """Store the largest logit of each part of a row."""
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = part * CHUNK + tl.arange(0, CHUNK)
     x = tl.load(logits + row * stride + at, mask=at < vocabulary, other=float("-inf"))
@@ -81,7 +81,7 @@ def _largest(logits, stride, vocabulary, largest, CHUNK: tl.constexpr):
 
 @triton.jit
 def _sums(logits, stride, vocabulary, largest, sums, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, PARTS: tl.constexpr):
-    """Of each block of a row the sum of exp(logit - the row's largest)."""
+    """Store the sum of exp(logit - the row's largest) of each block of a row."""
     row, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     others = tl.arange(0, PARTS)
     top = tl.max(tl.load(largest + row * parts + others, mask=others < parts, other=float("-inf")))

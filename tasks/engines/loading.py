@@ -1,6 +1,8 @@
-"""Models by transformers, whole or not at all: what no file holds it makes up, and names in its report.
+"""Load models with transformers, and refuse incomplete ones: transformers initialises missing weights at random and
+names them in its loading report.
 
-Every engine asks the same question here: the report of a load onto no device says whether vLLM may have the folder."""
+The report of a load onto the `meta` device also tells whether vLLM may load the folder.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,11 @@ _OWN_CODE = (
 
 
 def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) -> Any:
-    """kind: one of transformers' Auto classes. device: a GPU that weights are loaded onto one by one, or `meta`, where
-    nothing is read; None: a CPU.
-
-    Errors: UserError for files that are not whole, and for weights that none holds or that have another shape than
-    config.json says.
-    """
+    """Load a model. kind: one of transformers' Auto classes. device: a GPU, loaded weight by weight, or `meta`, which
+    reads nothing; None: the CPU. Errors: UserError for incomplete files, missing weights, and shapes that differ from
+    config.json."""
     stored_weights(folder)
-    if device is None:  # threads that read ahead of who converts would hold all of a model in memory twice
+    if device is None:  # otherwise threads read ahead and have the whole model in memory twice
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
     with _own_code_refused(folder):
         try:
@@ -60,7 +59,7 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """Return the tokenizer of a model folder. Errors: UserError for one that needs code of the folder."""
+    """Return the tokenizer of a model folder. Errors: UserError if it needs code from the folder."""
     from transformers import AutoTokenizer
 
     with _own_code_refused(folder):
@@ -69,8 +68,8 @@ def tokenizer_of(folder: Path) -> Any:
 
 @contextmanager
 def _own_code_refused(folder: Path) -> Iterator[None]:
-    """Name the folder in transformers' refusal. Without `trust_remote_code=False` it would ask the person at a
-    terminal, whose `y` runs the code."""
+    """Name the folder in transformers' refusal. Without `trust_remote_code=False` transformers would ask at the
+    terminal, and `y` would run the code."""
     try:
         yield
     except ValueError as error:
@@ -80,10 +79,10 @@ def _own_code_refused(folder: Path) -> Iterator[None]:
 
 
 def refuse_holes(folder: Path) -> None:
-    """Refuse, for vLLM, which leaves a weight unset where no file holds it, a model that transformers would not load
-    whole. Quantised models, and types that transformers does not know, are vLLM's own to judge.
+    """Refuse models for vLLM that transformers would not load completely, because vLLM leaves missing weights unset.
+    Quantised models and types unknown to transformers are not checked.
 
-    Errors: as `loaded`; UserError too for a model that needs code of its folder, and for weights that only vLLM would
+    Errors: see `loaded`; also UserError for a model that needs code from its folder, and for files that only vLLM would
     load: without an index it takes every .safetensors of a folder.
     """
     import torch
@@ -101,12 +100,9 @@ def refuse_holes(folder: Path) -> None:
 
 
 def import_before_threads(model: Path) -> None:
-    """Import the libraries that sampler, learner and encoder use, on the thread that calls.
-
-    transformers imports a name when it is first used. Of two threads that do so at once, one finds a module that is
-    only half there: `cannot import name 'AutoConfig' from 'transformers'`. A library or model that is not here is
-    reported where it is used.
-    """
+    """Import the libraries of sampler, learner and encoder on the calling thread. transformers imports lazily, and two
+    threads that do so at once can fail with `cannot import name 'AutoConfig' from 'transformers'`. A missing library or
+    model is reported where it is used."""
     for name in ("peft", "sentence_transformers", "transformers.modeling_layers", "vllm.lora.request"):
         with suppress(ImportError):
             import_module(name)

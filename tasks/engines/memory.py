@@ -1,6 +1,6 @@
-"""One plain estimate of what sampling and training take of a GPU, of host memory and of the disk, by config.json.
+"""Estimates of GPU memory, host memory and disk space for sampling and training, from config.json.
 
-`plan` prints it, and engines are started by it. Whether the longest pack fits is tried once the learner's model is
+`plan` prints them, and engines start with them. Whether the longest pack fits is tested after the learner's model is
 loaded (`Policy.try_longest`).
 """
 
@@ -19,18 +19,18 @@ from tasks.engines.hardware import Execution, Hardware, engine_name, merges_adap
 from tasks.engines.model_files import loaded_bytes, num_experts, read_config
 
 GIB = 1 << 30
-#: What vLLM needs to compute a step, and its CUDA graphs (0.61 GiB for 39 of them, measured on an H200).
+#: Memory of vLLM for a step and its CUDA graphs (0.61 GiB for 39 of them, measured on an H200).
 _WORKING = 3 * GIB // 2
 #: Ranks that vLLM can allocate slots for.
 _SLOT_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-#: Adapters of a training on the disk that no evaluation keeps: of the steps under way, and the one being written.
+#: Temporary adapters of a training on the disk: of the running steps, and the one being written.
 _SERVED = 3
-#: Rows that no pack has.
+#: More rows than any pack has.
 UNBOUNDED = 1 << 62
 
 
 def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
-    """Return how a base model of this config is trained here."""
+    """Return how a base model with this config is trained on this hardware."""
     merges = hardware.device == "cuda" and merges_adapters(config, hardware)
     return Execution(
         device=hardware.device,
@@ -47,23 +47,22 @@ def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
 
 
 def size(config: dict[str, Any], name: str, *others: str) -> int:
-    """Return a number of a decoder's shape, by the first of these names that its config.json has.
-
-    Errors: UserError if it has none of them, or what is no whole number above 0.
-    """
+    """Return a number of a decoder's shape, by the first of these names in its config.json. Errors: UserError if it has
+    none of them, or no whole number above 0."""
     found = next((config[each] for each in (name, *others) if config.get(each) is not None), None)
     if not isinstance(found, int) or found < 1:
         value = f"no {name}" if found is None else f"{name} {found!r}"
         raise UserError(
-            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {value}: what is not counted"
-            " is neither trained nor served with an adapter; take a decoder of text alone"
+            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {value}: models of unknown"
+            " size are neither trained nor served with an adapter; use a text-only decoder"
         )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a decoder. inner: width of an MLP, or of one expert. head: of one attention head. experts: 0 if dense."""
+    """The shape of a decoder. inner: width of an MLP, or of one expert. head: of one attention head. experts: 0 if
+    dense."""
 
     layers: int
     hidden: int
@@ -75,7 +74,7 @@ class Shape:
 
     @classmethod
     def of(cls, config: dict[str, Any]) -> Shape:
-        """Errors: as size."""
+        """Read the shape from config.json. Errors: see size."""
         heads, hidden = size(config, "num_attention_heads"), size(config, "hidden_size")
         experts = num_experts(config)
         inner = size(config, *(["moe_intermediate_size"] if experts else []), "intermediate_size")
@@ -84,12 +83,12 @@ class Shape:
 
     @property
     def attention(self) -> int:
-        """Weights of its attention."""
+        """The number of attention weights."""
         return self.layers * 2 * self.hidden * self.head * (self.heads + self.kv_heads)
 
     @property
     def mlp(self) -> int:
-        """Weights of its MLPs; of a mixture of one expert each."""
+        """The number of MLP weights; for a mixture, of one expert per layer."""
         return self.layers * 3 * self.hidden * self.inner
 
 
@@ -106,7 +105,7 @@ def lora_parameters(
 
 
 def slot_rank(lora_rank: int) -> int:
-    """Return the rank of vLLM's smallest slot that holds an adapter. Errors: UserError for a rank that none does."""
+    """Return the rank of vLLM's smallest slot for an adapter. Errors: UserError if the rank is too large."""
     if lora_rank > _SLOT_RANKS[-1]:
         raise UserError(f"LoRA rank {lora_rank}: vLLM serves at most {_SLOT_RANKS[-1]}")
     return next(rank for rank in _SLOT_RANKS if rank >= lora_rank)
@@ -114,10 +113,12 @@ def slot_rank(lora_rank: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SamplerBytes:
-    """Bytes of each GPU of a sampling engine. weights: its part of them, and what it works with. merging: beside the
-    engine, a second copy of the weights, or of a mixture, whose base lies in pinned host memory, two layers' experts
-    on their way and one's worth of float32 copies. slots: of adapters that are not merged. cache: keys and values of
-    one rollout of `max_model_len` tokens, without which vLLM does not start."""
+    """Bytes of each GPU of a sampling engine.
+
+    weights: its part of them, and working memory. merging: beside the engine, a second copy of the weights; for a
+    mixture, whose base is in pinned host memory, two layers' experts in transfer and float32 copies of one. slots: of
+    unmerged adapters. cache: KV cache of one rollout of `max_model_len` tokens, without which vLLM does not start.
+    """
 
     weights: float
     merging: int
@@ -130,7 +131,7 @@ class SamplerBytes:
 
 
 def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerBytes:
-    """lora_rank: of the adapters that are served; 0: none."""
+    """Estimate the memory of a sampling engine. lora_rank: of served adapters; 0: none."""
     config, width, parts = read_config(base), hardware.bytes_per_value, hardware.tensor_parallel
     one, merging, slots = Shape.of(config), 0, 0
     if lora_rank and merges_adapters(config, hardware):
@@ -142,10 +143,8 @@ def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerByte
 
 
 def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: int) -> int:
-    """Return the bytes of each GPU that the engine itself may take: its share of `total` without what merging takes.
-
-    Errors: UserError if the share cannot hold what sampling needs.
-    """
+    """Return the bytes of each GPU for the engine itself: its share of `total` without the memory for merging. Errors:
+    UserError if the share is too small."""
     needed, share = sampler_bytes(base, hardware, lora_rank), hardware.memory_fraction * total
     if needed.total > share:
         adapters, less = needed.merging + needed.slots, "adapters=unmerged" if needed.merging else "max_model_len"
@@ -160,8 +159,8 @@ def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """bytes: of the device at the peak. kept_rows: of the largest pack whose activations are kept for the backward
-    pass; the layers of a larger one are recomputed. largest: rows of the largest pack that may come."""
+    """The memory plan of a training. bytes: of the device at the peak. kept_rows: rows of the largest pack whose
+    activations are kept; larger packs recompute layers. largest: rows of the largest possible pack."""
 
     bytes: int
     kept_rows: int
@@ -169,11 +168,11 @@ class TrainingPlan:
 
 
 def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_value: int, *, recompute: bool) -> int:
-    """Return what is kept for the backward pass per row of a pack, by the fused kernels of a GPU.
+    """Return the bytes kept for the backward pass per row of a pack, with the fused kernels of a GPU.
 
-    Per layer: 6 vectors as wide as the hidden state, 2 as the queries, 4 as the keys and 2 as the MLP's inner width.
-    Of a mixture, instead of the MLP, for each expert of a token 2 inner ones with LoRA, 3 and a hidden one without it;
-    and while one layer is computed 4 of both. Recomputing: one layer's worth and a hidden state per layer.
+    Per layer: 6 vectors of the hidden size, 2 of the queries, 4 of the keys and 2 of the MLP's inner size. For a
+    mixture instead of the MLP, per expert of a token: 2 inner vectors with LoRA, or 3 and a hidden one without; and 4
+    of both for the layer in progress. With recomputation: one layer's share, and a hidden vector per layer.
     """
     one = Shape.of(config)
     mlp, passing = 2 * one.inner, 0
@@ -188,7 +187,7 @@ def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_v
 def plan_training(
     base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int | None
 ) -> TrainingPlan:
-    """free: bytes of the device; None: not known, and planned for packs of the budget."""
+    """Plan the memory of a training. free: bytes of the device; None: unknown, planned for packs of the budget."""
     config, targets = read_config(base), learner.target_modules
     lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
     fixed = loaded_bytes(base, bytes_per_value) + lora * (16 + 2 * bytes_per_value)
@@ -212,7 +211,7 @@ def plan_training(
 def check_training_memory(
     base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int
 ) -> TrainingPlan:
-    """Errors: UserError if training does not fit into `free` bytes of the device."""
+    """Return the plan of a training. Errors: UserError if it does not fit into `free` bytes of the device."""
     plan = plan_training(base, learner, execution, bytes_per_value, free)
     if plan.bytes > 0.95 * free:
         raise UserError(
@@ -224,9 +223,8 @@ def check_training_memory(
 
 
 def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0) -> None:
-    """copies: of the base of a mixture that adapters are merged into, one for each sampling engine, and for each
-    process of the learner. checkpoints: bytes of those that may be written at once. Errors: UserError if they do not
-    fit into host memory."""
+    """Raise UserError if copies of a mixture's base for merging do not fit into host memory. copies: one for each
+    sampling engine and each process of the learner. checkpoints: bytes of those written at once."""
     weights = loaded_bytes(base, bytes_per_value)
     if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
         raise UserError(
@@ -237,21 +235,20 @@ def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: 
 
 
 def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
-    """Return what a checkpoint takes of host memory while it is written: float32 weights and Adam's two moments of all
-    that is trained."""
+    """Return the host memory of a checkpoint during writing: float32 weights and Adam's two moments of all trained
+    values."""
     return 12 * _trained(base, learner)
 
 
 def disk_bytes(base: Path, learner: LearnerConfig, execution: Execution) -> int:
-    """Return what a training's work folder takes at most: checkpoints, one of them on its way, and adapters in
-    float32."""
+    """Return the largest size of a training's work folder: checkpoints, including one being written, and float32
+    adapters."""
     adapters = len(evaluated_steps(learner.steps, learner.eval_every)) + _SERVED
     return (execution.keep_checkpoints + 1) * checkpoint_bytes(base, learner) + 4 * adapters * _trained(base, learner)
 
 
 def kept_bytes(base: Path, learner: LearnerConfig) -> int:
-    """Return what a training keeps on the disk for good: the adapters of its evaluated steps but the first, in
-    float32."""
+    """Return the disk space of a training's artifact: float32 adapters of its evaluated steps but the first."""
     return 4 * (len(evaluated_steps(learner.steps, learner.eval_every)) - 1) * _trained(base, learner)
 
 
@@ -260,6 +257,6 @@ def _has_critic(learner: LearnerConfig) -> bool:
 
 
 def _trained(base: Path, learner: LearnerConfig) -> int:
-    """Return the values that are trained; a critic has as many."""
+    """Return the number of trained values; a critic doubles it."""
     lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
     return lora * (1 + _has_critic(learner))

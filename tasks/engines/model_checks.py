@@ -1,7 +1,7 @@
-"""Whether the engines can take a model, by its config.json, before anything is loaded or paid for.
+"""Checks from config.json whether the engines support a model, before anything is loaded or paid for.
 
-The learner computes plain attention and a plain head. Types that were tried are listed; of any model its log-probs are
-compared with the model's own once it is loaded (learning/own_forward.py).
+The learner supports plain attention and a plain head. Tested model types are listed; of any model the log-probs are
+compared with the model's own after loading (learning/own_forward.py).
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ TRIED = (
     *("mixtral", "olmo", "olmo2", "olmo3", "olmoe", "phimoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss"),
     *("smollm3", "starcoder2"),
 )
-#: Mixtures whose experts the learner knows: the others' lie in memory in ways of their own.
+#: Mixtures whose layout of experts the learner supports.
 TRAINED_EXPERTS = ("qwen3_moe",)
 
 
 def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: int | None = None) -> None:
-    """gpu: in bfloat16, else float32. longest: tokens of a prompt and its completion; None: not known.
-
-    Errors: UserError for a type or rotary embedding that was not tried, for sequences longer than a sliding window, and
-    for experts that are not trained, or not at this rank.
-    """
+    """Raise UserError for an untested model type or rotary embedding, sequences longer than a sliding window, and
+    experts that cannot be trained, or not with this rank. gpu: in bfloat16, else float32. longest: tokens of a prompt
+    and its completion; None: unknown."""
     config = read_config(base)
     kind, name = str(config.get("model_type")), base.name
     if kind not in TRIED:
@@ -62,7 +60,7 @@ def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: i
 
 
 def window(config: dict[str, Any]) -> int | None:
-    """Return the tokens that a layer looks back on, of the layer that has fewest; None for all.
+    """Return the smallest sliding window of a layer, in tokens; None without one.
 
     >>> window({"sliding_window": 4096}), window({"sliding_window": 4096, "model_type": "qwen2"})
     (4096, None)
@@ -77,16 +75,14 @@ def window(config: dict[str, Any]) -> int | None:
 
 
 def _rope(config: dict[str, Any]) -> tuple[str | None, float]:
-    """(how positions are scaled, by how much), under either name that transformers gave it."""
+    """Return (type of scaling of positions, factor), from either field name of transformers."""
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     return rope.get("rope_type", rope.get("type")), rope.get("factor") or 1.0
 
 
 def positions(base: Path) -> int | None:
-    """Return the longest sequence that a model reads; None if its config.json does not say.
-
-    Linear scaling of positions alone writes the number before it there.
-    """
+    """Return the longest sequence that a model supports; None if config.json does not say. Only with linear scaling
+    does config.json have the number before scaling."""
     config = read_config(base)
     scaled, factor = _rope(config)
     known = config.get("max_position_embeddings")
@@ -94,7 +90,7 @@ def positions(base: Path) -> int | None:
 
 
 def check_positions(base: Path, max_model_len: int) -> None:
-    """Errors: UserError if prompt and completion may be longer than the model has positions."""
+    """Raise UserError if prompt and completion may be longer than the model's positions."""
     known = positions(base)
     if known and max_model_len > known:
         raise UserError(
@@ -104,8 +100,8 @@ def check_positions(base: Path, max_model_len: int) -> None:
 
 
 def check_rank(rank: int, expert_rank: int | None, num_experts: int, bytes_per_value: int) -> None:
-    """num_experts: with LoRA. Errors: UserError for a rank of experts where there are none, and for one whose rows are
-    no multiple of 16 bytes, which grouped products cannot read."""
+    """Raise UserError for an expert rank without experts, and for a rank whose rows are no multiple of 16 bytes, which
+    grouped products need. num_experts: experts with LoRA."""
     name, of_experts = ("lora_rank", rank) if expert_rank is None else ("expert_rank", expert_rank)
     if not num_experts and expert_rank is not None:
         raise UserError(f"learner: expert_rank is {expert_rank} and the base model has no experts; leave it out")
@@ -117,7 +113,7 @@ def check_rank(rank: int, expert_rank: int | None, num_experts: int, bytes_per_v
 
 
 def check_parallel(model: Path, hardware: Hardware) -> None:
-    """Errors: UserError for more GPUs an engine than the attention heads can be dealt out to."""
+    """Raise UserError if the number of GPUs per engine does not divide the attention heads."""
     heads = read_config(model).get("num_attention_heads", 0)
     if heads % hardware.tensor_parallel:
         raise UserError(

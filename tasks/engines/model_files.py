@@ -1,8 +1,8 @@
-"""Which files of a folder are the model, their digest, and what they state of themselves without being loaded.
+"""The files of a model folder, their digest, and their metadata, without loading the model.
 
-A model is its weights, its config and its tokenizer. A README, notes, weights in another format or a renamed folder
-make no other model; one changed byte of a weight does. Here config.json and the headers of the weight files are read;
-whether the weights are all of the model's is transformers' report, when they are loaded (`loading.py`).
+A model consists of its weights, config and tokenizer. A README, weights in another format or another folder name do not
+change its identity; one changed byte of a weight does. This module reads config.json and the headers of weight files;
+transformers' loading report tells whether the weights are complete (`loading.py`).
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ TOKENIZER = (
     "chat_template.jinja",
     "chat_template.json",
 )
-#: Of a sentence encoder: which modules it is made of, how they are called, how long a text may be.
+#: Files of a sentence encoder: its modules, their names, the longest text.
 ENCODER = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
-#: What peft leaves in a folder.
+#: Files of a PEFT adapter.
 ADAPTER = "adapter_config.json"
 ADAPTER_FILES = (ADAPTER, "adapter_model.safetensors")
-#: The date in the prompts of chat templates that write today's: the one that Llama's own template falls back to. So a
-#: group that is grown on another day has the prompt that it had.
+#: The date for chat templates that insert today's, the default of Llama's template. So a group that grows on another
+#: day keeps its prompt.
 TODAY = date(2024, 7, 26)
-#: Reading a smaller file again costs less than a wrong memory of it could.
+#: Digests of smaller files are not cached, because reading them again is fast.
 REMEMBERED_BYTES = 64 << 20
 
 
@@ -56,11 +56,9 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return what holds a model's weights: the shards that its index names, else `model.safetensors`, else nothing.
-
-    Errors: UserError for an index that cannot be read, and for both, of which transformers would load the one file and
-    vLLM the shards.
-    """
+    """Return the weight files of a model: the shards in its index, else `model.safetensors`, else none. Errors:
+    UserError for an unreadable index, and if both exist, because transformers would load the single file and vLLM the
+    shards."""
     if not (folder / INDEX).is_file():
         return [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else []
     try:
@@ -91,23 +89,21 @@ def read_config(base: Path) -> dict[str, Any]:
 
 
 def num_experts(config: dict[str, Any]) -> int:
-    """Return the experts of a mixture, under either name that transformers gave them; 0 for a dense model."""
+    """Return the number of experts of a mixture, from either field name of transformers; 0 for a dense model."""
     return config.get("num_experts") or config.get("num_local_experts") or 0
 
 
 class StoredWeight(NamedTuple):
-    """dtype: as safetensors names it, such as BF16."""
+    """dtype: safetensors' name, such as BF16."""
 
     dtype: str
     shape: tuple[int, ...]
 
 
 def stored_weights(folder: Path) -> dict[str, StoredWeight]:
-    """Return a model's weights by name, by the headers of its files.
-
-    Errors: UserError for a file that is cut short or none, and for numbers that are no floats where config.json says of
-    no quantisation: transformers would take them for the weights.
-    """
+    """Return a model's weights by name, from the headers of its files. Errors: UserError for a truncated or invalid
+    file, and for weights that are no floats without a quantisation in config.json, because transformers would use their
+    bits as numbers."""
     found = {name: weight for path in weight_files(folder) for name, weight in weights_of(path).items()}
     odd = (name for name, weight in found.items() if name.endswith("weight") and weight.dtype not in FLOATS)
     if (name := next(odd, None)) and not read_config(folder).keys() & {"quantization_config", "compression_config"}:
@@ -119,14 +115,14 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
 
 
 def weights_of(path: Path) -> dict[str, StoredWeight]:
-    """Return the weights of one file by name. Errors: UserError for one that is cut short or none."""
+    """Return the weights of one file by name. Errors: UserError for a truncated or invalid file."""
     at = path.stat()
     return _header(path, at.st_size, at.st_mtime_ns)
 
 
 @cache
 def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
-    """size, changed: of the file, which is read again if they are others."""
+    """Read a header, cached by the file's size and time."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -138,8 +134,7 @@ def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
 
 
 def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
-    """Return the bytes of the weights once they are loaded: as many a value as asked, whatever their stored type;
-    quantised ones stay as they are."""
+    """Return the bytes of the weights when loaded with this many bytes per value; quantised weights keep their size."""
     total = 0
     for weight in stored_weights(folder).values():
         stored = int(bits[0]) if (bits := re.search(r"\d+", weight.dtype)) else 8
@@ -148,18 +143,15 @@ def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
 
 
 def licence_of(base: Path) -> str | None:
-    """Return the licence that the front matter of the base model's README states."""
+    """Return the licence in the front matter of the base model's README, or None."""
     readme = base / "README.md"
     found = re.search(r"^license:\s*(\S+)\s*$", readme.read_text(), re.MULTILINE) if readme.is_file() else None
     return found[1] if found else None
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Every file that a model or a sentence encoder is made of, sorted by where it lies in the folder.
-
-    Errors: UserError for a folder that holds an adapter too, which transformers would apply without a word, and for
-    weights that are pickled.
-    """
+    """Return the files of a model or a sentence encoder, sorted by path. Errors: UserError for a folder with an
+    adapter, which transformers would apply silently, and for pickled weights."""
     if (folder / ADAPTER).is_file():
         raise UserError(
             f"model folder {folder}: transformers would apply the adapter beside the weights ({ADAPTER}): move it away,"
@@ -173,32 +165,32 @@ def _files_of(folder: Path) -> Iterator[Path]:
     named = [folder / name for name in (INDEX, *CONFIG, *TOKENIZER, *ENCODER)]
     yield from (path for path in [*named, *folder.glob("additional_chat_templates/*.jinja")] if path.is_file())
     weights = weight_files(folder)
-    # a sentence encoder's modules are loaded from these where there is nothing better
+    # a sentence encoder loads its modules from these if there are no safetensors
     if not weights and (pickled := sorted(folder.glob("pytorch_model*.bin"))):
         raise UserError(f"model folder {folder}: {pickled[0].name} is a pickle: convert it to safetensors")
     yield from weights
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    """Folders of a sentence encoder's modules, such as its pooling."""
+    """Yield the folders of a sentence encoder's modules, such as pooling."""
     if (folder / "modules.json").is_file():
         listed = json.loads((folder / "modules.json").read_text())
         yield from (folder / module["path"] for module in listed if module.get("path"))
 
 
 def model_digest(folder: Path) -> str:
-    """sha256 over the places and contents of the model's files."""
+    """Return a sha256 over paths and contents of the model's files."""
     lines = [f"{path.relative_to(folder).as_posix()}:{remembered_digest(path)}\n" for path in model_files(folder)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def weights_identity(folder: Path) -> str:
-    """sha256 over the contents of the weight files, whatever their names are."""
+    """Return a sha256 over the contents of the weight files, independent of their names."""
     return hashlib.sha256("".join(map(remembered_digest, weight_files(folder))).encode()).hexdigest()
 
 
 def former_identity(folder: Path) -> str:
-    """As adapters and checkpoints were marked when sizes, first and last MiB of the weight files stood for all."""
+    """Return the identity of earlier versions: sizes, first and last MiB of the weight files."""
     digest = hashlib.sha256()
     for path in weight_files(folder):
         size, end = path.stat().st_size, 1 << 20
@@ -210,11 +202,8 @@ def former_identity(folder: Path) -> str:
 
 
 def remembered_digest(path: Path) -> str:
-    """A large file's sha256, kept among the user's caches so that it is read once.
-
-    Kept by inode, size and both times: a file that was written to and given its old time of change back still has a new
-    time of status, which nobody can set.
-    """
+    """Return a file's sha256, cached for large files. The key is inode, size, modification time and status-change time;
+    users cannot set the last one, so changes are noticed."""
     stat = path.stat()
     if stat.st_size < REMEMBERED_BYTES:
         return file_digest(path)

@@ -1,7 +1,7 @@
-"""What the stages ask of the outside world. No implementation lives here.
+"""Interfaces of the engines that stages use, without implementations.
 
-A generator turns token prompts into completions with behaviour log-probs. Requests carry everything that changes a
-result; engines carry only how it runs.
+A generator turns token prompts into completions with behaviour log-probs. Requests contain everything that changes a
+result; engines only determine how it runs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Finish = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """Sampling parameters of one rollout: part of its identity. T=1 and no truncation of the distribution
-    wherever the rollout is trained on, so that the recorded log-probs are those of the policy."""
+    """Sampling parameters of one rollout, part of its identity. Rollouts for training need T=1 and no truncation of the
+    distribution, so that the recorded log-probs are those of the policy."""
 
     max_tokens: int
     temperature: float = 1.0
@@ -30,7 +30,7 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One completion to sample. `key` is opaque to the engine and comes back with the completion."""
+    """One completion to sample. The engine returns `key` with the completion."""
 
     key: int
     prompt_ids: tuple[int, ...]
@@ -40,7 +40,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """text includes the stop string where one ended it. logprobs_T: float32 behaviour log-probs of token_ids."""
+    """A sampled completion. text includes the stop string that ended it. logprobs_T: float32 behaviour log-probs of
+    token_ids."""
 
     key: int
     text: str
@@ -50,19 +51,20 @@ class Completion:
 
 
 class Generator(Protocol):
-    """`name` and `version` go into the manifest: which engine ran; and `serving`, how it had adapters and log-probs."""
+    """A sampling engine. `name`, `version` and `serving` (how adapters and log-probs are computed) go into the
+    manifest."""
 
     name: str
     version: str
     serving: str
 
     def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        """Token ids of a prompt. begun: what the completion begins with, which is not sampled."""
+        """Return the token ids of a prompt. begun: given start of the completion."""
         ...
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        """Completions in the order in which they finish; each request exactly once. A deque is emptied as it goes, and
-        what is appended to it meanwhile is sampled too."""
+        """Yield completions as they finish, each request exactly once. A deque is emptied during sampling, and requests
+        appended to it meanwhile are sampled too."""
         ...
 
     def close(self) -> None: ...

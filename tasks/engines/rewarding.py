@@ -1,5 +1,5 @@
-"""A reward model from a folder: a transformers model for sequence classification that reads a problem and what is
-written of an answer, and scores it at its last token. Of a process model that is the end of a step."""
+"""A reward model from a folder: a transformers model for sequence classification that scores a problem with a (partial)
+answer at the last token. For a process model that is the end of a step."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.loading import loaded, tokenizer_of
 from tasks.engines.model_files import TODAY, read_config
 
-#: Padded tokens of one forward pass, texts in it, and what their width is a multiple of.
+#: Padded tokens of one forward pass; its largest number of texts; the unit of padded widths.
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 ROWS, WIDTHS = 16, 64
-#: Digits of a score: another machine moves the last bits.
+#: Digits of a score, because the last bits differ between machines.
 DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """score: in [0, 1] of a reward model; null where nothing was scored, or where the text has more tokens than the
-    model has positions. tokens: read."""
+    """The result for one text. score: in [0, 1]; None if the text was not scored or has more tokens than the model's
+    positions. tokens: read."""
 
     score: float | None = None
     tokens: int = 0
 
 
 def check_reward_model(folder: Path) -> None:
-    """Errors: UserError for a folder that holds no classifier of sequences: transformers would put a head of random
-    weights on whatever it holds."""
+    """Raise UserError unless the folder has a sequence classifier; transformers would add a head of random weights."""
     kinds = read_config(folder).get("architectures") or []
     if not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
         raise UserError(
@@ -62,10 +61,9 @@ class RewardModel:
         self._positions = getattr(model.config, "max_position_embeddings", None)
 
     def score(self, texts: Sequence[tuple[str, str, bool]]) -> list[Reading]:
-        """(problem, what is written, whether it has ended), one score each, in batches.
-
-        The shape of the batch that a text is in follows from its own length, so that its score does not depend on what
-        is read beside it: a search that was killed meets its texts in other company, and goes by their scores."""
+        """Return one score for each (problem, answer text, whether it has ended), in batches. The padded shape depends
+        on a text's own length, so that its score does not depend on other texts: a resumed search meets its texts in
+        other batches, and its choices depend on the scores."""
         ids = [encoded(self._tokenizer, *text) for text in texts]
         fits = [i for i, some in enumerate(ids) if self._positions is None or len(some) <= self._positions]
         found = [Reading()] * len(texts)
@@ -79,18 +77,18 @@ class RewardModel:
         return found
 
     def _width(self, length: int) -> int:
-        """What a text of this length is padded to."""
+        """Return the padded width of a text of this length."""
         width = -(-length // WIDTHS) * WIDTHS
         return width if self._positions is None else min(width, self._positions)
 
     def _read(
         self, batch: Sequence[int], ids: Sequence[list[int]], found: list[Reading], shape: tuple[int, int]
     ) -> None:
-        """shape: rows beyond the batch are its first text again."""
+        """Score one batch, padded to `shape` with copies of its first text."""
         import torch
 
         last = {ids[i][-1] for i in batch}
-        # transformers reads the last token that is no padding: with the tokenizer's own, an end of text would be none
+        # transformers scores the last token that is not padding; with the tokenizer's own, it would skip an end of text
         pad = next(number for number in range(len(last) + 1) if number not in last)
         self._model.config.pad_token_id = pad
         ids_BL = torch.full(shape, pad)
@@ -110,11 +108,11 @@ class RewardModel:
 
 
 def encoded(tokenizer: Any, problem: str, written: str, ended: bool) -> list[int]:
-    """Token ids of a problem and what is written of an answer, as the tokenizer's chat template has them."""
+    """Return the token ids of a problem and an answer text in the tokenizer's chat template."""
     if tokenizer.chat_template is None:
         return tokenizer(f"{problem}\n\n{written}")["input_ids"]
     messages = [{"role": "user", "content": problem}, {"role": "assistant", "content": written}]
     text = tokenizer.apply_chat_template(messages, tokenize=False, strftime_now=TODAY.strftime)
-    if not ended:  # nothing of what a template puts after an answer
+    if not ended:  # without the template's end of an answer
         text = text[: text.rindex(written) + len(written)]
     return tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -1,6 +1,6 @@
-"""The engines of one process, made on first use and shared by its stages; and where models and files lie.
+"""The engines of one process, created on first use and shared by its stages; and the paths of models and files.
 
-Nothing here is part of a result's identity: recipes hold digests, the toolbox knows the folders.
+Nothing here enters a result's identity: recipes have digests, the toolbox has the folders.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Toolbox:
-    """Makes each engine once, and has one sampling engine at a time: another model takes the place of the one before.
-    places: digest of a file or model → where it lies here. ranks: of the largest adapter that is
-    served on a model, where that is known: then not what a stage asks for.
+    """Creates each engine once, and only one sampling engine at a time: another model replaces it.
 
-    first: what was sampled first since the last change of the sampling engine's weights (tasks/rollouts.py).
-    grader: judges what is read from the ledger; `graders()` are the installed ones, without overrides.
+    places: digest of a file or model → its path here. ranks: of the largest adapter served on a model, if known;
+    replaces the rank that a stage requests. first: the first rollouts since the sampling engine's weights changed
+    (tasks/rollouts.py). grader: applies to rows from the ledger; `graders()` are the installed ones, without overrides.
     """
 
     hardware: Hardware = field(default_factory=Hardware)
@@ -53,14 +52,14 @@ class Toolbox:
 
     def place(self, digest: str, what: str) -> Path:
         if digest not in self.places:
-            raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; say where it lies")
+            raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; give its path")
         return self.places[digest]
 
     def generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> Generator:
-        """The sampling engine; waits for the one that was begun."""
+        """Return the sampling engine; wait if it is starting."""
         key = self._sampler_key(model_sha256, kv_cache)
         if key in self._begun:
-            # a stop that comes meanwhile leaves it to `close`
+            # after a stop during the wait, `close` closes it
             wait([self._begun[key]])
             self._open[key] = self._begun.pop(key).result()
             release_memory()
@@ -69,20 +68,20 @@ class Toolbox:
         return self._once(key, lambda: self._sampler(model_sha256, lora_rank, kv_cache))
 
     def _close_samplers(self) -> None:
-        """Two would share one device's memory."""
+        """Close sampling engines, because two would share one device's memory."""
         self._take_begun()
         self.first = None
         for key in [key for key in self._open if key[0] == "generator"]:
             _close(self._open.pop(key))
 
     def samples(self, model_sha256: str, kv_cache: KVCache = "full") -> bool:
-        """Whether its sampling engine was asked for already."""
+        """Return whether this sampling engine is open."""
         return self._sampler_key(model_sha256, kv_cache) in self._open
 
     def begin_generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> None:
-        """Start the sampling engine in a thread, for what is sampled soon; only one with processes of its own, which
-        leaves this one its time. A model that is elsewhere is missed by whoever samples: the ledger may have it all."""
-        # the learner's processes would see the sampler's GPUs if they were started meanwhile
+        """Start the sampling engine in a thread, if it has its own processes. A missing model is reported by the stage
+        that samples, because the ledger may already have all rollouts."""
+        # the learner's processes would see the sampler's GPUs if they started at the same time
         apart = self.hardware.sampler_apart and self.hardware.processes > 1
         if apart or self.hardware.engine_process == "inside" or model_sha256 not in self.places:
             return
@@ -95,8 +94,8 @@ class Toolbox:
         thread.shutdown(wait=False)
 
     def wait_for_begun(self) -> None:
-        """Wait for an engine that is starting on the learner's GPU: vLLM takes memory that others use meanwhile for its
-        own."""
+        """Wait for an engine that is starting on the learner's GPU, because vLLM counts memory that others allocate
+        during its start as its own."""
         if not self.hardware.sampler_apart:
             wait(self._begun.values())
 
@@ -132,7 +131,7 @@ class Toolbox:
 
     @property
     def batch_size(self) -> int | None:
-        """Rollouts sampled and made durable together. A remote engine batches as it likes: what finishes is kept."""
+        """Rollouts sampled and made durable together; None for a remote engine, which batches by itself."""
         return None if self.hardware.engine == "openai" else self.hardware.batch_size
 
     def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> SentenceEncoder:
@@ -143,14 +142,14 @@ class Toolbox:
         return self._once(key, lambda: SentenceEncoder(place(), name=name, max_tokens=max_tokens))
 
     def reader(self, model_sha256: str) -> TransformersGenerator:
-        """The model by transformers, to read what was sampled: other engines tell the log-prob of its tokens alone."""
+        """Return the model in transformers, to compute whole distributions of sampled tokens."""
         from tasks.engines.sampling.transformers import TransformersGenerator
 
         place = partial(self.place, model_sha256, "the base model")
         return self._once(("reader", model_sha256), lambda: TransformersGenerator(place(), self.hardware))
 
     def scorer(self, model_sha256: str, adapter: Path | None) -> Score:
-        """Load a learner that is only to score. Errors: UserError where that cannot be."""
+        """Load a learner for scoring only. Errors: UserError if that is impossible."""
         from tasks.engines.learning.policy import scoring_policy
 
         return scoring_policy(self.place(model_sha256, "the base model"), adapter, self.hardware).score
@@ -173,17 +172,17 @@ class Toolbox:
         return self._open[key]  # type: ignore[return-value]
 
     def close(self) -> None:
-        """An engine that is starting is waited for: stopped on its way it would leave processes behind."""
+        """Close all engines. Wait for one that is starting, because stopping it would leave processes behind."""
         self._take_begun()
         while self._open:
             _close(self._open.popitem()[1])
 
     def _take_begun(self) -> None:
-        """Wait for the engines that are starting. The error of one is raised where that one is wanted."""
+        """Wait for engines that are starting. An error is raised later, where the engine is used."""
         for key, begun in list(self._begun.items()):
             if begun.exception() is None:
                 self._open[key] = begun.result()
-            del self._begun[key]  # after it was waited for: a stop that comes meanwhile leaves it to `close`
+            del self._begun[key]  # after the wait, so that after a stop `close` closes it
 
 
 def _close(engine: object) -> None:

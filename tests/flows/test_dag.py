@@ -80,8 +80,8 @@ def test_an_adapter_of_another_base_is_refused(tmp_path: Path) -> None:
     study = study_of(replace(PAPER, arms=("panel", "no_panel"), lessons=()), tmp_path)
     other = replace(study, models=study.models | {"no_panel": BaseModel(name="another", sha256="f" * 64)})
     planning = Session(Store(tmp_path), Toolbox(), planning=True)
-    told = "arm no_panel stands on another .*, and the adapter of panel was trained on a model"
-    with session(planning), pytest.raises(UserError, match=told):
+    message = "arm no_panel has the base model another .*, but the adapter of panel was trained on a model"
+    with session(planning), pytest.raises(UserError, match=message):
         experiment(other)
     assert not [step for step in planning.steps if step.title.startswith(("screen", "evaluate", "train"))]
     with session(planning):

@@ -136,7 +136,7 @@ def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> No
     lab.store.write(training, Payload(Training.schema.empty_table()), recipe, provenance(0.0))
     (lab.store.files(training) / "step-0001").mkdir(parents=True)
     served = replace(POLICY, adapter=str(training), adapter_step=1, step=1)
-    with pytest.raises(UserError, match=r"the policy of panel stands on none .* was trained on other"):
+    with pytest.raises(UserError, match=r"the policy of panel has the base model none .* was trained on other"):
         lab.sample(sample_rollouts, 1, policy=served, training=training)
     assert not lab.engine.sampled
     assert adapter_of(replace(served, model=BaseModel(name="renamed", sha256="1" * 64)), training)

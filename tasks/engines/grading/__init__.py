@@ -1,1 +1,1 @@
-"""The grader at training speed: worker processes that can be killed."""
+"""The grader with caching, and worker processes for graders of other packages."""

@@ -1,6 +1,6 @@
-"""Grading at training speed: equal (region, gold) pairs are graded once, in this process.
+"""Graders with a cache: equal (region, gold) pairs are graded once, in this process.
 
-Graders of other packages run in a process of their own, which is killed when it hangs.
+Graders of other packages run in a separate process, which is killed if it hangs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tasks.domain.grading.kinds import RAISED, is_brought, kind_of
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 from tasks.engines.problems.json_lines import json_lines
 
-#: A grader of another package that raised on each of so many answers, all but right ones, is broken and not unlucky.
+#: A grader of another package counts as broken if it raised on this many different answers, and on all but golds.
 ENOUGH_RAISED = 8
-#: A grader of another package has so long for one answer; its process so long to start.
+#: Time limits of a grader of another package, for one answer and for the start of its process.
 PLUGIN_SECONDS, START_SECONDS = 10.0, 60.0
 _ROOT = Path(__file__).resolve().parents[3]
 #: Region, gold, answer form, finish, answer kind.
@@ -40,7 +40,7 @@ Key = tuple[str | None, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class GradeItem:
-    """One rollout to grade. scaffold: by content, or the name of one that the project has. finish: `stop`, `length`."""
+    """One rollout to grade. scaffold: a scaffold, or the name of a built-in one. finish: `stop`, `length`."""
 
     scaffold: Scaffold | str
     completion: str
@@ -54,7 +54,7 @@ class GradeItem:
 
 
 class _Plugins:
-    """A process that grades with the code of other packages."""
+    """A process that runs graders of other packages."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,7 +96,7 @@ class _Plugins:
 
 
 def serve() -> None:
-    """Grade one key a line, from standard input, until it ends."""
+    """Grade one key per line from standard input, until it ends."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     print("[]", file=out, flush=True)
@@ -107,10 +107,8 @@ def serve() -> None:
 
 
 class Graders:
-    """Verdicts of the installed grader, remembered. Safe to share between threads.
-
-    version: what goes into the column `grader_version`, where no overrides stand above the verdicts.
-    """
+    """Cached verdicts of the installed grader. Thread-safe. version: of the column `grader_version`, without
+    overrides."""
 
     version = GRADER_VERSION
 
@@ -131,10 +129,10 @@ class Graders:
         self._plugins.close()
 
     def grade(self, items: Sequence[GradeItem]) -> list[Verdict]:
-        """Verdicts in the order of the items. Equal (region, gold) pairs are graded once, across calls too."""
+        """Return verdicts in the order of the items. Equal (region, gold) pairs are graded once, also across calls."""
         keys = [item.key() for item in items]
         for kind in {key[4] for key in keys if is_brought(key[4])}:
-            kind_of(kind)  # a grader that is not installed is the user's error and no verdict
+            kind_of(kind)  # raises UserError if the grader is not installed
         with self._lock:
             for key in dict.fromkeys(keys):
                 if key not in self._seen:
@@ -145,13 +143,13 @@ class Graders:
             return [self._seen[key] for key in keys]
 
     def refuse_broken(self, kind: str) -> None:
-        """Call this once the graded rollouts are durable. Errors: UserError for a grader of another package that raised
-        on every answer so far that is not the gold. Where it raises now and then, that answer is `ungradable`."""
+        """Raise UserError for a grader of another package that raised on every answer except golds. Call it when graded
+        rollouts are durable. If a grader raises on some answers, these are `ungradable`."""
         raised = self._raised.get(kind, Counter())
         if raised[True] >= ENOUGH_RAISED and not raised[False]:
             why = next(v.reason for key, v in self._seen.items() if key[4] == kind and v.reason.startswith(RAISED))
             raise UserError(
-                f"{why}, as on all of {raised[True]} different answers: mend it and run again; nothing sampled is lost"
+                f"{why}, as on all {raised[True]} different answers: fix the grader and run again; rollouts are kept"
             )
 
 
@@ -165,7 +163,7 @@ def _shared() -> Graders:
 
 
 def grade(answer: str, gold: str) -> Verdict:
-    r"""Verdict on the text of one answer: what stands in a box or in an answer tag, or a sentence with the answer.
+    r"""Grade the text of one answer: the content of a box or an answer tag, or a sentence with the answer.
 
     >>> grade("The answer is $0.5$.", r"\frac{1}{2}").correct, grade(r"8 \text{ or larger}", "8").correct
     (True, False)
@@ -173,16 +171,13 @@ def grade(answer: str, gold: str) -> Verdict:
     return _shared().grade([GradeItem("no_panel", SCAFFOLDS["no_panel"].answer_in_form(answer), gold)])[0]
 
 
-#: Scaffolds of the arms that the project has.
+#: Scaffolds of the built-in arms.
 EVERYBODYS = {name: arm.scaffold for name, arm in ARMS.items()}
 
 
 def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = EVERYBODYS) -> list[GradeItem]:
-    """Items of a file (or of bytes read from standard input), all of them checked before any is graded.
-
-    scaffolds: by arm; each row is read, and judged as the kind of answer that is asked for, by its own.
-    Errors: UserError naming file, line and field.
-    """
+    """Read and check all items of a file (or of bytes from standard input). scaffolds: by arm; each row is parsed and
+    graded with its own. Errors: UserError naming file, line and field."""
     name = "standard input" if isinstance(source, bytes) else str(source)
     try:
         raw = source if isinstance(source, bytes) else source.read_bytes()

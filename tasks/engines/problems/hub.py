@@ -1,4 +1,4 @@
-"""Problems from the hub, each source at a commit that somebody named: fetched once, then files like all others."""
+"""Problems from the Hugging Face hub, each source at a fixed commit: downloaded once, then read like other files."""
 
 from __future__ import annotations
 
@@ -48,12 +48,9 @@ def asked_of_hub(wish: str) -> tuple[Source, dict[str, str]]:
 
 
 def load_hub(source: Source, revision: str | None, *, loader: str | None = None, **files: Any) -> list[Row]:
-    """Rows of a hub dataset at a pinned revision (a commit, never a branch).
-
-    loader and files: another builder of `datasets` in place of the hub (`json`, data_files=…).
-    Errors: UserError without a revision or for columns that are not there; NotHere if the hub cannot be reached, or has
-    none, or keeps it to those who asked for it.
-    """
+    """Return rows of a hub dataset at a pinned commit (never a branch). loader and files: another builder of `datasets`
+    instead of the hub (`json`, data_files=…). Errors: UserError without a commit or for missing columns; NotHere if the
+    hub cannot be reached, lacks the dataset, or restricts it."""
     revision = revision or source.revision
     if loader is None and not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
         raise UserError(
@@ -82,11 +79,9 @@ def load_hub(source: Source, revision: str | None, *, loader: str | None = None,
 def fetch_source(
     entry: Source, revisions: Mapping[str, str], folder: Path, *, fetch: bool = True
 ) -> tuple[HubSpec, Path]:
-    """A source and what it must keep out, from the hub into files below `folder`, once for each commit.
-
-    revisions: source → commit. fetch: what is not there yet. Errors: UserError, see `load_hub`, for what cannot be
-    fetched NotHere with where to put it; no file is left half written.
-    """
+    """Return a source and the evaluation sets that it keeps out, downloaded into files below `folder` once per commit.
+    revisions: source → commit. fetch: download missing files. Errors: UserError, see `load_hub`; NotHere, with the path
+    for the file, if it cannot be downloaded. Files are written atomically."""
     name = entry.name if entry.columns else entry.hub.replace("/", "--")
     place = folder / "-".join([name, *(str(revisions.get(n))[:12] for n in (entry.name, *entry.keeps_out))])
     digests, hub = {}, []
@@ -106,7 +101,7 @@ def fetch_source(
 
 
 def _rows_from_hub(source: Source, revision: str | None, path: Path, fetch: bool) -> list[Row]:
-    """Errors: as load_hub, for what cannot be reached with where its problems may be put by hand."""
+    """Return rows from the hub. Errors: see load_hub; NotHere also names the path for a manual download."""
     why = "it is not on this machine"
     if fetch:
         try:

@@ -1,4 +1,4 @@
-"""JSON lines that people bring: what is wrong with a line is one sentence naming file and line."""
+"""JSON lines from users. An error is one sentence naming file and line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ _UTF8 = b"\xef\xbb\xbf"
 
 
 def json_lines(raw: bytes, name: str, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, object) of every line that is not blank, or of every entry of one JSON array.
-
-    fields: what an object should hold, in words. Errors: UserError for what is no UTF-8, no JSON or no object.
-    """
+    """Yield (place, object) of every line that is not blank, or of every entry of one JSON array. fields: description
+    of the expected fields. Errors: UserError for invalid UTF-8, invalid JSON or a value that is no object."""
     raw = raw.removeprefix(_UTF8)
     if raw.lstrip()[:1] == b"[":
         entries = [(f"entry {n}", entry) for n, entry in enumerate(_decoded(raw, name), start=1)]

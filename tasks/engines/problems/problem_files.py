@@ -1,6 +1,6 @@
-"""Problems from files, in one form: rows with problem, gold, source, source_id and what is known.
+"""Problem files, converted to rows with problem, gold, source, source_id and optional fields.
 
-Everything wrong with a file is one sentence that names file, line and field, before anything is made of it.
+An error is one sentence naming file, line and field, before anything is built from the file.
 """
 
 from __future__ import annotations
@@ -21,27 +21,25 @@ if TYPE_CHECKING:
     pass
 
 Row = dict[str, Any]
-#: What stands before the answer in GSM8K's own files: the solution.
+#: The solution before the answer in GSM8K's files.
 GSM8K = re.compile(r"\A.*^#### *(?=\S)", re.DOTALL | re.MULTILINE)
 MAX_YEAR = 9999
 
 
 def load_problems(files: Iterable[tuple[Path, str, str | None]]) -> list[Row]:
-    """Rows of several files, in order: each (path, name of the source, `source` value to keep or null for all).
-
-    Errors: UserError for unreadable, incomplete or repeated rows.
-    """
+    """Return the rows of several files, in order: each (path, name of the source, `source` value to keep, or None for
+    all). Errors: UserError for unreadable, incomplete or repeated rows."""
     return [row for path, name, only in files for row in read_problems(path, name, only)]
 
 
-#: What files call a problem and its answer, ours first.
+#: Accepted names of the fields for a problem and its answer, ours first.
 COLUMNS = (("problem", ("problem", "question")), ("gold", ("gold", "answer")))
-#: What files call the identity of a problem, the first that is there.
+#: Accepted names of the field with a problem's identity; the first that exists is used.
 ID_FIELDS = ("source_id", "uid", "id")
 
 
 def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
-    """Rows of a JSONL, JSON, CSV or Parquet file: COLUMNS; optional: one of ID_FIELDS, source, year, level, subject."""
+    """Read a JSONL, JSON, CSV or Parquet file: COLUMNS; optional: one of ID_FIELDS, source, year, level, subject."""
     records = _READERS.get(path.suffix.lower(), _jsonl)(path)
     rows: list[Row] = []
     seen: dict[str, str] = {}
@@ -60,7 +58,7 @@ def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
 
 
 def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
-    """A problem in the common form. where: file and place, for the sentence. Errors: UserError naming the field."""
+    """Convert a record to a problem. where: file and place, for errors. Errors: UserError naming the field."""
     theirs = dict(columns_of(record))
     for field, names in COLUMNS:
         if theirs[field] not in record:
@@ -68,7 +66,7 @@ def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
             raise UserError(f"{where}: no field {wanted} (found: {', '.join(map(str, record)) or 'nothing'})")
         if len({str(record[name]).strip() for name in names if name in record}) > 1:
             both = " and ".join(f"'{name}'" for name in names)
-            raise UserError(f"{where}: fields {both} differ; keep the one that is meant and remove or rename the other")
+            raise UserError(f"{where}: fields {both} differ; keep the right one and remove or rename the other")
     problem, gold = (_text(record, theirs[field], where) for field in ("problem", "gold"))
     source = _text(record, "source", where)
     if problem is None:
@@ -105,12 +103,12 @@ def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
 
 
 def columns_of(record: Row) -> list[tuple[str, str]]:
-    """Our names and the first of theirs that is there, ours where there is none."""
+    """Return (our name, name in the file) of each field; our name if the file has none."""
     return [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]
 
 
 def _text(record: dict[str, Any], field: str, where: str) -> str | None:
-    """A field's text, a number's where the field may be one; null if there is nothing. Errors: UserError."""
+    """Return a field's text, also of a number if allowed; None if it is empty. Errors: UserError."""
     value = record.get(field)
     text = value
     if field in ("gold", "answer", "level") and isinstance(value, int | float) and not isinstance(value, bool):
@@ -151,12 +149,12 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _csv(path: Path) -> Iterator[tuple[str, Any]]:
-    """Rows with the names of the first line; an empty cell is no value."""
+    """Yield rows with the names in the first line; empty cells are left out."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             for number, row in enumerate(csv.DictReader(handle), start=1):
                 if None in row or None in row.values():
-                    raise UserError(f"{path}, row {number}: has another number of cells than the first line has names")
+                    raise UserError(f"{path}, row {number}: the number of cells differs from that of the first line")
                 yield f"row {number}", {name: cell for name, cell in row.items() if cell.strip() or name in _NAMED}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: is not readable CSV in UTF-8 ({error})") from None

@@ -82,7 +82,9 @@ def test_a_ceiling_is_screened_and_evaluated_and_never_trained(places: Path, tmp
 def test_an_adapter_on_another_base_is_told_with_its_line(places: Path, tmp_path: Path) -> None:
     """When the file is checked, which plans problems alone; untrained, there is no adapter."""
     arms = f"[arms.panel]\n[arms.top]\nscaffold = 'panel'\ntrained_as = 'panel'\nmodel = '{places}/other'\n"
-    with pytest.raises(UserError, match=r"^mine\.toml, line 6: arms\.top\.model: arm top stands on other .*on its own"):
+    with pytest.raises(
+        UserError, match=r"^mine\.toml, line 6: arms\.top\.model: arm top has the base model other .*its own"
+    ):
         Request(profile="mine.toml", text="base = 'demo'\n" + arms).study(Store(tmp_path), planning=True)
     assert Request(profile="mine.toml", text="base = 'demo'\nseeds = []\n" + arms).study(Store(tmp_path))
 
