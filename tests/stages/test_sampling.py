@@ -159,7 +159,7 @@ def test_a_problem_that_its_own_prompt_solves_is_never_asked(lab: Lab) -> None:
         ("trace", f"As for {spaced} it is 7."),
         ("template", f"So: {spaced} 7."),
     ):
-        with pytest.raises(UserError, match=r"scaffold shown: its prompt shows .* so that the prompt would hold"):
+        with pytest.raises(UserError, match=r"scaffold shown: its prompt contains .* and may give away its gold"):
             lab.sample(sample_rollouts, 1, policy=shows(where, said))
     assert not lab.engine.sampled
     lab.sample(sample_rollouts, 1, policy=shows("problem", f"{problem.rstrip('?.')}0?"))
