@@ -1,1 +1,1 @@
-"""How each artifact is made: one stage per file, its pure half above, its shell below."""
+"""How each artifact is made: one stage per file, a pure function first, the stage that calls it after."""

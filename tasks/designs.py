@@ -1,4 +1,4 @@
-"""Designs: how each run was made, one row a run, and the lints that lay compared runs side by side (`lint_*.sql`)."""
+"""Designs: how each run was made, one row per run, and the checks that compare runs (`lint_*.sql`)."""
 
 from __future__ import annotations
 
@@ -22,70 +22,71 @@ from tasks.domain.statistics.difficulty import expectations
 from tasks.stage import store
 
 Row = dict[str, Any]
-#: The version of `train_adapter` from which the learner divides its logits by the sampler's temperature.
+#: Since this version of `train_adapter` the learner divides its logits by the sampler's temperature.
 LEARNS_AT_ITS_TEMPERATURE = 2
 
 
-#: What the lints read, one table an idea. `place` names the run or file that a row is of.
+#: Input tables of the checks. `place` names the run or file of a row.
 TABLES: dict[str, pa.Schema] = {
     "designs": Designs.schema,
-    # p-values as printed, beside what the statistic gives under both distributions
+    # printed p-values, beside those of the statistic under both distributions
     "tests": nullable("test str, t real, n big, p_printed real, p_t real, p_normal real, place str"),
-    # the share of its traces that an encoder saw, by arm: `measured`, or about, from mean `lengths`
+    # share of the traces that an encoder saw, by arm: `measured`, or estimated from mean `lengths`
     "coverage": nullable("arm str, problems str, window str, coverage real, basis str, place str"),
-    # a figure said to be of one set of problems, beside its value there and on another
+    # a figure attributed to one set of problems, beside its value there and on another
     "reference_figures": nullable(
         "figure str, claimed real, on str, value real, elsewhere str, value_elsewhere real, place str"
     ),
     # near-duplicates between train and held-out
     "leaks": nullable("source_id str, other_source_id str, similarity real, kind str, trains str, place str"),
-    # problems whose group is dead at the screening's size, and how many of them the training's size would make live
+    # problems whose group is dead at the screening's size, and how many are expected to be live at the training's size
     "mislabelled": nullable("arm str, count big, n big, share real"),
     # intervals printed over rollouts, beside the interval over problems
     "printed_intervals": nullable(
         "figure str, n big, problems big, low real, high real, low_problems real, high_problems real, place str"
     ),
-    # diversity by policy, for what the controls say; `same_as`: another window with the same figures
+    # diversity by policy, for comparison with the controls; `same_as`: another window with the same figures
     "diversity_measures": nullable(
         "arm str, problems str, window str, diversity real, share_correct real, same_as str, largest_change real",
         "place str",
     ),
     # how each arm was trained: `name=value` of every setting but the seed
     "recipes": nullable("arm str, place str").append(pa.field("settings", pa.list_(pa.string()))),
-    # how many rollouts of an arm have the form that was asked for
+    # shares of an arm's rollouts without the requested form
     "form": nullable(
         "arm str, problems str, rollouts big, no_answer real, invalid_tags real, truncated real, place str"
     ),
-    # trainings with the steps asked for and executed; null where one ran through or was not resumed
+    # requested and executed steps of trainings; stopped_at, resumed_from: null without an interruption
     "stops": nullable("run str, requested big, executed big, stopped_at big, resumed_from big, reason str, place str"),
-    # what a run log notes of itself
+    # remarks of a run log
     "notes": nullable("code str, said str, place str"),
     # the change of a series from its first point, with its last point and without
     "trends": nullable(
         "series str, first_step big, before_step big, last_step big, change real, change_without_last real, slope real",
         "slope_without_last real, place str",
     ),
-    # two arms at as many tokens a problem, as far as whole rollouts allow
+    # two arms at about equal tokens per problem, in whole rollouts
     "equal_tokens": nullable(
         "arm str, other str, problems str, k big, other_k big, estimate real, other_estimate real, tokens real",
         "other_tokens real, place str",
     ),
-    # how many of the problems that were evaluated stand in a training pool
+    # number of evaluated problems that are in a training pool
     "evaluated": nullable("problems str, n big, pool str, count big, place str"),
-    # by source, of a training's problems and of the groups that it sampled: how many, and how many in all
+    # by source: a training's problems and sampled groups, and their totals
     "exposed": nullable("arm str, source str, problems big, all_problems big, groups big, all_groups big, place str"),
 }
 
 
 def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: str, counted: Row) -> Row:
-    """The design of a `rollouts` artifact from its recipe. `counted`: what its rows say (num_problems, grader, …)."""
+    """Return the design of a `rollouts` artifact from its recipe. `counted`: counts of its rows (num_problems, grader,
+    …)."""
     policy, sampling = restored(Policy, arguments["policy"]), restored(Sampling, arguments["sampling"])
     design = _design(ref, role, policy, sampling, problems, arguments["group_size"])
     return design | {"family": f"{role} of {problems}"} | counted
 
 
 def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_evaluated: int | None) -> Row:
-    """The design of a `training` artifact from its recipe."""
+    """Return the design of a `training` artifact from its recipe."""
     start, learner = restored(Policy, recipe.arguments["start"]), restored(LearnerConfig, recipe.arguments["learner"])
     rollouts = restored(Sampling, recipe.arguments["rollouts"])
     return _design(ref, "training", start, rollouts, problems, learner.group_size) | {
@@ -115,13 +116,13 @@ def _design(ref: str, role: str, policy: Policy, sampling: Sampling, problems: s
 
 
 def recipe_row(ref: str, arguments: Mapping[str, Any]) -> Row:
-    """How a `training` artifact was trained, from its recipe."""
+    """Return the settings of a `training` artifact from its recipe."""
     learner = restored(LearnerConfig, arguments["learner"])
     return {"arm": restored(Policy, arguments["start"]).arm, "settings": settings(learner), "place": ref}
 
 
 def settings(learner: LearnerConfig) -> list[str]:
-    """Every setting but the seed, as text.
+    """Return every setting but the seed, as text.
 
     >>> learner = LearnerConfig(steps=2, groups_per_step=1, group_size=4, learning_rate=1e-3, lora_rank=8, lora_alpha=8)
     >>> [line for line in settings(learner) if line[:2] in ("be", "gr", "lo")]  # doctest: +NORMALIZE_WHITESPACE
@@ -138,7 +139,8 @@ def settings(learner: LearnerConfig) -> list[str]:
 
 
 def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
-    """(arm, source, problem_id) of what a training drew from: its bands' variance band outside held-out."""
+    """Return (arm, source, problem_id) of a training's pool: the variance band of its bands, without held-out
+    problems."""
     recipe = store().manifest(training).recipe
     arm = store().read(training, ["arm"])["arm"][0].as_py()
     bands = recipe.inputs.get("bands")
@@ -158,16 +160,13 @@ def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
 
 
 def lints() -> list[str]:
-    """Names of the lint queries, sorted."""
+    """Return the names of the check queries, sorted."""
     return sorted(path.stem for path in QUERIES.glob("lint_*.sql"))
 
 
 def findings_of(rows: Mapping[str, Sequence[Row]]) -> pa.Table:
-    """What every lint finds in these rows of TABLES; a table that is not given is empty.
-
-    Columns: code; fact: what the rows show; inference: what may follow from it; place: runs or files; value: its size,
-    null where it has none; query: which named query shows it.
-    """
+    """Return the findings of all checks on rows of TABLES; missing tables are empty. Columns: code; fact: observation
+    in the rows; inference: possible consequence; place: runs or files; value: size, or null; query: the named query."""
     tables = {name: pa.Table.from_pylist(list(rows.get(name, ())), schema=schema) for name, schema in TABLES.items()}
     parts = []
     for name in lints():
@@ -177,14 +176,14 @@ def findings_of(rows: Mapping[str, Sequence[Row]]) -> pa.Table:
 
 
 def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
-    """Near-duplicates of held-out problems among the others. `trains`: problem → which arms train on it."""
+    """Return near-duplicates of held-out problems among the others. `trains`: problem → arms that train on it."""
     held, others = sides_of(pool, splits)
     found = find_leaks(held, others, "heldout", "train").to_pylist()
     return [r | {"trains": trains.get(r["other_id"]), "place": place} for r in found]
 
 
 def sides_of(pool: pa.Table, splits: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The held-out problems of a pool, and its others. Columns: problem_id, source_id, problem."""
+    """Return the held-out problems of a pool, and the others. Columns: problem_id, source_id, problem."""
     sides = "from pool {} join (from splits where split = 'heldout') using (problem_id) order by problem_id"
     wanted = pool.select(["problem_id", "source_id", "problem"])
     held, others = (query(sides.format(how), pool=wanted, splits=splits) for how in ("semi", "anti"))
@@ -192,7 +191,7 @@ def sides_of(pool: pa.Table, splits: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: str) -> list[Row]:
-    """Held-out problems of the study that stand in a lesson's pool, taught or left out. held, lesson: problem_id,
+    """Return held-out problems of the study that occur in a lesson's pool, used or left out. held, lesson: problem_id,
     source_id, problem."""
     sides = dict(zip(splits["problem_id"].to_pylist(), splits["split"].to_pylist(), strict=True))
     others = lesson.filter(pa.array([sides[p] in ("train", "near_heldout") for p in lesson["problem_id"].to_pylist()]))
@@ -204,6 +203,6 @@ def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: 
 
 
 def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:
-    """Dead groups of a screening that the training's group size is expected to make live."""
+    """Return dead groups of a screening that are expected to be live at the training's group size."""
     found = [r for r in expectations(counts, group_size) if r["metric"] == "mislabelled" and r.get("band") is None]
     return [{"arm": arm, "count": r["count"], "n": r["n"], "share": r["estimate"]} for r in found if r.get("count")]

@@ -1,4 +1,4 @@
-"""Embedding: every trace of some rollouts as a unit vector, with how much of it the encoder saw."""
+"""Embedding: every trace as a unit vector, with the share of it that the encoder saw."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CHUNK = 2048
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
-    """The encoder by content. windows: what it is shown beside each trace's `whole`, that is its beginning up to
-    `max_tokens`: `first256`, `middle256`, `last256`, `head2000chars`."""
+    """The encoder by content. windows: encoded beside `whole`, the beginning of each trace up to `max_tokens`:
+    `first256`, `middle256`, `last256`, `head2000chars`."""
 
     name: str
     weights_sha256: str
@@ -39,7 +39,7 @@ class EncoderSpec:
 
 
 def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray, window: str) -> pa.Table:
-    """Rollouts that have a trace, with their vectors. Schema: Embeddings."""
+    """Return rollouts with a trace and their vectors. Schema: Embeddings."""
     kept = rollouts.filter(rollouts["trace"].is_valid())
     flat = pa.array(np.ascontiguousarray(vectors_ND, np.float32).reshape(-1))
     offsets = pa.array(np.arange(len(vectors_ND) + 1, dtype=np.int32) * vectors_ND.shape[1])
@@ -60,10 +60,8 @@ def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray,
 
 
 def in_other_words(rollouts: pa.Table, known: set[str] | None = None) -> pa.Table:
-    """The first trace of each problem that can be reworded, reworded: enough for the floor of its distances.
-
-    known: problems that have theirs already; those that get theirs here are added.
-    """
+    """Return, for each problem, its first trace with synonyms, reworded, for the floor of distances. known: problems
+    that have one already; new ones are added."""
     known, found = set() if known is None else known, list[tuple[int, str]]()
     for i, (problem, trace) in enumerate(zip(*(rollouts[c].to_pylist() for c in ("problem_id", "trace")), strict=True)):
         if trace is not None and problem not in known and (said := reworded(trace)) is not None:
@@ -76,8 +74,8 @@ def in_other_words(rollouts: pa.Table, known: set[str] | None = None) -> pa.Tabl
 
 @stage(Embeddings, version=2)
 def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
-    """Unit vectors of the traces in every window, and of one trace a problem reworded. Malformed completions have
-    none and are counted in the manifest's notes."""
+    """Embed the traces in every window, and one reworded trace per problem. Malformed completions have no trace; the
+    manifest's notes count them."""
     rows = store().manifest(rollouts).rows
     traces = rows - sum(part["trace"].null_count for part in store().parts(rollouts, ["trace"]))
     notes = {
@@ -89,7 +87,7 @@ def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
 
 
 def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[pa.Table]:
-    """Window after window. All are encoded together, so those after the first lie in files until it is their turn."""
+    """Yield vectors window by window. All windows are encoded together; later ones wait in files."""
     engine = toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens)
     windows, done = [None, *(window_named(name) for name in encoder.windows)], 0
     with TemporaryDirectory(dir=workdir()) as folder, ExitStack() as open_files:
@@ -115,7 +113,7 @@ def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[
 
 
 def _of_size(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows, so many at once; the last may be fewer.
+    """Yield the same rows in parts of this size; the last may be smaller.
 
     >>> rows = pa.table({"n": [1, 2, 3]})
     >>> [t["n"].to_pylist() for t in _of_size([rows, rows.slice(0, 0), rows], 4)]

@@ -1,4 +1,4 @@
-"""What a study has for its measures, what its rollouts were sampled with, and their vectors."""
+"""Inputs of measures, the sampling arguments of rollouts, and their vectors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tasks.stage import beside, store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Available(Evidence):
-    """What a standard measure may take, by the names of its arguments.
+    """Inputs that a standard measure may use, by the names of its arguments.
 
-    objectives: names, one a training and end of theirs; objective_starts: the arms' rollouts before training;
-    objective_start_answers, objective_end_answers: classes of answers, of each start and end.
-    partitions, embeddings: of final. deep: the same policies with as many rollouts as the asymptote asks for. arms:
-    their names, in order. ks: as in pass@k. budgets: tokens of a problem's search, ascending.
+    objectives: names, one per training and end of theirs; objective_starts: the arms' rollouts before training;
+    objective_start_answers, objective_end_answers: classes of answers of each start and end. partitions, embeddings: of
+    final. deep: the same policies with the asymptote's number of rollouts. arms: names, in order. ks: see pass@k.
+    budgets: tokens per problem of a search, ascending.
     """
 
     pool: Pool
@@ -47,8 +47,8 @@ class Available(Evidence):
 
 
 def sampled_with(rollouts: Ref) -> Mapping[str, object] | None:
-    """Arguments of the stage that sampled them, as its recipe keeps them, through every regrading, and through what was
-    embedded or measured of them; null for imported ones."""
+    """Return the stored arguments of the stage that sampled these rollouts, also through regradings, embeddings and
+    measures; None for imported ones."""
     recipe = store().manifest(rollouts).recipe
     while "policy" not in recipe.arguments:
         onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
@@ -59,7 +59,7 @@ def sampled_with(rollouts: Ref) -> Mapping[str, object] | None:
 
 
 def scaffold_of(rollouts: Ref) -> Scaffold | None:
-    """The scaffold that sampled rollouts were read by, whatever its arm has become; null for imported ones."""
+    """Return the scaffold in the recipe of rollouts, even if its arm has changed; None for imported ones."""
     arguments = sampled_with(rollouts)
     return restored(Policy, arguments["policy"]).scaffold if arguments else None
 
@@ -70,13 +70,13 @@ def answer_kind_of(rollouts: Ref) -> str:
 
 
 def base_of(training: Ref) -> BaseModel:
-    """The base model of a training, or of an adapter that was made elsewhere."""
+    """Return the base model of a training or an imported adapter."""
     given = store().manifest(training).recipe.arguments
     return restored(Policy, given["start"]).model if "start" in given else restored(BaseModel, given["base"])
 
 
 def known_scaffolds() -> dict[str, Scaffold]:
-    """Every scaffold that the store's manifests spell, and those that code knows, by digest."""
+    """Return the scaffolds in the store's manifests and the built-in ones, by digest."""
     found = {arm.scaffold.digest: arm.scaffold for arm in ARMS.values()}
     for ref in store().refs():
         given = store().manifest(ref).recipe.arguments
@@ -91,7 +91,7 @@ VECTORS = ["problem_id", "arm", "step", "seed", "rollout", "embedding"]
 
 
 def with_vectors(parts: Iterable[pa.Table], embeddings: Embeddings) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Each part, of whole problems, with the vectors of their whole traces: columns VECTORS."""
+    """Yield each part, of whole problems, with the vectors of its whole traces (columns VECTORS)."""
     whole, at = pc.field("window") == "whole", ["window", "problem_id"]
     known = set(store().keys(embeddings, at).filter(whole)["problem_id"].unique().to_pylist())
     schema = pa.schema([Embeddings.schema.field(name) for name in VECTORS])
@@ -100,7 +100,7 @@ def with_vectors(parts: Iterable[pa.Table], embeddings: Embeddings) -> Iterator[
 
 
 def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
-    """(N, D) of a list column. Errors: UserError for vectors of unequal length or numbers that are not finite."""
+    """Return (N, D) of a list column. Errors: UserError for vectors of unequal length or values that are not finite."""
     whole = vectors.combine_chunks()
     lengths = np.unique(np.diff(whole.offsets.to_numpy()))
     if len(lengths) != 1:

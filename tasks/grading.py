@@ -1,4 +1,4 @@
-"""Verdicts of the session's grader: on ledger rows, and on which answers are the same."""
+"""Verdicts of the session's grader on ledger rows, and equality of answers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tasks.stage import toolbox
 
 
 def active_grader(root: Path) -> ActiveGrader:
-    """The grader that is active in this store now."""
+    """Return the grader that is active in this store."""
     return ActiveGrader(overrides=read_overrides(*newest_overrides(root)))
 
 
 def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Sequence[bool] | None = None) -> pa.Table:
-    """Ledger rows, in their order, with the verdicts of the session's grader; those that have them are left alone, but
-    for those on which another package's grader raised: it may have been mended. Errors: UserError if it raises always.
+    """Return ledger rows, in order, with verdicts of the session's grader.
 
-    scaffold: reads every row; null: each row's arm as it is today. stands: rows whose verdicts are
-    of this reading and of their gold; null: all are.
+    Present verdicts are kept, unless a plugin grader raised on them, because it may have been fixed. Errors: UserError
+    if it always raises. scaffold: parses every row; None: each row's arm. stands: whether each row's verdict is of this
+    parser and gold; None: all are.
     """
     tools = toolbox()
     versions = rows["grader_version"].to_pylist()
@@ -51,10 +51,8 @@ def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Se
 
 
 def by_grader(graders: Graders, kind: str = MATH) -> Equal:
-    """Two answers are the same if each is correct where the other is the gold. In processes that can be killed.
-
-    Of our own kinds that are not mathematics every answer has one spelling, and two spellings are two answers.
-    """
+    """Return a function for equality of answers: each must be correct with the other as gold. Plugins run in processes
+    that can be killed. For built-in kinds other than mathematics, different texts are different answers."""
     bare = replace(BARE["tag"], answer_kind=kind)
 
     def equal(pairs: Sequence[Pair]) -> Sequence[bool]:

@@ -1,11 +1,10 @@
-"""The meter of a run: what is made is charged as it is made, and nothing more is started that the budget cannot hold.
+"""The meter of a run: it charges costs as they occur, and starts nothing that exceeds the budget.
 
-Only the miss path meets it: reused artifacts and rollouts of the ledger cost nothing. A batch is begun if what is
-spent and what the batch will take fit the limit. A batch takes what the run's rollouts of that arm have taken on
-average, plus MARGIN standard deviations of such a sum; until some are measured, the most that it can take. Time is
-looked at after every batch. Several workers of a run know of each other what was charged, not what is being sampled:
-together they may exceed the limit by the batches that the others have begun, or where sampling streams by what they
-sample in REREAD_SECONDS.
+Reused artifacts and rollouts cost nothing. A batch starts if spending plus its expected cost is within the limit. The
+expected cost is the mean of the run's rollouts of that arm plus MARGIN standard deviations of the sum, or the largest
+possible cost before any are measured. Time is checked after every batch. Several workers of a run know each other's
+charges, but not each other's running batches, and may together exceed the limit by these; with streaming, by the
+rollouts of REREAD_SECONDS.
 """
 
 from __future__ import annotations
@@ -29,32 +28,32 @@ from tasks.engines.hardware import Hardware, device_name
 from tasks.engines.protocols import Request
 from tasks.stage import Progress
 
-#: Kinds of artifacts whose making occupies an accelerator.
+#: Kinds of artifacts that need an accelerator.
 OCCUPYING = frozenset({"rollouts", "training", "embeddings", "searches"})
-#: Those of them that a remote engine samples.
+#: The kinds that a remote engine can sample.
 SAMPLED = frozenset({"rollouts", "searches"})
-#: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
+#: If fewer rollouts than this fit the budget, the run parks.
 SMALLEST_CHUNK = 8
-#: Standard deviations of a batch's tokens that are held free beside their mean. That of one completion is taken to be
-#: as large as its mean, as of an exponential distribution; sampled lengths scatter less.
+#: Reserve of a batch in standard deviations of its tokens. That of one completion is assumed equal to the mean, as in
+#: an exponential distribution; real lengths vary less.
 MARGIN = 3.0
-#: What other workers of the run spent is read again before every batch, and while one is sampled this often.
+#: Other workers' spending is read before every batch, and this often during sampling.
 REREAD_SECONDS = 15.0
 
 
-#: The end of a sentence about the team's month: of a wall that a worker met its words alone come to the run.
+#: The end of a message about the team's monthly limit; a worker's run receives only the message.
 TEAM = "; raise [month] in the root's prices.toml, or go on next month"
 
 
 class BudgetExceeded(Parked):
-    """The next thing to make does not fit what may be spent. team: by all runs of the root this month."""
+    """The next work does not fit the budget. team: the monthly budget of all runs of the root."""
 
     def __init__(self, said: str, *, team: bool = False) -> None:
         super().__init__(said + (TEAM if team else ""))
 
 
 def of_team(wall: Parked) -> bool:
-    """Whether more for the run alone would move nothing.
+    """Return whether the team's limit was reached, so that a larger budget of the run does not help.
 
     >>> of_team(Parked(str(BudgetExceeded("spent", team=True)))), of_team(BudgetExceeded("spent"))
     (True, False)
@@ -63,7 +62,7 @@ def of_team(wall: Parked) -> bool:
 
 
 def likely_tokens(number_N: np.ndarray, most_N: np.ndarray, mean: float | None) -> np.ndarray:
-    """Return tokens_N of so many completions. most_N: the most that they take. mean: None if none was measured.
+    """Return the expected tokens_N of completions, with a reserve. most_N: upper bound. mean: None before measurements.
 
     >>> likely_tokens(np.array([9, 9]), np.array([9000, 900]), 100.0)
     array([1800.,  900.])
@@ -73,9 +72,9 @@ def likely_tokens(number_N: np.ndarray, most_N: np.ndarray, mean: float | None) 
 
 @dataclass(slots=True)
 class Meter:
-    """Charges to one run's journal and stops it at its budget. hardware: whose hours are charged; where another host
-    samples, that is paid by the token. month: of all runs of the root together. here: seconds since the last charge in
-    which this host worked beside a remote engine. lengths: mean tokens of each arm's completions so far."""
+    """Charges one run's journal and stops the run at its budget. hardware: its hours are charged; a remote host is paid
+    by tokens instead. month: limit of all runs of the root. here: seconds since the last charge in which this host
+    worked beside a remote engine. lengths: mean tokens per completion, by arm."""
 
     journal: Journal
     budget: Budget = field(default_factory=Budget)
@@ -94,19 +93,20 @@ class Meter:
         self._reread()
 
     def _reread(self) -> None:
-        """What all workers of the run were charged, and where a month has a limit all runs."""
+        """Read the charges of all workers of the run, and with a monthly limit those of all runs."""
         self.spent, self._read = self.journal.spent(), time.monotonic()
         self.lengths = self.journal.lengths()
         if self.month.limits():
             self.spent_in_month = spent_in_month(self.journal.root, now()[:7])
 
     def _limits(self) -> list[tuple[str, dict[str, float], Amounts]]:
-        """(whose, limits, spent) of every budget that has a limit."""
+        """Return (whose, limits, spent) of every budget with a limit."""
         both = (("", self.budget, self.spent), ("the team's month: ", self.month, self.spent_in_month))
         return [(whose, limits, spent) for whose, budget, spent in both if (limits := budget.limits())]
 
     def listening(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
-        """The listener of the run, with the meter between: it sees steps begin and end, and adds what was spent."""
+        """Return a listener that follows steps for the meter, adds spending to events, and passes them to the given
+        listener."""
 
         def on_progress(event: Progress) -> None:
             if event.event == "started" and event.ref.kind in OCCUPYING:
@@ -121,10 +121,8 @@ class Meter:
         return on_progress
 
     def admit(self, requests: Sequence[Request], arms: Sequence[str], *, whole: bool) -> int:
-        """Return how many of the requests, from the first, may be sampled now.
-
-        whole: all or none. Errors: BudgetExceeded if none fit.
-        """
+        """Return how many of the requests, from the first, may be sampled now. whole: all or none. Errors:
+        BudgetExceeded if none fit."""
         if self._limits():
             self._reread()
         self.check()
@@ -148,7 +146,7 @@ class Meter:
         return count
 
     def charge(self, rows: Sequence[dict[str, object]]) -> None:
-        """Enter finished rollouts (rows of storage.artifacts.schemas.LEDGER) and the time since the last charge."""
+        """Charge finished rollouts (rows of LEDGER) and the time since the last charge."""
         by_arm: dict[str, list[dict[str, object]]] = defaultdict(list)
         for row in rows:
             by_arm[str(row["arm"])].append(row)
@@ -169,7 +167,7 @@ class Meter:
             self._step = None
 
     def check(self) -> None:
-        """Errors: BudgetExceeded if a limit is reached, by this process or by another worker of the run."""
+        """Raise BudgetExceeded if this process or another worker reached a limit."""
         if self._limits() and time.monotonic() - self._read > REREAD_SECONDS:
             self._reread()
         for whose, limits, spent in self._limits():
@@ -179,14 +177,14 @@ class Meter:
                     raise BudgetExceeded(said, team=bool(whose))
 
     def words(self) -> str:
-        """What was spent, of what, in a few words; empty without a budget."""
+        """Return spending and limits as text; empty without a budget."""
         return "; ".join(
             whose + ", ".join(f"{plainly(getattr(spent, n))} of {plainly(v)} {UNITS[n]}" for n, v in limits.items())
             for whose, limits, spent in self._limits()
         )
 
     def _hours(self) -> float:
-        """Device-hours since the last charge; while a remote engine samples, of what is done here besides."""
+        """Return device-hours since the last charge; with a remote engine only the work of this host."""
         if self._step is None:
             return 0.0
         moment = time.monotonic()
@@ -225,13 +223,13 @@ _meter: ContextVar[Meter | None] = ContextVar("varband_meter", default=None)
 
 
 def meter() -> Meter | None:
-    """The meter of this run; null where nobody counts."""
+    """Return the meter of this run, or None."""
     return _meter.get()
 
 
 @contextmanager
 def at_work_here() -> Iterator[None]:
-    """The block is this host's work, whoever samples."""
+    """Count the block as work of this host, even with a remote engine."""
     current, began = meter(), time.monotonic()
     try:
         yield
@@ -244,8 +242,8 @@ def at_work_here() -> Iterator[None]:
 def metered(
     current: Meter, listener: Callable[[Progress], None] = lambda _: None
 ) -> Iterator[Callable[[Progress], None]]:
-    """Everything made in the block is charged to the meter, time of an unfinished step included. Yields the listener to
-    make it with, which sits before the given one."""
+    """Charge everything made in the block, including the time of an unfinished step. Yields the listener to use, which
+    wraps the given one."""
     token = _meter.set(current)
     try:
         yield current.listening(listener)

@@ -1,7 +1,5 @@
-"""Partitions: which rollouts of a problem gave the same answer, by the grader and not by spelling; which have the same
-trace, by the encoder; which follow the same strategy, by their equations and the methods they name. Calibration: the
-thresholds of the last two, set on labelled traces and judged on them.
-"""
+"""Partitions of rollouts: by answer (the grader's equality), by trace (the encoder's similarity), and by strategy
+(equations and named methods). Calibration: thresholds of the last two, from labelled traces, with their accuracy."""
 
 from __future__ import annotations
 
@@ -36,8 +34,8 @@ SORTED = ["problem_id", "arm", "step", "seed", "adapter", "rollout"]
 def partition_rollouts(
     *, rollouts: Rollouts, embeddings: Embeddings, calibration: Calibrations, grader_version: str
 ) -> Payload:
-    """The classes of every rollout of one policy: of its answer by the grader of this version, of its trace and of its
-    strategy from the calibrated similarities on. The manifest's notes say how often these two are right."""
+    """Return the classes of every rollout of one policy: by answer with this grader version, by trace and strategy with
+    the calibrated thresholds. The manifest's notes have the accuracy of the last two."""
     graders = _graders(grader_version)
     known = store().read(calibration).to_pylist()
     threshold = {row["partition"]: row["threshold"] for row in known}
@@ -60,7 +58,7 @@ def partition_rollouts(
 
 @stage(Partitions, version=2)
 def partition_answers(*, rollouts: Rollouts, grader_version: str) -> Payload:
-    """The classes of every rollout's answer alone: of a policy whose traces are not embedded, they have none."""
+    """Return the classes by answer only, for a policy without embedded traces."""
     kind, columns = answer_kind_of(rollouts), [*KEY, "adapter", "canonical", "correct"]
     equal, groups = by_grader(_graders(grader_version), kind), store().groups(rollouts, ["problem_id"], columns)
     answers = (partitions_of(rows, equal, by_value=kind == MATH) for rows in groups)
@@ -69,14 +67,14 @@ def partition_answers(*, rollouts: Rollouts, grader_version: str) -> Payload:
 
 
 def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Problems as they come, the rollouts of each sorted. Schema: Partitions."""
+    """Yield problems in order, the rollouts of each sorted. Schema: Partitions."""
     for part in parts:
         named = part.select(Partitions.schema.names).cast(Partitions.schema)
         yield named.sort_by([(name, "ascending") for name in SORTED])
 
 
 def _graders(version: str) -> Graders:
-    """Errors: UserError if the one installed is another."""
+    """Return the installed grader. Errors: UserError if it has another version."""
     graders = toolbox().graders()
     if graders.version != version:
         raise UserError(f"grader {version} is not the one installed ({graders.version})")
@@ -86,8 +84,8 @@ def _graders(version: str) -> Graders:
 def classes_by_text(
     rollouts: pa.Table, vectors: pa.Table, trace_threshold: float, strategy_threshold: float
 ) -> pa.Table:
-    """Columns of KEY, trace_class and strategy_class; a rollout without a trace, or without a vector, has none.
-    vectors: columns of KEY and `embedding`. Rows of one policy."""
+    """Return columns of KEY, trace_class and strategy_class; null without a trace or a vector. vectors: columns of KEY
+    and `embedding`. Rows of one policy."""
     at = {key: place for place, key in enumerate(_keys(vectors))}
     keys, embedded, groups = _keys(rollouts), vectors["embedding"], defaultdict[str, list[int]](list)
     for place, problem in enumerate(rollouts["problem_id"].to_pylist()):
@@ -111,11 +109,9 @@ def _keys(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 def partitions_of(rollouts: pa.Table, equal: Equal, by_value: bool = True) -> pa.Table:
-    """One row per rollout: who it is of, and `answer_class`. by_value: the answers are mathematics.
-
+    """Return one row per rollout with its identity and `answer_class`. by_value: the answers are mathematics.
     answer_class: 0 for every correct answer of a problem; 1, 2, … for its wrong ones, in the order of their texts; null
-    without an answer that could be compared. Wrong answers share a class if a chain of equal pairs joins them.
-    """
+    without a comparable answer. Wrong answers share a class if a chain of equal pairs joins them."""
     wrong = query(
         """
         select problem_id, list(distinct canonical order by canonical) as texts
@@ -154,7 +150,7 @@ FEW = "fewer than two problems join a pair, or all of them alike: no interval"
 
 @stage(Calibrations, version=1)
 def calibrate_partitions(*, encoder: str, weights_sha256: str, max_tokens: int, labelled: str) -> Payload:
-    """One row a partition. labelled: digest of the labelled traces."""
+    """Return one row per partition. labelled: digest of the labelled traces."""
     if labelled != labelled_sha256():
         raise UserError(f"labelled traces {labelled[:12]}… are not the ones installed ({labelled_sha256()[:12]}…)")
     problems = labelled_problems()
@@ -176,7 +172,7 @@ def calibrate_partitions(*, encoder: str, weights_sha256: str, max_tokens: int, 
 
 
 def calibrated(groups: Sequence[LabelledGroup]) -> dict[str, Any]:
-    """The threshold that all groups set; precision and recall of each group by the threshold that the others set."""
+    """Return the threshold from all groups, with precision and recall by leave-one-group-out."""
     apart = left_out(groups)
     counts = summed(apart)
     row: dict[str, Any] = {
@@ -195,7 +191,8 @@ def calibrated(groups: Sequence[LabelledGroup]) -> dict[str, Any]:
 
 
 def _share(name: str, hit_P: np.ndarray, of_P: np.ndarray) -> dict[str, Any]:
-    """Of all problems' pairs, with the interval of a ratio over problems: pairs of one problem are not independent."""
+    """Return a share of all problems' pairs, with the interval of a ratio over problems, because pairs of one problem
+    are not independent."""
     if not hit_P.any():
         return {name: 0.0 if of_P.any() else None, "reason": FEW}
     at, low, high = ratio(hit_P[None, :], of_P[None, :], trained=False)

@@ -1,4 +1,4 @@
-"""Pools: source files, or synthetic arithmetic → gradable problems, each gold checked in every answer form."""
+"""Pools: gradable problems from source files or synthetic arithmetic; each gold is checked in every answer form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH = 256
 
 @stage(Pool, version=1)
 def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payload:
-    """The problems of all sources that the policy keeps, in the order of the files. Schema: Pool."""
+    """Return the problems of all sources that the policy keeps, in the order of the files. Schema: Pool."""
     rows = load_problems((_place(s), s.name, s.only) for s in sources)
     pool, issues = _limited(rows, toolbox().graders(), policy, _kept_out(sources))
     if not pool:
@@ -47,16 +47,13 @@ def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payloa
 
 @stage(PoolIssues, version=1)
 def list_pool_issues(*, pool: Pool) -> pa.Table:
-    """What the checks found, problem by problem, and what the policy did about it. Schema: PoolIssues."""
+    """Return the findings of the checks by problem, and whether the policy excluded it. Schema: PoolIssues."""
     return pq.ParquetFile(store().files(pool) / ISSUES_FILE).read().cast(PoolIssues.schema)
 
 
 def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> PoolPolicy:
-    """The policy with the grader that checked this pool when the store got it.
-
-    A new grader makes no other pool of a study, and so no other split and no other training; what it finds in the golds
-    is what `varband pool check` says.
-    """
+    """Return the policy with the grader version that first built this pool in the store. So a new grader changes
+    neither a study's pool nor its split and trainings; `varband pool check` reports its findings."""
     made = []
     for ref in at.refs("pool"):
         manifest = at.manifest(ref)
@@ -68,8 +65,8 @@ def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPol
 
 
 def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
-    """Verdicts on (answer form, answer, gold, answer kind). Errors: UserError for another package's grader that raises
-    on a gold: it would raise on who answers right."""
+    """Return verdicts on (answer form, answer, gold, answer kind). Errors: UserError for a plugin grader that raises on
+    a gold, because it would raise on correct answers."""
     items = [
         GradeItem(replace(BARE[form], answer_kind=kind), BARE[form].answer_in_form(answer, trace=""), gold)
         for form, answer, gold, kind in probes
@@ -87,7 +84,7 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> li
 def _limited(
     rows: list[Row], graders: Graders, policy: PoolPolicy, kept_out: Sequence[str]
 ) -> tuple[list[Row], list[Row]]:
-    """A small pool of a large source checks no more golds than it takes. Problems stay in the order of the files."""
+    """Build a limited pool, checking no more golds than needed. Problems stay in the order of the files."""
     taken, order = min(policy.limit or len(rows), len(rows)), policy.drawn(rows)
     place = {(row["source"], row["source_id"]): place for place, row in enumerate(rows)}
     while True:
@@ -102,7 +99,8 @@ def _place(spec: SourceSpec) -> Path:
 
 
 def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
-    """Texts of the sets that these sources must keep out, where the pool does not hold them for evaluation itself."""
+    """Return texts of the evaluation sets that these sources must keep out, unless the pool contains them for
+    evaluation."""
     present = {spec.name for spec in sources}
     guards = {
         name: _place(spec).parent / SOURCES[name].file
@@ -115,5 +113,5 @@ def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
 
 @stage(Pool, version=1)
 def make_synthetic_pool(*, per_source: int, seed: int, levels: tuple[int, ...] = ()) -> pa.Table:
-    """`per_source` problems of each synthetic source, of these levels by turns; of all without any. Schema: Pool."""
+    """Return `per_source` problems of each synthetic source, using `levels` in turn, or all levels. Schema: Pool."""
     return pa.Table.from_pylist(pool_rows(demo_problems(per_source, seed, levels))[0], schema=Pool.schema)

@@ -1,6 +1,5 @@
-"""Regrading: stored rollouts under another grader version or with overrides; samples nothing, overwrites nothing.
-Disputes: answers on which the grader and the cross check disagree, for a person to decide.
-"""
+"""Regrading: verdicts of stored rollouts under another grader version or with overrides, without sampling or
+overwriting. Disputes: answers on which the grader and the cross check disagree, for a manual decision."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ CHANGES = pa.schema(
 
 @stage(Rollouts, version=1)
 def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, overrides: OverrideRows) -> Payload:
-    """The same rollouts with the verdicts of the installed grader under these overrides. Schema: Rollouts."""
+    """Return the same rollouts with the verdicts of the installed grader under these overrides. Schema: Rollouts."""
     graders = toolbox().graders()
     if graders.version != installed:
         raise UserError(f"grader {installed} is not the one installed ({graders.version})")
@@ -50,11 +49,9 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
 
 
 def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:
-    """The rollouts as this grader judges them: themselves, unless the store has them from another one.
-
-    What is not there yet will be made by the session's grader. Adapters are never asked for again: they stay what the
-    rewards of their day made them.
-    """
+    """Return the rollouts with this grader's verdicts: unchanged, unless the store has them from another grader.
+    Rollouts that do not exist yet will be graded by the session's grader. Adapters are not retrained after a
+    regrading."""
     if not store().fresh(rollouts):
         return rollouts
     if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {grader.version}:
@@ -65,7 +62,7 @@ def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts
 
 
 def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
-    """Gold of every row. Errors: UserError if a problem is not in the pool."""
+    """Return the gold of every row. Errors: UserError if a problem is not in the pool."""
     golds = dict(zip(problems["problem_id"].to_pylist(), problems["gold"].to_pylist(), strict=True))
     strange = set(rows["problem_id"].to_pylist()) - golds.keys()
     if strange:
@@ -74,7 +71,7 @@ def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
 
 
 def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table:
-    """Rollouts whose verdict is another now. Both tables in one order. Schema: CHANGES."""
+    """Return rollouts with changed verdicts. Both tables have the same order. Schema: CHANGES."""
     numbered = before.append_column("i", pa.array(range(before.num_rows))).append_column(
         "gold", pa.array(golds, pa.string())
     )
@@ -89,7 +86,7 @@ def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table
 
 
 def moved(before: pa.Table, after: pa.Table) -> pa.Table:
-    """Figures of one set of rollouts before and after: accuracy, and problems whose band is another."""
+    """Return figures of one set of rollouts before and after: accuracy, and problems with a changed band."""
     return query(
         """
         with groups as (
@@ -108,7 +105,7 @@ def moved(before: pa.Table, after: pa.Table) -> pa.Table:
 
 
 def outside(ledger_rows: pa.Table, artifacts: Sequence[pa.Table]) -> pa.Table:
-    """Ledger rows that stand in no artifact of rollouts: what training drew, and what nobody asked for again."""
+    """Return ledger rows that are in no rollouts artifact, such as those of trainings."""
     if not artifacts:
         return ledger_rows
     columns = ["arm", "adapter", "step", "seed", "problem_id", "rollout"]
@@ -123,14 +120,14 @@ def outside(ledger_rows: pa.Table, artifacts: Sequence[pa.Table]) -> pa.Table:
 
 
 COLUMNS = ["problem_id", "source", *VERDICT.names]
-#: Pairs of an answer and a gold whose second reading is remembered.
+#: Number of cached cross checks of (answer, gold).
 PAIRS_KNOWN = 20_000
 
 
 @stage(Disputes, version=2)
 def find_disputes(*, rollouts: tuple[Rollouts, ...], pool: Pool) -> pa.Table:
-    """Every distinct (answer, gold) of the rollouts on which the two differ. Schema: Disputes. Answers that are not
-    mathematics have no cross check."""
+    """Return every distinct (answer, gold) on which grader and cross check disagree. Schema: Disputes. Only mathematics
+    has a cross check."""
     problems = store().read(pool, ["problem_id", "gold"])
     mathematical = (ref for ref in rollouts if answer_kind_of(ref) == MATH)
     parts = (part for ref in mathematical for part in store().parts(ref, COLUMNS))
@@ -138,9 +135,9 @@ def find_disputes(*, rollouts: tuple[Rollouts, ...], pool: Pool) -> pa.Table:
 
 
 def disputes(parts: Iterable[pa.Table]) -> pa.Table:
-    """Disputed answers among rows with problem_id, source, gold, answer, verdict, reason, grader_version.
+    """Return disputed answers among rows with problem_id, source, gold, answer, verdict, reason, grader_version.
 
-    Only `correct` and `wrong` can be disputed: a cross check of what is no answer at all means nothing.
+    Only `correct` and `wrong` can be disputed; other verdicts have no answer to check.
 
     >>> row = {"problem_id": "p", "source": "s", "gold": "7", "verdict": "wrong", "reason": "", "grader_version": "1"}
     >>> disputes([pa.Table.from_pylist([row | {"answer": "7.0"}, row | {"answer": "8"}])])["answer"].to_pylist()
@@ -163,7 +160,7 @@ def disputes(parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
-    """Schema: Disputes."""
+    """Group disputes by answer. Schema: Disputes."""
     told = query(
         "select min(problem_id) as problem_id, min(source) as source, gold, answer, verdict, min(reason) as reason,"
         " cross_check, min(grader_version) as grader_version, sum(rollouts)::bigint as rollouts from rows"

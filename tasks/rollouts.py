@@ -1,5 +1,6 @@
-"""Wanted rollouts, made sure of: what the ledger has is reused, only the rest is sampled and entered.
-Used by the stages that need rollouts (sampling, training); each promise about paying once is kept here.
+"""Obtain requested rollouts: reuse those in the ledger, sample and store the rest.
+
+Used by the stages that need rollouts (sampling, training). This module ensures that nothing is paid twice.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tasks.grading import actively_graded
 from tasks.metering import meter
 from tasks.stage import ledger, making, progress, store, toolbox
 
-#: Columns of the ledger that are most of a row.
+#: The largest columns of the ledger, needed for training only.
 FOR_TRAINING = ("prompt_ids", "token_ids", "logprobs")
 
 
@@ -47,14 +48,14 @@ def account_of(policy: Policy, sampling: Sampling) -> Account:
 
 
 def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
-    """An account in words. rewarded_by: whose verdicts the training goes by that enters its adapter's rollouts."""
+    """Return a readable description of a ledger account. rewarded_by: grader version of the training that samples."""
     own = isinstance(making(), Training) and policy.adapter == str(making())
     rewarded: dict[str, object] = {"rewarded_by": toolbox().grader.version} if own else {}
     return rewarded | described(policy, sampling)
 
 
 def described(policy: Policy, sampling: Sampling) -> dict[str, object]:
-    """Describe an account, whoever enters its rows."""
+    """Return the description of an account that does not depend on the sampler."""
     return {
         "arm": policy.arm,
         "model": policy.model.name,
@@ -67,7 +68,7 @@ def described(policy: Policy, sampling: Sampling) -> dict[str, object]:
 
 
 def served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
-    """The adapter behind a policy; null at step 0. Errors: UserError for one of another base model."""
+    """Return the adapter of a policy; None at step 0. Errors: UserError for one of another base model."""
     if training is None or not policy.adapter_step:
         return None
     trained_on = base_of(training)
@@ -78,8 +79,8 @@ def served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
 
 
 def requests_for(problems: pa.Table, policy: Policy, sampling: Sampling, rollouts: range) -> list[RolloutRequest]:
-    """Every (problem, rollout) asked for, problem by problem. A request's seed is a function of the rollout's
-    identity: (sampling seed, problem, rollout), so that two arms and two days draw alike."""
+    """Return requests for every (problem, rollout), by problem. A request's seed is a function of (sampling seed,
+    problem, rollout), so it is the same in every arm and on every day."""
     return [
         RolloutRequest(
             row["problem_id"],
@@ -106,16 +107,14 @@ def ensure_rollouts(
     total: int | None = None,
     score: Score | None = None,
 ) -> SamplingStats:
-    """Sample what the ledger does not have, all with one kv_cache. Returns what that took.
+    """Sample the rollouts that the ledger lacks, all with one kv_cache. Return the sampling statistics.
 
-    Problems that another process is sampling are left to it: whoever needs them waits until they are in the ledger, or
-    until that process is gone, and pays for none of them twice.
-
-    adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
-    more: told of what was entered, and returns what of the same accounts is wanted besides and is not there.
-    ahead, total: for who asks in parts: how many were asked for before, and are in the end.
-    score: of the policy; None for a learner that is loaded for it. The first tokens after a change of weights are
-        scored before anything is entered. Errors: UserError where the engine samples from other weights.
+    If another process is sampling the same problems, wait until their rollouts are in the ledger or that process is
+    gone. adapter: the weights of the policy; None if all rollouts are in the ledger. more: receives stored rows, and
+    returns further requests for the same accounts. ahead, total: for callers that request in parts: number of earlier
+    requests, and of all. score: of the policy; None loads a learner for it. The first tokens after a change of weights
+    are scored before they are
+        stored. Errors: UserError if the engine samples from other weights.
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)
@@ -131,7 +130,7 @@ def ensure_rollouts(
 
     while missing:
         shared = {key: nth for key, nth in _accounts(missing).items() if key[0].adapter != str(making())}
-        if not shared:  # of this training's own adapter: its lease is held
+        if not shared:  # rollouts of this training's own adapter are covered by its lease
             sample_now(missing)
             break
         lease = {key: f"rollouts-{accounts[key].policy}-{accounts[key].sampling}" for key in shared}
@@ -151,7 +150,7 @@ def ensure_rollouts(
 def _lacking(
     requested: Sequence[RolloutRequest], accounts: Mapping[tuple[Policy, Sampling], Account]
 ) -> list[RolloutRequest]:
-    """What of it the ledger does not have, in its order."""
+    """Return the requests that the ledger lacks, in order."""
     wanted = _accounts(requested).items()
     lacking = [ledger().entries(accounts[key]).lacking(ledger_keys(requested, nth)) for key, nth in wanted]
     return [requested[i] for i in sorted(chain.from_iterable(lacking))]
@@ -169,7 +168,7 @@ def _sampled(
     total: int | None,
     score: Score | None,
 ) -> SamplingStats:
-    """Sample these and enter them. before: how many of what was asked for are there."""
+    """Sample these requests and store the rollouts. before: number of requested rollouts that exist."""
     book, tools, stats, leases = ledger(), toolbox(), SamplingStats(), leases_of(store().root)
     kv_cache = missing[0].sampling.kv_cache
     sampled_before = tools.samples(model.sha256, kv_cache)
@@ -215,11 +214,9 @@ def _sampled(
 
 @dataclass(slots=True)
 class _FirstTokens:
-    """What was sampled since the last change of weights, until it is enough to tell whose tokens they are.
-
-    weights: what the engine was given: model, KV cache, adapter. score: None once that is known, or cannot be. loaded:
-    its learner was loaded for this, and leaves its memory afterwards.
-    """
+    """The first rollouts after a change of weights, until there are enough to check them. weights: of the engine:
+    model, KV cache, adapter. score: None after the check, or if it is impossible. loaded: the learner was loaded for
+    this check and is freed afterwards."""
 
     weights: tuple[object, ...]
     who: str
@@ -237,8 +234,8 @@ class _FirstTokens:
         adapter: ServedAdapter | None,
         score: Score | None,
     ) -> _FirstTokens:
-        """Those of these weights. Where no learner is at hand one is loaded, before the engine samples: loading changes
-        torch's defaults for a moment."""
+        """Return the check for these weights. If no learner is available one is loaded, before the engine samples,
+        because loading changes torch's defaults temporarily."""
         tools, who = toolbox(), f"{policy.arm} at step {policy.step}"
         if isinstance(tools.first, _FirstTokens) and tools.first.weights == weights:
             return tools.first
@@ -252,7 +249,7 @@ class _FirstTokens:
         return tools.first
 
     def check(self, rows: Rows) -> float:
-        """Return the gap where it was just measured, otherwise 0. Errors: UserError for tokens of other weights."""
+        """Return the gap if it was measured now, otherwise 0. Errors: UserError for tokens of other weights."""
         if self.score is None:
             return 0.0
         self.rows += rows
@@ -268,8 +265,8 @@ class _FirstTokens:
 
 
 def refuse_other_rewards(training: Training) -> None:
-    """For a training that is made from its beginning. Errors: UserError if it was made before under another grader or
-    other overrides: its weights will be others, and the rollouts of the former ones would be taken for theirs."""
+    """Raise UserError if a training that starts from step 0 has stored rollouts with rewards of another grader or
+    overrides: its weights would differ from those that sampled them."""
     now = toolbox().grader.version
     told = [told for _, told in ledger().accounts() if told.get("adapter") == str(training)]
     if before := sorted({str(was) for one in told if (was := one.get("rewarded_by", now)) != now}):
@@ -288,7 +285,7 @@ def weights_left(whose: str, why: str) -> UserError:
 
 
 def _enter(book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Account]) -> None:
-    """One shard for each account that a batch touches: a training step and its held-out share an engine call."""
+    """Store one shard per account, because a batch may contain training and held-out rollouts."""
     for key, account in accounts.items():
         part = [row for asked, row in rows if (asked.policy, asked.sampling) == key]
         if part:
@@ -296,7 +293,7 @@ def _enter(book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Acc
 
 
 def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Sampling], list[int]]:
-    """Places in `requested`, by what is sampled from."""
+    """Return the indices of requests by account."""
     found: dict[tuple[Policy, Sampling], list[int]] = {}
     for nth, asked in enumerate(requested):
         found.setdefault((asked.policy, asked.sampling), []).append(nth)
@@ -304,7 +301,7 @@ def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Samplin
 
 
 def ledger_keys(requested: Sequence[RolloutRequest], nth: Sequence[int] | None = None) -> pa.Table:
-    """What storage.ledger.Entries is asked by, and the golds. nth: which of them; null for all."""
+    """Return the keys for storage.ledger.Entries, and the golds. nth: indices of requests; None for all."""
     nth = range(len(requested)) if nth is None else nth
     return pa.table(
         {
@@ -319,11 +316,9 @@ def ledger_keys(requested: Sequence[RolloutRequest], nth: Sequence[int] | None =
 def entered(
     requested: Sequence[RolloutRequest], schema: pa.Schema = LEDGER, entries: Entries | None = None
 ) -> pa.Table:
-    """The ledger's rows of exactly these rollouts, in this order, as their policies' scaffolds read them and the
-    session's grader judges them against the golds asked for.
-
-    schema: LEDGER, or what of it is wanted. entries: of the one account that all are of, where who asks has them.
-    """
+    """Return the ledger's rows of exactly these requests, in order, parsed by their policies' scaffolds and graded by
+    the session's grader with the requested golds. schema: LEDGER, or a part of it. entries: of the single account, if
+    the caller has them."""
     read = [name for name in LEDGER.names if name in schema.names or name not in FOR_TRAINING]
     parts = []
     for key, nth in _accounts(requested).items():
@@ -338,9 +333,8 @@ def entered(
 
 
 def as_read_by(rows: pa.Table, policy: Policy, golds: Sequence[str]) -> pa.Table:
-    """Ledger rows of a policy with trace, tag validity and verdicts as its scaffold reads them and the session's grader
-    judges them against these golds: what was sampled under an earlier rule, or for a gold that was corrected since, is
-    not sampled again for a new one. Columns: those given, and `reading`."""
+    """Return ledger rows with trace, tag validity and verdicts by the policy's scaffold, the session's grader and these
+    golds. So a changed parser or a corrected gold needs no new sampling. Columns: those given, and `reading`."""
     scaffold = policy.scaffold
     parsed = [scaffold.parse(text) for text in rows["completion"].to_pylist()]
     for name in ("trace", "tag_valid"):
@@ -352,6 +346,6 @@ def as_read_by(rows: pa.Table, policy: Policy, golds: Sequence[str]) -> pa.Table
 
 
 def _with(rows: pa.Table, name: str, values: Sequence[object]) -> pa.Table:
-    """Rows with other values in a column of LEDGER."""
+    """Replace the values of a column of LEDGER."""
     field = LEDGER.field(name)
     return rows.set_column(rows.column_names.index(name), field, pa.array(values, field.type))

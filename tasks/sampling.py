@@ -1,4 +1,5 @@
-"""Sampling: problems × policy → graded rollouts. The same sampler and grader screen, evaluate and feed training."""
+"""Sampling stages: problems × policy → graded rollouts. Screening, evaluation and training use the same sampler and
+grader."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
 from tasks.rollouts import account_of, ensure_rollouts, entered, ledger_keys, requests_for, served
 from tasks.stage import PART_ROWS, Payload, Step, ledger, stage, store, toolbox
 
-#: Rollouts that are asked for together: an hour of a GPU or more, so that it is seldom left to the last few of them.
+#: Rollouts per request: an hour of a GPU or more, so that it is rarely idle because of a few slow rollouts.
 TOGETHER = 100_000
 JUDGED = pa.schema([Rollouts.schema.field(name) for name in ("problem_id", "correct")])
 
@@ -35,10 +36,8 @@ def sample_rollouts(
     training: Training | None = None,
     lora_rank: int = 0,
 ) -> Payload:
-    """`group_size` rollouts of every problem of `split` (null: of the whole pool) under one policy.
-
-    training: the artifact whose adapter at `policy.adapter_step` is served; null at step 0.
-    """
+    """Sample `group_size` rollouts of every problem of `split` (None: of the whole pool) under one policy. training:
+    the artifact whose adapter at `policy.adapter_step` is served; None at step 0."""
     problems = of_split(store().read(pool), store().read(splits), split)
     return _payload(problems, Sampled(policy, sampling, group_size, training, lora_rank), _whole_groups)
 
@@ -55,18 +54,16 @@ def screen_adaptively(
     training: Training | None = None,
     lora_rank: int = 0,
 ) -> Payload:
-    """Rollouts of every problem until a correct and a wrong one were seen, `group_size` where they never are.
-
-    They are the first of the rollouts that `sample_rollouts` draws, so each problem's band is the one that its whole
-    group has. What the ledger holds beyond that is left out: the artifact does not depend on what was paid before.
-    """
+    """Sample rollouts of every problem until there is a correct and a wrong one, at most `group_size`. They are the
+    first of the rollouts of `sample_rollouts`, so each problem's band equals that of its whole group. Further rollouts
+    in the ledger are left out, so that the artifact does not depend on earlier runs."""
     problems = of_split(store().read(pool), store().read(splits), split)
     return _payload(problems, Sampled(policy, sampling, group_size, training, lora_rank), _until_decided)
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Who is sampled and how, whatever the problems."""
+    """A policy with its sampling parameters, for any problems."""
 
     policy: Policy
     sampling: Sampling
@@ -82,7 +79,7 @@ class Sampled:
         return ensure_rollouts(asked, adapter, self.policy.model, self.lora_rank, ahead=ahead, total=total)
 
 
-#: Sees that rollouts of problems are in the ledger, and says how many of each there are: the first ones.
+#: Samples rollouts into the ledger; returns how many, from the first, each problem has.
 Drawing = Callable[[Sampled, pa.Table, SamplingStats], dict[str, int]]
 
 
@@ -110,22 +107,20 @@ def _until_decided(draw: Sampled, problems: pa.Table, stats: SamplingStats) -> d
     return drawn
 
 
-#: Stages whose work can be shared out in shards of problems.
+#: Stages whose problems can be split into shards for several workers.
 SHARDED: dict[str, Drawing] = {"sample_rollouts": _whole_groups, "screen_adaptively": _until_decided}
 
 
 def enter_shard(step: Step, rollouts: int, shard: int) -> None:
-    """See that the rollouts of one shard of a stage of SHARDED are in the ledger. rollouts: of a shard, about."""
+    """Sample the rollouts of one shard of a stage of SHARDED into the ledger. rollouts: approximate size of a shard."""
     draw, problems = _asked(step)
     part = [part for _, part in in_parts(problems, draw.group_size, rollouts)][shard]
     SHARDED[step.recipe.stage](draw, part, SamplingStats())
 
 
 def open_shards(step: Step, rollouts: int, done: set[int]) -> Iterator[int]:
-    """Shards that lack something: what is drawn is gone through as if to sample it, as far as the ledger has it.
-
-    done: those that are known to lack nothing are not looked at; those that are found so are added.
-    """
+    """Yield the shards with missing rollouts. done: shards known to be complete, which are skipped; newly found ones
+    are added."""
     draw, problems = _asked(step, Found)
     for shard, (_, part) in enumerate(in_parts(problems, draw.group_size, rollouts)):
         if shard in done:
@@ -138,12 +133,12 @@ def open_shards(step: Step, rollouts: int, done: set[int]) -> Iterator[int]:
 
 
 class _Lacking(Exception):
-    """A rollout that is not in the ledger."""
+    """A rollout is not in the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found(Sampled):
-    """Samples nothing."""
+    """Checks the ledger instead of sampling."""
 
     def ensure(self, asked: list[RolloutRequest], ahead: int = 0, total: int | None = None) -> SamplingStats:
         if ledger().entries(account_of(self.policy, self.sampling)).lacking(ledger_keys(asked)):
@@ -158,7 +153,8 @@ def _asked(step: Step, how: type[Sampled] = Sampled) -> tuple[Sampled, pa.Table]
 
 
 def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Iterator[tuple[int, pa.Table]]:
-    """(problems before it, problems) of every part, whose rollouts fill whole batches: parts are batched as all are."""
+    """Yield (number of earlier problems, problems) of every part. Parts have whole batches, so batches do not depend on
+    them."""
     batch = toolbox().batch_size or 1
     filling = batch // gcd(batch, group_size)
     each = max(1, most // (filling * max(1, group_size))) * filling
@@ -179,7 +175,7 @@ def _payload(problems: pa.Table, draw: Sampled, drawing: Drawing) -> Payload:
 
 
 def _read(problems: pa.Table, drawn: Mapping[str, int], draw: Sampled) -> Iterator[pa.Table]:
-    """The ledger's rows, problem by problem."""
+    """Yield the ledger's rows by problem."""
     most = max([1, *drawn.values()])
     entries, each = ledger().entries(account_of(draw.policy, draw.sampling)), max(1, PART_ROWS // most)
     for start in range(0, problems.num_rows, each):

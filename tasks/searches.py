@@ -1,4 +1,4 @@
-"""Test-time search: problems × policy × method → one tree a problem, and what each of its rounds would answer."""
+"""Test-time search stages: problems × policy × method → one tree per problem, with the answer after each round."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ def search_problems(
     lora_rank: int = 0,
     reward: BaseModel | None = None,
 ) -> Payload:
-    """One search of every problem of `split` under a method, a row a node.
+    """Search every problem of `split` with one method; return one row per node.
 
-    name: what the method is called. tokens: of prompts and completions, after which a problem's search starts no
-    further round. context: tokens that a prompt and its completion may have together; what would need more is cut, with
-    a reason in its row. grader_version: whose verdicts `correct` is; no method sees them. reward: the model that
-    scores, where the method has one.
+    name: of the method. tokens: budget of prompts and completions per problem; no round starts above it. context: limit
+    of a prompt with its completion; longer requests are cut, with a reason in their row. grader_version: of `correct`,
+    which no method sees. reward: the scoring model, if the method needs one.
     """
     if toolbox().grader.version != grader_version:
         raise UserError(f"grader {grader_version} is not the one that is active ({toolbox().grader.version})")
@@ -79,7 +78,7 @@ def search_question(
     lora_rank: int = 0,
     reward: BaseModel | None = None,
 ) -> Payload:
-    """The same of one question that no pool holds and nobody knows the answer to."""
+    """Search for the answer of one question outside any pool."""
     problem = {"problem_id": problem_id(question), "source": "asked", "problem": question, "gold": ""}
     terms = Terms(
         policy=policy,
@@ -95,7 +94,7 @@ def search_question(
 
 
 def said_of_cuts(trees: Sequence[Tree]) -> str:
-    """In numbers: how many problems had a request cut, and the commonest reason."""
+    """Return how many problems had a cut request, and the most frequent reason."""
     cut = [node["cut"] for tree in trees for node in tree.nodes if node["cut"]]
     if not cut:
         return ""
@@ -104,7 +103,7 @@ def said_of_cuts(trees: Sequence[Tree]) -> str:
 
 
 def rows_of(trees: Sequence[Tree], name: str, policy: Policy, grader_version: str) -> pa.Table:
-    """Schema: Searches."""
+    """Return the nodes of all trees. Schema: Searches."""
     shared = {
         "arm": policy.arm,
         "adapter": policy.adapter,

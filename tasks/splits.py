@@ -1,4 +1,4 @@
-"""Splits and benchmarks: which problems are held out, and which of a published set are asked."""
+"""Splits and benchmarks: the held-out problems of a pool, and the evaluated problems of a published set."""
 
 from __future__ import annotations
 
@@ -20,17 +20,14 @@ TEXT = ["problem_id", "source_id", "problem"]
 
 @stage(Splits, version=1)
 def split_pool(*, pool: Pool, heldout_per_source: int | HeldOut, seed: int) -> pa.Table:
-    """`train` or `heldout` for every problem of the pool. Schema: Splits."""
+    """Assign `train` or `heldout` to every problem of the pool. Schema: Splits."""
     return draw_split(store().read(pool), heldout_per_source, seed)
 
 
 @stage(Splits, version=1)
 def keep_clear(*, pool: Pool, splits: Splits, studied: Pool, heldout: Splits) -> Payload:
-    """A lesson's split without the study's held-out problems and what nearly equals them, by the rule of `pool check`.
-    Schema: Splits.
-
-    studied, heldout: the study's pool and its split.
-    """
+    """Return a lesson's split without the study's held-out problems and their near-duplicates. Schema: Splits. studied,
+    heldout: the study's pool and its split."""
     held = of_split(store().read(studied, TEXT), store().read(heldout), "heldout")
     leaks = find_leaks(held, store().read(pool, TEXT), "heldout", "lesson")
     made = left_out(store().read(splits), leaks).cast(Splits.schema)
@@ -38,11 +35,11 @@ def keep_clear(*, pool: Pool, splits: Splits, studied: Pool, heldout: Splits) ->
 
 
 def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> pa.Table:
-    """Exactly `heldout_per_source` held-out problems of every source; near-duplicates stay on one side.
+    """Hold out exactly `heldout_per_source` problems of every source; near-duplicates stay on one side.
 
-    Clusters are taken in the order of a hash of (seed, cluster), so the draw is the same on every machine. A cluster
-    that would overshoot its source's quota is passed over. In a pool of several sources those that are there for
-    evaluation only (MATH-500) are held out whole, with what nearly equals them.
+    Clusters are ordered by a hash of (seed, cluster), so the split is the same on every machine. Clusters that exceed
+    the remaining quota of their source are skipped. In a pool of several sources, evaluation-only ones (MATH-500) are
+    held out entirely, with their near-duplicates.
 
     >>> t = pa.table({"problem_id": list("abcd"), "source": ["s"] * 4, "cluster": ["a", "a", "c", "d"]})
     >>> sorted(draw_split(t, 2, 0)["split"].to_pylist())
@@ -79,7 +76,7 @@ def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> 
     return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(Splits.schema)
 
 
-#: The value of `split` of the problems that are asked.
+#: The value of `split` of evaluated problems.
 ASKED = "benchmark"
 
 
@@ -94,8 +91,8 @@ def choose_benchmark(
     per_level: int | None,
     seed: int,
 ) -> Payload:
-    """What of the pool is asked. trained, splits: the pools that the study trains on, each with its split.
-    Schema: Benchmark."""
+    """Choose the evaluated problems of a pool. trained, splits: the pools that the study trains on, each with its
+    split. Schema: Benchmark."""
     problems, leaks = store().read(pool), []
     for training, split in zip(trained, splits, strict=True):
         known = of_split(store().read(training, TEXT), store().read(split), "train")
@@ -109,10 +106,11 @@ def choose_benchmark(
 def benchmark_of(
     name: str, pool: pa.Table, leaks: pa.Table, levels: Sequence[str], per_level: int | None, seed: int
 ) -> pa.Table:
-    """Every problem of the pool, in its order. Schema: Benchmark. leaks (schema: LEAKS) are not asked.
+    """Return every problem of the pool, in order, with its state. Schema: Benchmark. leaks (schema: LEAKS) are left
+    out.
 
-    Of each level the first `per_level` in the order of a hash of (seed, problem), so the draw is the same on every
-    machine; the next one stands in for a leak. Errors: UserError if a level has too few problems.
+    The first `per_level` of each level in the order of a hash of (seed, problem) are chosen, the same on every machine;
+    the next one replaces a leak. Errors: UserError if a level has too few problems.
 
     >>> from tasks.domain.problems.leaks import LEAKS
     >>> t = pa.table({"problem_id": ["a", "b"], "source": ["s"] * 2, "source_id": ["1", "2"], "level": ["1", "5"]})

@@ -1,8 +1,8 @@
 """@stage: recipe → fingerprint → store.
 
-A stage call computes the Ref of its artifact from the stage's name and version, its arguments and its inputs' refs.
-A planning session only notes the call; any other makes the artifact unless the store has it, under an orchestrator as
-one of its tasks.
+A stage call computes the Ref of its artifact from the stage's name and version, its arguments and its inputs' refs. A
+planning session only records the call. Other sessions make the artifact unless the store has it, with an orchestrator
+as one of its tasks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tasks.engines.toolbox import Toolbox
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition for making a step. after: artifacts that must be there. why_not: the reason why it does not hold;
-    empty if it does."""
+    """A condition for making a step. after: artifacts that must exist. why_not: the reason why it does not hold, or an
+    empty text."""
 
     after: tuple[Ref, ...]
     why_not: Callable[[Store], str]
@@ -44,7 +44,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage call. arguments: as the caller gave them. make: makes its rows."""
+    """One stage call. arguments: as the caller gave them. make: returns its rows."""
 
     title: str
     ref: Ref
@@ -55,13 +55,13 @@ class Step:
 
     @property
     def awaited(self) -> tuple[Ref, ...]:
-        """Its inputs and the artifacts of its condition, which must be there before it is made."""
+        """Its inputs and the artifacts of its condition, which must exist before it is made."""
         return (*self.recipe.input_refs, *(self.condition.after if self.condition else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`."""
+    """An event for the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`."""
 
     event: str
     title: str
@@ -83,11 +83,12 @@ def _ignore(_: Progress) -> None: ...
 
 @dataclass(slots=True)
 class Session:
-    """How stage calls are carried out in this process. Holds nothing that changes a result.
+    """How this process executes stage calls. Nothing in it changes a result.
 
-    planning: note the calls, make nothing. wrap, group: let an orchestrator run a step as a task and show the steps of
-    an arm together. before: called before anything is made; may raise to stop. without: kinds that are not made here;
-    a missing step of one, or after one, is left for another machine. elsewhere: artifacts that others make, likewise.
+    planning: only record the calls. wrap, group: let an orchestrator run a step as a task and show the steps of an arm
+    together. before: called before anything is made; may raise to stop. without: kinds that are not made here; missing
+    steps of these kinds, and steps that need them, are left for another machine. elsewhere: artifacts that others make,
+    likewise.
     """
 
     store: Store
@@ -140,7 +141,7 @@ class Session:
 
     @contextmanager
     def at_work_on(self, step: Step) -> Iterator[None]:
-        """Work in the block is done for this step."""
+        """Count the work in the block for this step."""
         self.listener(Progress("started", step.title, step.ref))
         token = _step.set(step)
         try:
@@ -168,7 +169,7 @@ _condition: ContextVar[Condition | None] = ContextVar("varband_condition", defau
 
 @contextmanager
 def session(current: Session) -> Iterator[Session]:
-    """Every stage call in the block goes to this session."""
+    """Send every stage call in the block to this session."""
     token = _session.set(current)
     try:
         yield current
@@ -178,14 +179,14 @@ def session(current: Session) -> Iterator[Session]:
 
 @contextmanager
 def only_noted() -> Iterator[list[Step]]:
-    """Stage calls in the block are noted in the list, not carried out."""
+    """Record stage calls in the block in the list, without executing them."""
     with session(replace(_session.get(), planning=True, steps=[])) as noting:
         yield noting.steps
 
 
 @contextmanager
 def provided(condition: Condition | None) -> Iterator[None]:
-    """Steps of the block are made only if the condition holds."""
+    """Make steps of the block only if the condition holds."""
     token = _condition.set(condition)
     try:
         yield
@@ -200,7 +201,7 @@ def grouped(title: str, body: Callable[[], T]) -> T:
 
 
 def planning() -> bool:
-    """Return whether stage calls are only noted."""
+    """Return whether stage calls are only recorded."""
     return _session.get().planning
 
 
@@ -213,12 +214,12 @@ def ledger() -> Ledger:
 
 
 def toolbox() -> Toolbox:
-    """The engines of this process, and where models and files are."""
+    """Return the engines of this process, and the paths of models and files."""
     return _session.get().toolbox
 
 
 def workdir() -> Path:
-    """Return the work folder of the step at work, which outlives a crash."""
+    """Return the work folder of the present step, which survives a crash."""
     current = _session.get()
     folder = current.store.root / ".work" / str(_step.get().ref)
     folder.mkdir(parents=True, exist_ok=True)
@@ -226,12 +227,12 @@ def workdir() -> Path:
 
 
 def making() -> Ref:
-    """The artifact that is being made."""
+    """Return the ref of the artifact that is being made."""
     return _step.get().ref
 
 
 def progress(done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced") -> None:
-    """Report how far the step at work is, or (`noted`) a remark about it."""
+    """Report the progress of the present step, or (`noted`) a remark about it."""
     end_if_stopped()
     step = _step.get()
     _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail))
@@ -239,7 +240,7 @@ def progress(done: int, total: int, unit: str = "rows", detail: str = "", event:
 
 @dataclass(frozen=True)
 class Stage(Generic[P, K]):
-    """A versioned function from artifacts and arguments to one artifact. Calling it yields the artifact's Ref."""
+    """A versioned function from artifacts and arguments to one artifact. Calling it returns the artifact's Ref."""
 
     kind: type[K]
     version: int
@@ -251,7 +252,7 @@ class Stage(Generic[P, K]):
         return self.function.__name__
 
     def titled(self, title: str) -> Stage[P, K]:
-        """Return the stage under another title for people, which is no part of the recipe."""
+        """Return the stage with another display title, which is no part of the recipe."""
         return replace(self, title=title)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> K:
@@ -268,10 +269,8 @@ class Stage(Generic[P, K]):
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:
-    """Turn a function to a table into a stage to a kind. Bump `version` when its rows change.
-
-    Errors: TypeError for arguments that are not keyword-only.
-    """
+    """Turn a function that returns a table into a stage of a kind. Increase `version` when its rows change. Errors:
+    TypeError for arguments that are not keyword-only."""
 
     def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P, K]:
         positional = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
@@ -284,5 +283,5 @@ def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Pa
     return decorate
 
 
-#: Every stage that was imported, by name.
+#: All imported stages, by name.
 STAGES: dict[str, Stage[..., Any]] = {}

@@ -1,7 +1,7 @@
-"""Training: problems that give a gradient → a LoRA adapter, and one row a step; adapters that were made elsewhere.
+"""Training stages: problems with a gradient → a LoRA adapter, and one row per step; and the import of adapters.
 
-The learner decides what to sample and how to update; this stage makes each step's rollouts durable before the
-learner sees them, and samples the held-out problems of an evaluated step in the same engine call.
+The learner decides what to sample and how to update. This stage makes each step's rollouts durable before the learner
+sees them, and samples the held-out problems of an evaluated step in the same engine call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tasks.turns.drawing import Turns
 
 
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
-    """The problems outside held-out, in the pool's order; with bands, only those in the variance band."""
+    """Return the problems that are not held out, in the pool's order; with bands, only those in the variance band."""
     numbered = problems.append_column("place", pa.array(range(problems.num_rows), pa.int64()))
     live = "" if bands is None else "semi join (from bands where is_variance(band)) using (problem_id)"
     tables = {"numbered": numbered, "splits": splits} | ({} if bands is None else {"bands": bands})
@@ -46,11 +46,11 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
 
 
 def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> Sampling:
-    """How one step of a training draws: noise of its own, so that a problem that comes round again is drawn anew.
+    """Return the sampling parameters of one training step, with a seed of its own, so that a repeated problem gets new
+    rollouts.
 
-    place: trainings before this one, on the way to its start; 0 for one that starts from a base model. Lessons that
-    share a pool and all seeds would else draw the same noise one after the other.
-    Evaluations keep theirs: they are paired across steps and arms.
+    place: number of earlier trainings (lessons) before this one. Otherwise lessons with the same pool and seeds would
+    draw the same random numbers. Evaluations keep their seed, because they are paired across steps and arms.
 
     >>> [step_sampling(Sampling(max_tokens=8), 0, step).seed for step in (1, 2)]
     [1106343393, 646101234]
@@ -59,7 +59,7 @@ def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> S
 
 
 def place_of(init: Ref | None) -> int:
-    """How many trainings lie on the way to a start: the lessons before."""
+    """Return the number of trainings (lessons) before a start."""
     if init is None:
         return 0
     before = store().manifest(init).recipe.inputs.get("init", [])
@@ -82,14 +82,14 @@ def train_adapter(
     calibration: Calibrations | None = None,
     context: int | None = None,
 ) -> Payload:
-    """Rows: Training. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format, a critic's in its `critic/`;
+    """Rows: Training. Files: `step-NNNN/`, the adapters of evaluated steps in PEFT format, a critic's in its `critic/`;
     exposure.parquet, diagnostics.parquet.
 
-    bands: train on the variance band alone; null trains on all problems outside held-out.
-    init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
-    second, calibration, context: of objectives that have a scaffold of their own, that tell traces apart by an encoder,
-        or whose later turns must fit so many tokens.
-    Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot be exact about.
+    bands: train on the variance band only; None trains on all problems that are not held out. init: the training whose
+    last adapter this one starts from, with a new optimiser; `start` is that policy. second, calibration, context: for
+    objectives with a second scaffold, with classes of traces by an encoder, or with later
+        turns that must fit a number of tokens.
+    Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot reproduce exactly.
     """
     from tasks.engines.learning.learner import StepMetrics, train
     from tasks.engines.memory import execution_on
@@ -146,7 +146,7 @@ def train_adapter(
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
     tools.wait_for_begun()
-    if learner.staleness:  # a thread samples, and may be the first to need the engine
+    if learner.staleness:  # the sampling thread may be the first to need the engine
         import_before_threads(base)
     with store().keeping(making()) as keep:
         result = train(
@@ -176,7 +176,7 @@ def train_adapter(
 
 
 def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
-    """What another machine needs to go on from a checkpoint: it, and the adapters that were evaluated before it."""
+    """Return the files that another machine needs to resume from a checkpoint: it, and earlier evaluated adapters."""
     step, served = int(checkpoint.name.removeprefix("step-")), checkpoint.parents[1] / "served"
     before = [at for at in evaluated_steps(learner.steps, learner.eval_every) if at < step]
     adapters = [path for at in before for path in (served / f"step-{at:04d}").rglob("adapter_*")]
@@ -184,7 +184,7 @@ def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
 
 
 def _linked(source: str, target: str) -> None:
-    """The same file under another name, a copy where the file system has no such: a mixture's adapter is 3.4 GB."""
+    """Hard-link a file, or copy it if the file system has no links: a mixture's adapter is 3.4 GB."""
     try:
         os.link(source, target)
     except OSError:
@@ -196,17 +196,17 @@ def _rows(rows: list[dict[str, object]], schema: pa.Schema, arm: str) -> pa.Tabl
 
 
 def last_adapter(files: Path) -> Path:
-    """The adapter of the last step that a training kept. Errors: UserError in a copy without weights."""
+    """Return the adapter of a training's last stored step. Errors: UserError in a copy without weights."""
     kept = [*files.glob("step-*")]
     if not kept:
         raise weights_left(files.parent.name, "a training is to start from them")
-    # by number: from step 10,000 on names do not sort so
+    # by number, because names sort differently from step 10,000 on
     return max(kept, key=lambda folder: int(folder.name.removeprefix("step-")))
 
 
 @stage(Training, version=1)
 def import_adapter(*, adapter: MadeElsewhere, base: BaseModel) -> Payload:
-    """Rows: none, of its steps nothing is known. Files: `step-0001/`, the adapter in PEFT format as it was given."""
+    """Rows: none, because its steps are unknown. Files: `step-0001/`, the given adapter in PEFT format."""
     given, files = toolbox().place(adapter.sha256, f"the adapter {adapter.name}"), workdir() / "files"
     shutil.rmtree(files, ignore_errors=True)
     (files / "step-0001").mkdir(parents=True)
@@ -215,5 +215,5 @@ def import_adapter(*, adapter: MadeElsewhere, base: BaseModel) -> Payload:
     return Payload(Training.schema.empty_table(), files, {"adapter": adapter.name})
 
 
-#: The step under which an adapter made elsewhere is kept.
+#: The step of an imported adapter.
 STEP = 1

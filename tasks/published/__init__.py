@@ -1,1 +1,1 @@
-"""The published study's files: read, described and checked."""
+"""Import of the published study: reading, describing and checking its files."""

@@ -1,5 +1,5 @@
-"""Rows for the lints (tasks.designs) of what the published files say about their own design, and the printed token
-table checked against itself."""
+"""Input rows of the checks (tasks.designs) from the published files, and consistency checks of the printed token
+table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def window_of(root: Path, folder: str) -> str:
 
 
 def test_rows(root: Path) -> list[Row]:
-    """Return every printed p-value of a paired t, with what t gives under Student's and the normal distribution."""
+    """Return every printed p-value of a paired t, with those of t under Student's and the normal distribution."""
     from scipy import stats
 
     rows = []
@@ -56,8 +56,8 @@ def test_rows(root: Path) -> list[Row]:
 
 
 def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
-    """Return the thinking model's accuracy as the write-up states it of the held-out set, as screened there, and on the
-    whole pool."""
+    """Return the thinking model's accuracy that the write-up states for the held-out set, beside its screening there
+    and on the whole pool."""
     return query(
         """
         with stated(source, claimed) as (values ('all', 0.60), ('olympiadbench', 0.55), ('amc', 0.75)),
@@ -76,9 +76,9 @@ def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
 
 
 def diversity_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """Return diversity by policy and window; how far it differs from another window of the same traces; and about what
-    share the encoder saw, from lengths in the policy's tokens (no bound, for traces of one problem differ in length).
-    all-mpnet-base-v2 reads 384 tokens, two of them special."""
+    """Return diversity by policy and window; its difference from another window of the same traces; and the approximate
+    share that the encoder saw, from mean lengths in the policy's tokens. all-mpnet-base-v2 reads 384 tokens, two of
+    them special."""
     return query(
         """
         select m.arm, m."window", m.problems, 'reports/' || m.folder || '/per_problem.jsonl' as place,
@@ -116,8 +116,8 @@ def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, s
 
 
 def with_truncation(rows: list[Row], tokens: Mapping[str, Any]) -> list[Row]:
-    """Return designs with a lower bound of the truncated share, where the token table gives one away: if a bucket's
-    median length is the limit, at least half of the bucket was cut."""
+    """Add to designs a lower bound of the truncated share from the token table: if a bucket's median length equals the
+    limit, at least half of it was truncated."""
     benches, fields = (
         {LEVEL5: "math", AIME: "aime"},
         {"panel": "panel_tokens_median", "thinking": "think_tokens_median"},
@@ -134,7 +134,7 @@ def with_truncation(rows: list[Row], tokens: Mapping[str, Any]) -> list[Row]:
 
 
 def evaluated_rows(evaluations: Mapping[str, pa.Table], pools: pa.Table) -> list[Row]:
-    """Return how many of the AIME problems that were evaluated stand in each training pool. Schema: EVALUATED."""
+    """Return how many of the evaluated AIME problems are in each training pool. Schema: EVALUATED."""
     return query(
         """
         with evaluated as (
@@ -151,7 +151,7 @@ def evaluated_rows(evaluations: Mapping[str, pa.Table], pools: pa.Table) -> list
 
 
 def stop_rows(root: Path) -> list[Row]:
-    """Return trainings that did not run as requested: halted and resumed, or ended before their last step."""
+    """Return trainings that did not run as requested: stopped and resumed, or ended before their last step."""
     log = parsed(root / LOG)
     run, ended = log["rl_run"], log["extend_160_run"]["training_completion"]
     halted = {
@@ -174,10 +174,8 @@ def stop_rows(root: Path) -> list[Row]:
 
 
 def note_rows(root: Path) -> list[Row]:
-    """Return notes of the run log on what the grader marked right, and its statements that its own figures contradict.
-
-    Each check: code, where the log says it, a pattern with the figures that it says, when they are wrong, the note.
-    """
+    """Return remarks of the run log on the grader, and its statements that contradict its own figures. Each check:
+    code, place in the log, a pattern with the stated figures, when they are wrong, the note."""
     log = parsed(root / LOG)
     text = json.dumps(log, ensure_ascii=False)
     run, headline = log["rl_run"], log["project_status"]["headline_result"]
@@ -258,7 +256,7 @@ def trend_rows(root: Path) -> list[Row]:
 
 
 def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """Return panel's pass@k on AIME at all of its rollouts, beside thinking's at as many tokens, in whole rollouts."""
+    """Return panel's pass@k on AIME at all its rollouts, beside thinking's at equal tokens, in whole rollouts."""
     folders = ("eval_aime_vibecheck/aime_panel_postmath_n16", "eval_aime_vibecheck/aime_thinking_n16")
     places = [*(f"reports/{f}/summary.json" for f in folders), "reports/diversity_analysis_aime/per_problem.jsonl"]
     return query(
@@ -283,9 +281,7 @@ def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[s
 
 def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int], draws: int) -> list[Row]:
     """Return the columns of TokenChecks for one benchmark of the token table, whose rollouts were not published.
-
-    correct: correct rollouts per arm in the evaluation's own summary, of `draws` paired ones where its n is the same.
-    """
+    correct: correct rollouts per arm in the evaluation's own summary, of `draws` paired ones if its n is the same."""
     buckets = bench["buckets"]
     every, parts = buckets["all_paired"], [b for part, b in buckets.items() if part != "all_paired"]
     n = {part: b["n"] for part, b in buckets.items()}
@@ -315,7 +311,7 @@ def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int]
             (f"{b['name']}: share longer", b["thinking_longer_frac"], b["thinking_longer_in"] / b["n"]),
             (f"{b['name']}: min ≤ geometric mean ≤ mean ≤ max", 1.0, float(ordered == sorted(ordered))),
         ]
-    # the printed p is of W's normal approximation over draws, as if draws of one problem were independent
+    # the printed p is W's normal approximation over draws, which treats draws of one problem as independent
     w = bench["wilcoxon_both_correct"]
     m = w["n_nonzero"]
     z = (w["statistic"] - m * (m + 1) / 4) / math.sqrt(m * (m + 1) * (2 * m + 1) / 24)

@@ -1,4 +1,4 @@
-"""How each published run was made, one row a run: the designs that the audit compares."""
+"""The design of each published run, one row per run, for the audit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVALUATIONS = {
 #: The arms that the write-up compares; the others are controls.
 COMPARED = ("panel", "thinking")
 GSM8K = ("step000060", "step000070", "step000080", "stepFinal_batch128")
-#: Column of Designs → fields of a summary that may state it, the first of them that does.
+#: Column of Designs → fields of a summary that may state it; the first one present is used.
 STATED = {
     "model": ("model_name", "base_model"),
     "policy": ("sampler_path", "checkpoint", "base_model"),
@@ -54,7 +54,7 @@ def parsed(path: Path) -> Any:
 
 
 def designs(root: Path) -> pa.Table:
-    """Schema: Designs. What a summary does not state is looked up in the run log, else null."""
+    """Return the designs. Schema: Designs. Fields missing in a summary are taken from the run log, else null."""
     log = parsed(root / LOG)
     limits = _limits(log.get("post_math_panel", {}))
     sampled = [
@@ -80,7 +80,7 @@ def designs(root: Path) -> pa.Table:
 
 
 def _limits(node: object) -> dict[str, int]:
-    """max_tokens by run tag, where the run log states it."""
+    """Return max_tokens by run tag, from the run log."""
     if not isinstance(node, dict):
         return {}
     own = {str(node["tag"]): int(node["max_tokens"])} if {"tag", "max_tokens"} <= node.keys() else {}
@@ -88,7 +88,7 @@ def _limits(node: object) -> dict[str, int]:
 
 
 def _training(root: Path, log: Row) -> list[Row]:
-    """The training on the olympiad pool, and its evaluations on the held-out problems."""
+    """Return the training on the olympiad pool, and its evaluations on the held-out problems."""
     folder = "reports/olympiad_panel_only"
     config = parsed(root / folder / "summary.json")["config"]
     pools = parsed(root / "data/olympiad_pool/split_summary.json")

@@ -1,9 +1,9 @@
-"""Stages that import the published study: each makes an artifact of a kind that the other stages read.
+"""Stages that import the published study as artifacts of kinds that other stages read.
 
-Nothing is filled in: what a file lacks is null. Names are translated once, here: `uid` is a problem, `variance_band` is
-`variance`, a `batch` is the number of updates done before it, and the length columns of the diversity files, called
-characters in the write-up, are tokens (their AIME means equal the completion-token means of the token table to the last
-digit). A recipe holds the digests of the files, so a changed file is another artifact.
+Missing data are null. Names are translated here: `uid` is a problem, `variance_band` is `variance`, a `batch` is the
+number of earlier updates. The length columns of the diversity files, called characters in the write-up, are tokens:
+their AIME means equal the completion-token means of the token table to the last digit. A recipe has the digests of its
+files, so a changed file makes another artifact.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DRAWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """A file by content; `path` is below the published folder."""
+    """A file by content; `path` is relative to the published folder."""
 
     path: str
     sha256: str
@@ -57,7 +57,7 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFolder:
-    """The whole published folder by content: a digest over all of its files."""
+    """The whole published folder by content: a digest over all its files."""
 
     sha256: str
 
@@ -66,10 +66,8 @@ class PublishedFolder:
 
 
 def read(path: Path, sql: str, schema: pa.Schema, **given: object) -> pa.Table:
-    """Return what a statement makes of one JSON file, `$path`, in a schema; columns that it does not name are null.
-
-    Errors: UserError naming the file: it is no JSON, lacks a field, or has a problem twice.
-    """
+    """Run a statement over one JSON file, `$path`, and return its rows in a schema; missing columns are null. Errors:
+    UserError naming the file if it is no JSON, lacks a field, or has a problem twice."""
     connection = connect(threads=1, reads=[path])
     try:
         found = answer(connection, sql, {"path": str(path), **given})
@@ -91,7 +89,7 @@ def imported(rows: pa.Table) -> Payload:
 
 @stage(Bands, version=1)
 def import_bands(*, file: PublishedFile, arm: str) -> Payload:
-    """variance_band/*/per_problem.jsonl. Bands are recomputed; a stated one that differs is an error."""
+    """Import variance_band/*/per_problem.jsonl. Bands are recomputed; a different stated band is an error."""
     sql = """
         select uid as problem_id, source, $arm as arm, n_samples as group_size, n_correct as num_correct,
             if(replace(stated, '_band', '') = found, found,
@@ -103,7 +101,7 @@ def import_bands(*, file: PublishedFile, arm: str) -> Payload:
 
 @stage(Groups, version=1)
 def import_groups(*, file: PublishedFile, arm: str) -> Payload:
-    """`per_problem` of an evaluation's summary.json; source: `L1`…`L5` or the AIME year."""
+    """Import `per_problem` of an evaluation's summary.json; source: `L1`…`L5` or the AIME year."""
     sql = """
         select $arm as arm, 0 as step, $adapter as adapter, 0 as seed,
             (r ->> 'n_samples')::int as group_size, (r ->> 'n_correct')::int as num_correct,
@@ -116,7 +114,7 @@ def import_groups(*, file: PublishedFile, arm: str) -> Payload:
 
 @stage(Diversity, version=2)
 def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) -> Payload:
-    """One variant of a diversity file."""
+    """Import one variant of a diversity file."""
     sql = """
         select uid as problem_id, if(level = '?', 'AIME ' || uid[5:8], 'L' || level) as source, $arm as arm, 0 as step,
             0 as seed, $window as "window", n_samples as n, n_correct as num_correct, mean_pairwise_dist as diversity,
@@ -133,14 +131,14 @@ def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) 
 
 @stage(TrainingPools, version=1)
 def import_pools(*, files: tuple[PublishedFile, ...]) -> Payload:
-    """Which problem is in which published pool (a problem may be in both training pools)."""
+    """Import the problems of each published pool (a problem may be in both training pools)."""
     sql = "select $name as pool, uid as problem_id, source from read_json_auto($path)"
     parts = [read(f.here(), sql, TrainingPools.schema, name=Path(f.path).stem) for f in files]
     return imported(pa.concat_tables(parts))
 
 
 def problems_of(files: Iterable[PublishedFile]) -> pa.Table:
-    """The problems whose text was published, each once. Schema: Pool."""
+    """Return the problems with a published text, each once. Schema: Pool."""
     sql = """
         select uid as problem_id, source, uid as source_id, problem, gold, gold as gold_raw, answer_type,
             uid as cluster, year
@@ -155,13 +153,13 @@ def problems_of(files: Iterable[PublishedFile]) -> pa.Table:
 
 @stage(Pool, version=1)
 def import_pool(*, files: tuple[PublishedFile, ...]) -> Payload:
-    """The problems as published; their golds were not checked again, and their ids are the published ones."""
+    """Import the problems with their published ids, without checking the golds again."""
     return imported(problems_of(files))
 
 
 @stage(Splits, version=1)
 def import_splits(*, heldout: PublishedFile, others: tuple[PublishedFile, ...]) -> Payload:
-    """The evaluation problems are held out, all others are not."""
+    """Import the split: the evaluation problems are held out, all others are not."""
     sql = """
         select problem_id, source, if(problem_id in (select problem_id from held), 'heldout', 'train') as split
         from every
@@ -184,7 +182,7 @@ STEP_METRICS = {
 
 @stage(TrainingSeries, version=1)
 def import_series(*, steps: PublishedFile, spread: PublishedFile) -> Payload:
-    """Training's own series, long; n: rollouts of the step."""
+    """Import the training's metrics in long form; n: rollouts of the step."""
     long = ", ".join(f"{{metric: '{name}', value: {field}::double}}" for field, name in STEP_METRICS.items())
     per_step = f"""
         select 'panel' as arm, step, one.metric, one.value
@@ -199,12 +197,12 @@ def import_series(*, steps: PublishedFile, spread: PublishedFile) -> Payload:
     return imported(pa.concat_tables([read(file.here(), sql, TrainingSeries.schema) for file, sql in parts]))
 
 
-# Gains of which only the two shares are known: intervals, and the range of paired p-values that is left.
+# Gains for which only the two shares are known: intervals, and the possible range of paired p-values.
 
 
 def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
-    """Smallest and largest exact McNemar p of a change from x to y correct among the same n problems, over all ways
-    in which the unpublished outcomes may pair up.
+    """Return the smallest and largest exact McNemar p of a change from x to y correct among the same n problems, over
+    all pairings of the unpublished outcomes.
 
     >>> low, high = paired_p_range(14, 29, 100); round(low, 6), round(high, 4)
     (6.1e-05, 0.0315)
@@ -216,9 +214,9 @@ def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
 
 
 def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], trained: Mapping[str, int]) -> list[Row]:
-    """Rows of Curves: `heldout` with Wilson's interval, one rollout a problem; `gain`, last step minus first, whatever
-    step was best, with Newcombe's interval of independent samples (too wide where the same problems were judged twice
-    and mostly alike) and the largest p-value that any pairing allows."""
+    """Return rows of Curves: `heldout` with Wilson's interval, one rollout per problem; `gain`, last step minus first.
+    The gain has Newcombe's interval of independent samples (too wide for paired problems) and the largest p-value of
+    any pairing."""
     from statsmodels.stats.proportion import confint_proportions_2indep
 
     sizes = {"all": sum(sizes.values()), **sizes}
@@ -258,8 +256,8 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
 
 @stage(Curves, version=3)
 def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Payload:
-    """Held-out accuracy by step: Wilson intervals from the printed shares; gains with the bounds that unpublished
-    pairing leaves."""
+    """Import held-out accuracy by step: Wilson intervals from the printed shares; gains with bounds over all
+    pairings."""
 
     def counts(pool: str) -> dict[str, int]:
         sql = "select source, count(*) as n from t where pool = $pool group by source"
@@ -271,7 +269,7 @@ def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Pay
 
 @stage(TokenChecks, version=1)
 def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tuple[Groups, Groups]) -> Payload:
-    """math, aime: groups of panel and thinking on the two benchmarks of the token table."""
+    """Check the token table. math, aime: groups of panel and thinking on its two benchmarks."""
     summary, rows = parsed(tokens.here()), []
     for name, refs in (("math", math), ("aime", aime)):
         groups = [store().read(ref).to_pydict() for ref in refs]
@@ -287,7 +285,7 @@ def import_designs(*, folder: PublishedFolder) -> Payload:
 
 
 def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
-    """Imported artifacts by the folder below `reports/` that their file came from."""
+    """Return imported artifacts by the folder below `reports/` of their file."""
     found: dict[str, list[pa.Table]] = {}
     for ref in refs:
         file = restored(PublishedFile, store().manifest(ref).recipe.arguments["file"])
@@ -308,10 +306,8 @@ def audit_published(
     evaluations: tuple[Groups, ...],
     train_group_size: int,
 ) -> pa.Table:
-    """The design faults that the published files show. Schema: AUDIT.
-
-    diversities, evaluations: imported from the folders that `diversity_folders` and `evaluation_folders` name.
-    """
+    """Return the design faults of the published study. Schema: AUDIT. diversities, evaluations: imported from the
+    folders in `diversity_folders` and `evaluation_folders`."""
     root = folder.here()
     screened = pa.concat_tables([store().read(ref) for ref in bands])
     measured, evaluated = by_folder(diversities, 1), by_folder(evaluations, 2)

@@ -1,1 +1,1 @@
-"""Searches of many problems together: each one's tree, what is asked of the engine, and what came."""
+"""Searches of many problems at once: their trees, requests to the engine, and results."""

@@ -1,9 +1,8 @@
-"""Searches of many problems driven together, so that none waits for another one's last round.
+"""Run the searches of many problems together, so that no problem waits for another one's last round.
 
-Where sampling is in batches, the rounds of all that go on are cut into batches in the order in which they were asked
-for. A batch is what was asked for, whatever the ledger has of it: a search that was killed meets the same batches
-again, and what they held is reused. Where it streams, a problem's next round is asked of the engine as soon as the last
-rollout of its round is there, while the engine works on those of others.
+With batched sampling, the rounds of all running searches are cut into batches in the order of their requests. Batches
+do not depend on the ledger, so a resumed search has the same batches and reuses their rollouts. With streaming, a
+problem's next round is sent to the engine as soon as its round is complete, while the engine works on others.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from tasks.searching.reading import Asked, hand_over, request_for, too_long
 from tasks.searching.tree import Key, Terms, Tree
 from tasks.stage import ledger, progress, toolbox
 
-#: What the ledger had of an account when it was looked at.
+#: Keys of each account that were in the ledger.
 Had = dict[tuple[Policy, Sampling], set[Key]]
 
 
 def search(problems: Sequence[dict[str, Any]], method: Method, terms: Terms) -> tuple[list[Tree], SamplingStats]:
-    """Every problem's search, to its end."""
+    """Run every problem's search to its end."""
     trees, total = [Tree(problem, method, terms) for problem in problems], SamplingStats()
     size = toolbox().batch_size
     if size is None:
@@ -59,7 +58,7 @@ def _in_batches(trees: Sequence[Tree], terms: Terms, total: SamplingStats, size:
 
 
 def uncut(batch: Sequence[tuple[Tree, Ask]], terms: Terms, had: Had) -> list[Asked]:
-    """What of it can be sampled or is there; a tree is told of the rest, with the reason."""
+    """Return the requests that can be sampled or are in the ledger; the tree records the reason for the others."""
     asked: list[Asked] = []
     for tree, ask in batch:
         request = request_for(tree, ask, terms)
@@ -84,7 +83,7 @@ def say(trees: Sequence[Tree]) -> None:
 
 
 class Stream:
-    """What was asked for goes to the engine at once, and what it hands back asks for more."""
+    """Sends requests to the engine at once; its results lead to further requests."""
 
     def __init__(self, trees: Sequence[Tree], terms: Terms, total: SamplingStats) -> None:
         self.trees, self.terms, self.total = trees, terms, total
@@ -100,7 +99,7 @@ class Stream:
         say(self.trees)
 
     def _came(self, rows: Sequence[tuple[RolloutRequest, dict[str, Any]]]) -> list[RolloutRequest]:
-        """Rows as they were entered; returns what is wanted next."""
+        """Process stored rows; return the next requests."""
         asked = [self.away.pop((request.problem_id, request.rollout)) for request, _ in rows]
         table = pa.Table.from_pylist([row for _, row in rows], schema=LEDGER)
         read = as_read_by(table, self.terms.policy, [request.gold for request, _ in rows])
@@ -112,7 +111,7 @@ class Stream:
         return self._next(touched)
 
     def _next(self, trees: Sequence[Tree]) -> list[RolloutRequest]:
-        """What these lack that neither the ledger has nor the engine was asked for."""
+        """Return the requests of these trees that are neither in the ledger nor already sent to the engine."""
         wanted: list[RolloutRequest] = []
         while trees:
             lacking = [

@@ -1,4 +1,4 @@
-"""What is asked of the engine for an ask, and what a method is shown of what came: read without any gold."""
+"""Convert a method's requests into rollout requests, and ledger rows into what the method sees, without any gold."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ Asked = tuple[Tree, Ask, RolloutRequest]
 
 
 def request_for(tree: Tree, ask: Ask, terms: Terms) -> RolloutRequest:
-    """What answers the problem is graded as any rollout of it; nothing else has a gold, and no single step. All steps
-    of a path have the tokens of one completion together: what is left follows from the parent, so an identity holds it.
-    """
+    """Return the rollout request of an Ask. Only answers to the problem have its gold, single steps do not. All steps
+    of a path share the tokens of one completion; the remaining number follows from the parent."""
     problem, context = tree.problem, ask.context(tree.problem["problem_id"])
     parent = tree.parent(ask)
     return RolloutRequest(
@@ -44,13 +43,13 @@ def request_for(tree: Tree, ask: Ask, terms: Terms) -> RolloutRequest:
 
 @cache
 def stepping(policy: Policy, end: str) -> Policy:
-    """The policy that stops where a step ends too: an account of its own in the ledger."""
+    """Return the policy that also stops at the end of a step; it has its own account in the ledger."""
     scaffold = policy.scaffold
     return replace(policy, scaffold=replace(scaffold, stop=(*scaffold.stop, end)))
 
 
 def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -> str:
-    """Why a request cannot be sampled; empty if it can. length: of its prompt, where that is known."""
+    """Return why a request cannot be sampled; empty if it can. length: of its prompt, if known."""
     if length is None:
         generator = toolbox().generator(terms.policy.model.sha256, terms.lora_rank, terms.sampling.kv_cache)
         length = prompt_length(request, generator)
@@ -58,7 +57,7 @@ def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -
 
 
 def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Terms) -> None:
-    """Put rows of the ledger into the trees' hands, in the words in which methods see them."""
+    """Give ledger rows to their trees, in the form that methods see."""
     scaffold, graders = terms.policy.scaffold, toolbox().graders()
     paths = [_path(one, row, terms) for one, row in zip(asked, rows, strict=True)]
     read = graders.grade([GradeItem(scaffold, p["completion"], "", p["finish"]) for p in paths])
@@ -69,7 +68,7 @@ def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Ter
     scored = _scores(asked, rows, paths, terms)
     for i, ((tree, ask, request), row, path) in enumerate(zip(asked, rows, paths, strict=True)):
         key = (request.problem_id, request.rollout)
-        # of a rollout that was paid for under a longer context
+        # a rollout that was sampled with a longer context
         if cut := too_long(request, terms, row["num_prompt_tokens"]):
             tree.hand[key] = cut
             continue
@@ -78,14 +77,14 @@ def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Ter
         own = {column: row[column] for column in NOTHING if column in row}
         reading, parent = scored[i], tree.parent(ask)
         scores = () if reading.score is None else (reading.score,)
-        if parent is not None and tree.method.reward == "process":  # which scores every step
+        if parent is not None and tree.method.reward == "process":  # a process model scores every step
             scores = (*parent.seen["scores"], *scores)
         node = own | {"answer": answer, "correct": correct, "score": reading.score, "num_scored_tokens": reading.tokens}
         tree.hand[key] = Came(node, path | {"answer": answer, "scores": scores})
 
 
 def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
-    """What a method sees of a completion; of a step, the whole path to its end."""
+    """Return what a method sees of a completion; for a step, the whole path to its end."""
     tree, ask, request = one
     seen = {column: row[column] for column in SEEN} | {"ended": True}
     if not ask.end:
@@ -110,8 +109,9 @@ def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
 def _scores(
     asked: Sequence[Asked], rows: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], terms: Terms
 ) -> list[Reading]:
-    """Of the reward model, for all together; nothing without one, and nothing of what answers no problem.
-    Self-certainties are of distributions that the engine had: reading them again is no cost of the method."""
+    """Return the reward model's scores, computed together; empty without a model, and for completions that answer no
+    problem. Self-certainties use distributions that the engine had already, so reading them again is not counted as a
+    cost."""
     found = [Reading()] * len(asked)
     if any(tree.method.reward == CERTAINTY for tree, _, _ in asked):
         if terms.adapter is not None and not terms.adapter.folder.is_dir():

@@ -1,4 +1,4 @@
-"""The search of one problem while it goes on: rounds in, candidates out, a node for every completion."""
+"""The running search of one problem: rounds in, candidates out, one node per completion."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How a search is carried out. tokens: of prompts and completions, after which a problem's search starts no round.
-    context: tokens that a prompt and its completion may have together. reward: the model that scores, where the method
-    has one."""
+    """Settings of a search. tokens: budget of prompts and completions per problem; no round starts above it. context:
+    limit of a prompt with its completion. reward: the scoring model, if the method needs one."""
 
     policy: Policy
     sampling: Sampling
@@ -33,16 +32,16 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What came of an ask. node: its columns. seen: what of it a method sees beside its name, which of a step is the
-    whole path to its end."""
+    """The result of a request. node: its columns. seen: the fields that a method sees; for a step, of the whole path to
+    its end."""
 
     node: Mapping[str, Any]
     seen: Mapping[str, Any]
 
 
-#: What a method sees of a row.
+#: Columns that a method sees.
 SEEN = ("completion", "trace", "answer", "finish", "num_tokens", "logprob_sum")
-#: Of a node that was cut.
+#: Values of a cut node.
 NOTHING: dict[str, Any] = dict.fromkeys(("completion", "answer", "finish", "logprob_sum", "score")) | {
     "correct": False,
     "num_prompt_tokens": 0,
@@ -52,13 +51,14 @@ NOTHING: dict[str, Any] = dict.fromkeys(("completion", "answer", "finish", "logp
 
 
 def tokens_of(node: Mapping[str, Any]) -> int:
-    """What it cost: prompt, completion, and what a reward model read."""
+    """Return the cost of a node: prompt, completion, and tokens read by a reward model."""
     return node["num_prompt_tokens"] + node["num_tokens"] + node["num_scored_tokens"]
 
 
 @dataclass(slots=True)
 class Tree:
-    """problem: its row of a pool. hand: what came for it, by context and index; a text says why a request was cut."""
+    """The search of one problem. problem: its row of a pool. hand: results by context and index; a text is the reason
+    of a cut request."""
 
     problem: dict[str, Any]
     method: Method
@@ -81,7 +81,7 @@ class Tree:
         return ask.context(self.problem["problem_id"]), ask.index
 
     def parent(self, ask: Ask) -> Came | None:
-        """What a step goes on from."""
+        """Return the result that a step continues."""
         if not ask.end or not ask.parents:
             return None
         context, _, index = ask.parents[0].rpartition("/")
@@ -90,8 +90,8 @@ class Tree:
         return came
 
     def lacking(self) -> dict[Key, Ask]:
-        """What the next round needs and is not in hand, and rollouts that are sure to be asked for later, as many again
-        as were drawn: rounds of one rollout each are sampled in twos, fours and eights."""
+        """Return missing requests of the next round, and requests that will certainly follow, as many again as exist:
+        rounds of single rollouts are thus sampled in twos, fours and eights."""
         wanted = list(self._asked.asks)
         for ask in self._asked.asks:
             if ask.question is None and not ask.end and self.key(ask) not in self.hand:
@@ -100,7 +100,7 @@ class Tree:
         return {self.key(ask): ask for ask in wanted if self.key(ask) not in self.hand}
 
     def go_on(self) -> None:
-        """Hand over every round that is complete, until one is not or the search has ended."""
+        """Process complete rounds, until one is incomplete or the search has ended."""
         while not self.ended and all(self.key(ask) in self.hand for ask in self._asked.asks):
             came = self._take()
             if came:
@@ -120,7 +120,7 @@ class Tree:
             return Round((), stopped.value)
 
     def _choose(self, answer: Candidate | None) -> None:
-        """Note with the round's nodes which answer would be given after it."""
+        """Record with the round's nodes the answer after it."""
         came = None if answer is None else self.hand[self.key(answer.ask)]
         chosen = {
             "chosen": None if answer is None else answer.name,
@@ -132,13 +132,13 @@ class Tree:
                 node |= chosen
 
     def _take(self) -> bool:
-        """Put the round's candidates to those that were seen. False if all of it was cut."""
+        """Add the round's candidates to those seen. Return False if all were cut."""
         some = False
         for ask in self._asked.asks:
             context, index = self.key(ask)
             came, name = self.hand[context, index], f"{context}/{index}"
             some |= isinstance(came, Came)
-            if any(node["node"] == name for node in self.nodes):  # asked for again: it is there, and paid for
+            if any(node["node"] == name for node in self.nodes):  # a repeated request, paid already
                 some = True
                 continue
             node = {"round": self.round, "node": name, "operator": ask.operator, "parents": " ".join(ask.parents)}
@@ -150,14 +150,14 @@ class Tree:
         return some
 
     def _called(self, candidate: Candidate) -> Candidate:
-        """By its answer's class, if it answers the problem: a score of 0.5 is not the answer 1/2."""
+        """Replace a candidate's answer by its class, if it answers the problem: a score of 0.5 is not the answer
+        1/2."""
         if not answered([candidate]):
             return candidate
         return replace(candidate, answer=self.told[candidate.answer or ""])
 
     def _tell_apart(self) -> None:
-        """Classes of the answers that this search has seen, never of those that another has: named by the one that was
-        given first."""
+        """Update the classes of this search's answers, named by the first answer of each class."""
         given = [c.answer or "" for c in answered(self.seen)]
         texts, kind = sorted({*given}), self.terms.policy.scaffold.answer_kind
         if self.told.keys() >= {*texts}:

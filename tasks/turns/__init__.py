@@ -1,1 +1,1 @@
-"""How a training's rollouts come about: one turn or three, one answer or several, one agent or two."""
+"""How a training's rollouts are sampled: in one turn or three, with one answer or several, by one agent or two."""

@@ -1,5 +1,5 @@
-"""A training's rollouts as its objective needs them: in one turn or three, with one answer or several, with the classes
-of their traces."""
+"""A training's rollouts as its objective needs them: in one turn or three, with one answer or several, with classes of
+their traces."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.stage import store, toolbox
 from tasks.turns.refining import Refining, Row, Serve, as_train_rollout
 
-#: Of the traces of a step, problem by problem.
+#: Traces of a step by problem → their classes.
 Classify = Callable[[Sequence[Sequence[str | None]]], Sequence[Classes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """learner: what is trained; start: the policy that it is trained from; second: the objective's own scaffold, None
-    where it has none; calibration: of the encoder that tells traces apart, where the objective asks for one; context:
-    tokens that a later turn's prompt and completion may have together, where it has later turns."""
+    """Settings of a training's rollouts. learner: its settings; start: the initial policy; second: the objective's
+    second scaffold, or None; calibration: of the encoder for classes of traces, if the objective needs it; context:
+    token limit of a later turn's prompt and completion, if there are later turns."""
 
     learner: LearnerConfig
     start: Policy
@@ -54,8 +54,8 @@ class Turns:
         return {*ADVANTAGES[self.learner.advantage].needs}
 
     def drawn(self, requested: Sequence[RolloutRequest], serve: Serve, *, apart: bool = False) -> list[TrainRollout]:
-        """The rollouts that are trained on, one for each that was requested. serve is called once a turn. apart: the
-        critic, where it is trained too, is another policy than the generator by now; both start as one."""
+        """Return one training rollout for each request. serve is called once per turn. apart: the critic is trained too
+        and already differs from the generator; both start equal."""
         own, needs, second = self.start.scaffold, self.needs, self.second
         if not requested:
             serve(requested)
@@ -76,7 +76,7 @@ class Turns:
         return with_trace_classes(found, rows, self.by_encoder, of_right=True) if "vectors" in needs else found
 
     def by_encoder(self, groups: Sequence[Sequence[str | None]]) -> Sequence[Classes]:
-        """All traces in one call, on the encoder's device."""
+        """Classify all traces in one call, on the encoder's device."""
         if not groups:
             return []
         assert self.calibration is not None
@@ -92,7 +92,8 @@ class Turns:
         return classed
 
     def _with_candidates(self, rollouts: Sequence[TrainRollout], rows: Sequence[Row]) -> list[TrainRollout]:
-        """Each with its solutions, judged one by one; right if one of them is, in form if all of them are."""
+        """Add each rollout's solutions, graded separately. The rollout is correct if one is, and well-formed if all
+        are."""
         scaffold, number = self.start.scaffold, self.learner.candidates
         texts = [solutions(row["completion"], number) for row in rows]
         items = [GradeItem(scaffold, t, row["gold"]) for row, own in zip(rows, texts, strict=True) for t in own]
@@ -114,8 +115,8 @@ class Turns:
 def with_trace_classes(
     rollouts: Sequence[TrainRollout], rows: Sequence[Row], classify: Classify, *, of_right: bool = False
 ) -> list[TrainRollout]:
-    """With the class of each trace among its problem's. rows: of the same rollouts. of_right: of problems with a right
-    rollout alone."""
+    """Add the class of each trace within its problem. rows: of the same rollouts. of_right: only for problems with a
+    correct rollout."""
     groups = [g for g in _places(rollouts) if not of_right or any(rollouts[place].correct for place in g)]
     classed = list(rollouts)
     for group, classes in zip(groups, classify([[rows[p]["trace"] for p in group] for group in groups]), strict=True):
@@ -125,7 +126,7 @@ def with_trace_classes(
 
 
 def _places(rollouts: Sequence[TrainRollout]) -> list[list[int]]:
-    """Places of each problem's rollouts."""
+    """Return the indices of each problem's rollouts."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, rollout in enumerate(rollouts):
         places[rollout.problem_id].append(place)

@@ -1,7 +1,7 @@
-"""Three turns: drafts, a critique of each by the critic's scaffold, a refinement of each that heeds it.
+"""Three turns: drafts, a critique of each by the critic's scaffold, and a refinement of each.
 
-A later turn's question is known by its content, as a search's is, so that a step that was killed between two turns asks
-for the same again and pays for none twice. A turn whose prompt outgrows the context is left out, and reported.
+A later turn's question is identified by its content, as in a search, so that a resumed step requests the same and pays
+nothing twice. A turn whose prompt exceeds the context is left out, and reported.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.stage import progress, toolbox
 
 Row = dict[str, Any]
-#: Makes rollouts durable and reads them, in this order: rows of the ledger. All of one turn.
+#: Samples one turn's requests durably; returns their ledger rows, in order.
 Serve = Callable[[Sequence[RolloutRequest]], pa.Table]
-#: A later turn and what came of it.
+#: The request of a later turn and its ledger row.
 Turn = tuple[RolloutRequest, Row]
 
 
 def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRollout:
-    """What the learner needs of a ledger row."""
+    """Return the learner's view of a ledger row."""
     return TrainRollout(
         problem_id=row["problem_id"],
         source=row["source"],
@@ -50,7 +50,7 @@ def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRo
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A draft and what followed on it; None where a prompt outgrew the context."""
+    """A draft with its critique and refinement; None if a prompt exceeded the context."""
 
     request: RolloutRequest
     draft: Row
@@ -59,7 +59,7 @@ class Chain:
 
     @property
     def right(self) -> bool:
-        """Whether it ends in a right answer; one that was cut does not end in any."""
+        """Whether it ends in a correct answer; False if it was cut."""
         return self.refinement is not None and self.refinement["correct"]
 
     @property
@@ -69,8 +69,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Refining:
-    """context: tokens that a prompt and its completion may have together. apart: whether critiques are of another
-    policy than drafts."""
+    """context: limit of a prompt with its completion. apart: critiques are sampled from another policy than drafts."""
 
     learner: LearnerConfig
     model: BaseModel
@@ -101,7 +100,7 @@ class Refining:
         ]
 
     def refined(self, chain: Chain) -> TrainRollout:
-        """The refinement; in the place of one that was cut its draft, as a rollout that was cut before its answer."""
+        """Return the refinement; if it was cut, the draft marked as truncated and wrong."""
         row = chain.refinement or chain.draft
         found = as_train_rollout(row, self.own, self.learner.tag_rule)
         if chain.refinement is None:
@@ -110,7 +109,7 @@ class Refining:
         return replace(found, problem_id=chain.request.problem_id, rollout=chain.request.rollout, other_tokens=others)
 
     def drafted(self, chain: Chain) -> TrainRollout:
-        """The draft with its critique, which is right if the refinement is."""
+        """Return the draft with its critique, which counts as correct if the refinement is."""
         critique = chain.critique and replace(
             as_train_rollout(chain.critique, self.critic, self.learner.tag_rule),
             problem_id=chain.request.problem_id,
@@ -126,7 +125,7 @@ class Refining:
         return replace(policy, scaffold=self.critic, role=AS_CRITIC if self.apart else policy.role)
 
     def _turn(self, name: str, wanted: Sequence[RolloutRequest | None], serve: Serve) -> list[Turn | None]:
-        """What came of each; None where it was not wanted or does not fit."""
+        """Return each request's result; None if there was no request or it does not fit."""
         generator = toolbox().generator(self.model.sha256, self.learner.lora_rank)
         lengths = {place: prompt_length(one, generator) for place, one in enumerate(wanted) if one is not None}
         asked = {p: one for p, n in lengths.items() if (one := wanted[p]) and n + one.max_tokens <= self.context}
