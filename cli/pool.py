@@ -39,14 +39,6 @@ def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--also-exclude", multiple=True, metavar="CODE", help="Also exclude problems with this finding."),
         click.option("--limit", type=click.IntRange(1), help="Use only this many problems, the first ones."),
-        click.option("--from-hub", is_flag=True, help="Load the sources from the Hugging Face hub, at fixed commits."),
-        click.option(
-            "--revision",
-            "revisions",
-            multiple=True,
-            metavar="SOURCE=COMMIT",
-            help="Commit of a source's dataset on the hub, 40 hex digits.",
-        ),
         options.root,
         options.as_json,
     ):
@@ -58,22 +50,15 @@ def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
 def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
     """Yield the store and a pool of these sources, in a session that can call stages."""
     from cli.view import opened
+    from flows.study.resolve import found_source
     from tasks.domain.problems.problems import PoolPolicy
-    from tasks.domain.problems.sources import OLYMPIAD, source_named, source_spec
-    from tasks.engines.problems.hub import fetch_source
+    from tasks.domain.problems.sources import OLYMPIAD
     from tasks.engines.problems.problem_files import read_problems
     from tasks.pool import build_pool
 
     for code in wishes["also_exclude"]:
         _meaning(code)
-    parts = [text.partition("=") for text in wishes["revisions"]]
-    commits = {source_named(name).name: commit for name, _, commit in parts}
-    found = [
-        fetch_source(source_named(name), commits, root / "hub")
-        if wishes["from_hub"]
-        else source_spec(Path(name), wishes["data"])
-        for name in wishes["sources"] or OLYMPIAD
-    ]
+    found = [found_source(wish, wishes["data"], root / "hub") for wish in wishes["sources"] or OLYMPIAD]
     for spec, path in found:
         read_problems(path, spec.name, spec.only)  # a file's mistakes are reported before anything is written
     policy = PoolPolicy(**{name: wishes[name] for name in ("on_issue", "also_exclude", "limit")})
@@ -86,10 +71,9 @@ def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
 def build(root: Path, as_json: bool, **wishes: Any) -> None:
     """Make a pool from SOURCES.
 
-    SOURCES are files (JSONL, JSON, CSV, Parquet) with fields problem or question, and gold or answer; or names of known
-    sets. Without any: the 877 olympiad problems.
+    SOURCES are files (JSONL, JSON, CSV, Parquet) with fields problem or question, and gold or answer; names of known
+    sets; or sets on the hub, NAME@COMMIT or OWNER/NAME@COMMIT:SPLIT. Without any: the 877 olympiad problems.
     """
-
     from storage.sql import query
     from tasks.pool import list_pool_issues
 

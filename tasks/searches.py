@@ -14,8 +14,7 @@ from tasks.domain.problems.problems import problem_id
 from tasks.domain.problems.splits import of_split
 from tasks.domain.search.method import Method
 from tasks.rollouts import served
-from tasks.searching.driver import search
-from tasks.searching.tree import Terms, Tree
+from tasks.searching import Terms, Tree, search
 from tasks.stage import Payload, progress, stage, store, toolbox
 
 

@@ -30,7 +30,7 @@ from tasks.engines.model_files import ADAPTER_FILES
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, named
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
-from tasks.turns.drawing import Turns
+from tasks.turns import Turns
 
 
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
@@ -145,7 +145,6 @@ def train_adapter(
         progress(row["step"], learner.steps, "steps", detail)
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
-    tools.wait_for_begun()
     if learner.staleness:  # the sampling thread may be the first to need the engine
         import_before_threads(base)
     with store().keeping(making()) as keep:

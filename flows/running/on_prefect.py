@@ -20,7 +20,8 @@ from uuid import UUID
 
 from flows.experiment import experiment
 from flows.running.pieces import Piece
-from flows.running.plan import begun, execute
+from flows.running.plan import execute
+from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -106,11 +107,10 @@ def under_prefect(
 ) -> T:
     """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
     name = study.profile.called
-    with begun(
+    with stages_of(
         study,
         store,
         listener,
-        dag,
         before=before,
         wrap=lambda step, ensure: _as_task(step, ensure, name),
         group=lambda title, body: _as_flow(title, body, name),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from flows.experiment import experiment
 from flows.running.sessions import left_out, stages_of
@@ -17,7 +16,7 @@ from tasks.domain.policies import Policy, Sampling
 from tasks.engines.hardware import Hardware
 from tasks.metering import OCCUPYING
 from tasks.rollouts import account_of
-from tasks.stage import Progress, Session, Step
+from tasks.stage import Progress, Step
 
 T = TypeVar("T")
 
@@ -107,21 +106,5 @@ def execute(
     study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], T] = experiment
 ) -> T:
     """Run a DAG in this process, without an orchestrator."""
-    with begun(study, store, listener, dag):
+    with stages_of(study, store, listener):
         return dag(study)
-
-
-@contextmanager
-def begun(
-    study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], object], **more: Any
-) -> Iterator[Session]:
-    """Stages that are called in the block make the DAG. An engine with processes of its own starts at once, for what is
-    sampled first, while problems are prepared. more: as of `stages_of`."""
-    first = None
-    if study.profile.hardware.engine_process != "inside":
-        first = next(sampled_here(plan(study, store, dag)), None)
-    with stages_of(study, store, listener, **more) as current:
-        if first is not None:
-            model, rank = first.policy.model.sha256, study.profile.training.lora_rank
-            current.toolbox.begin_generator(model, rank, first.sampling.kv_cache)
-        yield current

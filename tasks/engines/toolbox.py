@@ -6,7 +6,6 @@ Nothing here enters a result's identity: recipes have digests, the toolbox has t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu
-from tasks.engines.loading import import_before_threads
 from tasks.engines.protocols import Generator
 
 T = TypeVar("T")
@@ -45,7 +43,6 @@ class Toolbox:
     ranks: Mapping[str, int] = field(default_factory=dict)
     first: object = None
     _open: dict[tuple[str, ...], object] = field(default_factory=dict)
-    _begun: dict[tuple[str, ...], Future[Generator]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         quiet_libraries(self.hardware.threads)
@@ -56,20 +53,14 @@ class Toolbox:
         return self.places[digest]
 
     def generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> Generator:
-        """Return the sampling engine; wait if it is starting."""
+        """Return the sampling engine."""
         key = self._sampler_key(model_sha256, kv_cache)
-        if key in self._begun:
-            # after a stop during the wait, `close` closes it
-            wait([self._begun[key]])
-            self._open[key] = self._begun.pop(key).result()
-            release_memory()
         if key not in self._open:
             self._close_samplers()
         return self._once(key, lambda: self._sampler(model_sha256, lora_rank, kv_cache))
 
     def _close_samplers(self) -> None:
         """Close sampling engines, because two would share one device's memory."""
-        self._take_begun()
         self.first = None
         for key in [key for key in self._open if key[0] == "generator"]:
             _close(self._open.pop(key))
@@ -77,27 +68,6 @@ class Toolbox:
     def samples(self, model_sha256: str, kv_cache: KVCache = "full") -> bool:
         """Return whether this sampling engine is open."""
         return self._sampler_key(model_sha256, kv_cache) in self._open
-
-    def begin_generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> None:
-        """Start the sampling engine in a thread, if it has its own processes. A missing model is reported by the stage
-        that samples, because the ledger may already have all rollouts."""
-        # the learner's processes would see the sampler's GPUs if they started at the same time
-        apart = self.hardware.sampler_apart and self.hardware.processes > 1
-        if apart or self.hardware.engine_process == "inside" or model_sha256 not in self.places:
-            return
-        key = self._sampler_key(model_sha256, kv_cache)
-        if key[1] != "vllm" or key in self._open or key in self._begun:
-            return
-        import_before_threads(self.places[model_sha256])
-        thread = ThreadPoolExecutor(1)
-        self._begun[key] = thread.submit(self._sampler, model_sha256, lora_rank, kv_cache)
-        thread.shutdown(wait=False)
-
-    def wait_for_begun(self) -> None:
-        """Wait for an engine that is starting on the learner's GPU, because vLLM counts memory that others allocate
-        during its start as its own."""
-        if not self.hardware.sampler_apart:
-            wait(self._begun.values())
 
     def _sampler_key(self, model_sha256: str, kv_cache: KVCache = "full") -> tuple[str, ...]:
         place, rounded = self.place(model_sha256, "the base model"), () if kv_cache == "full" else (kv_cache,)
@@ -172,17 +142,9 @@ class Toolbox:
         return self._open[key]  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Close all engines. Wait for one that is starting, because stopping it would leave processes behind."""
-        self._take_begun()
+        """Close all engines."""
         while self._open:
             _close(self._open.popitem()[1])
-
-    def _take_begun(self) -> None:
-        """Wait for engines that are starting. An error is raised later, where the engine is used."""
-        for key, begun in list(self._begun.items()):
-            if begun.exception() is None:
-                self._open[key] = begun.result()
-            del self._begun[key]  # after the wait, so that after a stop `close` closes it
 
 
 def _close(engine: object) -> None:

@@ -23,8 +23,7 @@ from tasks.engines.adapter_files import read_served
 from tasks.engines.encoding import labelled_sha256
 from tasks.partitions import calibrate_partitions
 from tasks.stage import Progress, Session, session
-from tasks.turns.drawing import Turns
-from tasks.turns.refining import Chain, Row, as_train_rollout
+from tasks.turns import Chain, Row, Turns, as_train_rollout
 from tests.stages.test_calibration import DIGEST, FOLDER, NAME
 from tests.stages.training_lab import DRAW, START, STILL, Lab, killed_and_resumed, lab, short
 

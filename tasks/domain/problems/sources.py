@@ -16,18 +16,16 @@ class Source:
     """One published set of problems.
 
     file: its name in a data folder. only: the value of the file's `source` column to keep, None for all rows. hub:
-    dataset id, with configuration and split; `columns` maps our fields to the hub's. revision: commit of the hub's
-    dataset; None if a caller must name one. Never a branch. rule: where the gold is in the hub's column: `plain`,
-    `hashes` (after ####), `boxed` (in the last box), `first`. keeps_out: evaluation sets whose problems are excluded
-    from this source. eval_only: in a pool with other sources, all its problems are held out. problems: its published
-    size, for plans without the file.
+    dataset id, with configuration and split; `columns` maps our fields to the hub's. rule: where the gold is in the
+    hub's column: `plain`, `hashes` (after ####), `boxed` (in the last box), `first`. keeps_out: evaluation sets whose
+    problems are excluded from this source. eval_only: in a pool with other sources, all its problems are held out.
+    problems: its published size, for plans without the file.
     """
 
     name: str
     file: str
     hub: str
     only: str | None = None
-    revision: str | None = None
     config: str | None = None
     split: str = "train"
     columns: tuple[tuple[str, str], ...] = (("problem", "problem"), ("gold", "answer"))

@@ -27,7 +27,7 @@ from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION, Overrides, Verdict, grade_region, region_of
 from tasks.domain.grading.kinds import RAISED, is_brought, kind_of
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
-from tasks.engines.problems.json_lines import json_lines
+from tasks.engines.problems.problem_files import json_lines
 
 #: A grader of another package counts as broken if it raised on this many different answers, and on all but golds.
 ENOUGH_RAISED = 8

@@ -51,11 +51,10 @@ def load_hub(source: Source, revision: str | None, *, loader: str | None = None,
     """Return rows of a hub dataset at a pinned commit (never a branch). loader and files: another builder of `datasets`
     instead of the hub (`json`, data_files=…). Errors: UserError without a commit or for missing columns; NotHere if the
     hub cannot be reached, lacks the dataset, or restricts it."""
-    revision = revision or source.revision
     if loader is None and not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
         raise UserError(
-            f"source {source.name}: {source.hub} needs a commit, --revision {source.name}=<40 hex digits>,"
-            f" found {revision!r:.60}"
+            f"source {source.name}: {source.hub} needs a commit, {source.name}@<40 hex digits>, behind a + where"
+            f" another set keeps it out; found {revision!r:.60}"
         )
     try:
         from datasets import load_dataset
@@ -86,7 +85,7 @@ def fetch_source(
     place = folder / "-".join([name, *(str(revisions.get(n))[:12] for n in (entry.name, *entry.keeps_out))])
     digests, hub = {}, []
     for one in (entry, *map(source_named, entry.keeps_out)):
-        revision, path = revisions.get(one.name) or one.revision, place / one.file
+        revision, path = revisions.get(one.name), place / one.file
         if not path.is_file():
             rows = _rows_from_hub(one, revision, path, fetch)
             place.mkdir(parents=True, exist_ok=True)

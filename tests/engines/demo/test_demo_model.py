@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from tasks.domain.problems.arithmetic import demo_problems, pretraining_problem
 from tasks.domain.problems.teacher import MIX, teacher_completion
 from tasks.domain.scaffolds import SCAFFOLDS
-from tasks.engines.demo.pretrain import PretrainConfig, make_tokenizer, pretrain
+from tasks.engines.demo import PretrainConfig, make_tokenizer, pretrain
 from tasks.engines.sampling.prompts import encode_prompt
 
 MODEL = Path(__file__).resolve().parents[3] / "models" / "demo"

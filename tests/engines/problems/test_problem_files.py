@@ -174,7 +174,7 @@ def test_hub_loading_through_datasets_on_a_local_file(tmp_path: Path) -> None:
     assert [(r["problem"], r["gold"], r["source"]) for r in rows] == [("How many?", "1004", "gsm8k_train")]
     with pytest.raises(UserError, match="no column 'problem'"):
         load_hub(SOURCES["amc"], None, loader="json", data_files=str(file), cache_dir=str(tmp_path / "c"))
-    with pytest.raises(UserError, match="needs a commit, --revision amc=<40 hex digits>, found 'main'"):
+    with pytest.raises(UserError, match=r"needs a commit, amc@<40 hex digits>.* found 'main'"):
         load_hub(SOURCES["amc"], "main")
 
 
@@ -214,7 +214,7 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
         recipe = store.manifest(build_pool(sources=(spec,), policy=PoolPolicy())).recipe
     tools.close()
     assert "a" * 40 in json.dumps(recipe.arguments) and "b" * 40 in json.dumps(recipe.arguments)
-    with pytest.raises(UserError, match=r"source math500: .* needs a commit, --revision math500="):
+    with pytest.raises(UserError, match=r"source math500: .* needs a commit, math500@"):
         fetch_source(SOURCES["math_train"], {"math_train": "a" * 40}, tmp_path / "other")
 
 

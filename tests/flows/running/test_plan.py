@@ -8,11 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.experiment import experiment
 from flows.running.costs import CHARACTERS, FILL, PROBLEM, Cost, costs, likely_length, total
 from flows.running.forecast import Forecast
-from flows.running.plan import begun, plan
-from flows.running.sessions import unheard
+from flows.running.plan import plan
 from flows.study.prices import prices_of
 from flows.study.profile import Lesson, Profile, Search
 from flows.study.profiles import ALL_QUESTIONS, PROFILES, QWEN_1_5B
@@ -25,7 +23,6 @@ from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import PANEL
-from tasks.engines.toolbox import Toolbox
 from tasks.rollouts import account_of
 from tests.stages.test_regrading import ROWS
 
@@ -149,20 +146,6 @@ def test_what_an_earlier_stage_will_have_sampled_is_not_paid_for_again(tmp_path:
     question = replace(PLAIN, final=replace(PLAIN.final, group_size=128))
     base = [cost for title, cost in priced(question, tmp_path) if title.startswith("evaluate panel at step 0 ")]
     assert [(cost.rollouts, cost.rollouts_reused) for cost in base] == [(50 * 128, 0), (0, 50 * 2)]
-
-
-def test_an_engine_is_begun_for_what_is_sampled_here_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where rollouts and trainings are left to another machine nothing is sampled, whatever the plan lacks."""
-    started = list[tuple[object, ...]]()
-    monkeypatch.setattr(Toolbox, "begin_generator", lambda _, *asked: started.append(asked))
-    fp8 = replace(PLAIN.screening, sampling=replace(PLAIN.screening.sampling, kv_cache="fp8"))
-    apart = replace(PLAIN.hardware, without=("rollouts", "training"))
-    inside = replace(PLAIN.hardware, engine_process="inside")
-    for profile in (PLAIN, replace(PLAIN, screening=fp8), *(replace(PLAIN, hardware=h) for h in (apart, inside))):
-        with begun(study_of(profile, tmp_path), Store(tmp_path), unheard, experiment):
-            pass
-    rank = PLAIN.training.lora_rank
-    assert started == [(MODEL.sha256, rank, "full"), (MODEL.sha256, rank, "fp8")]
 
 
 def test_what_is_left_for_another_machine_is_marked_and_costs_nothing_here(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""How the demo's base model is made and described."""

@@ -1,1 +1,0 @@
-"""Searches of many problems at once: their trees, requests to the engine, and results."""
