@@ -123,7 +123,7 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     from cli.tables import print_table
     from cli.view import opened
     from flows.upkeep.regrading import regrade_store
-    from storage.records.decisions import put_overrides
+    from storage.records.record import put_overrides
 
     if overrides is not None:
         put_overrides(root, _text(overrides))

@@ -111,8 +111,8 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 @options.as_json
 def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
     """List unreferenced artifacts; with --yes move them to the bin. Kept, with everything they were made from: reports,
-    audits, pools, trained adapters, pins, and artifacts that running, paused, crashed or failed runs need. The ledger
-    is never touched."""
+    audits, pools, trained adapters, and artifacts that running, paused, crashed or failed runs need. The ledger is
+    never touched."""
     from storage.records import garbage
 
     if yes and restore:
@@ -153,28 +153,6 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
     if not as_json:
         click.echo(f"{found.examined} files were read, {found.damage.num_rows} are damaged")
     sys.exit(1 if found.damage["set_aside"].null_count else 0)
-
-
-@store.command()
-@click.argument("ref", required=False)
-@click.option("--why", default="", help="Reason of the pin, for other users.")
-@click.option("--off", is_flag=True, help="Remove the pin.")
-@options.root_there
-@options.as_json
-def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None:
-    """Pin an artifact, so that `gc` keeps it and everything it was made from. Without REF, list the pins."""
-    from storage.reading.catalog import find
-    from storage.records import decisions
-
-    if ref is None:
-        if off or why:
-            raise UserError("pin: REF, the artifact to pin, is missing (see: varband store ls)")
-        _print(decisions.pins_table(root), as_json, "pinned")
-    elif off:
-        named = decisions.pinned_as(root, ref)
-        click.echo(f"{decisions.unpin(root, named[0] if len(named) == 1 else find(root, ref)).ref} is no longer pinned")
-    else:
-        click.echo(f"{decisions.pin(root, find(root, ref), why).ref} is pinned")
 
 
 @store.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from storage.records.decisions import newest_overrides
+from storage.records.record import newest_overrides
 from tasks.domain.grading.grading import ActiveGrader, read_overrides
 from tasks.domain.grading.kinds import OWN, RAISED
 from tasks.domain.partitions.classes import Equal, Pair

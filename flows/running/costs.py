@@ -16,10 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flows.running.fit import longest_prompts
+from flows.running.fit import counts_by_source, longest_prompts, size_of_levels
 from flows.running.plan import Planned
 from flows.study.resolve import Study
-from flows.study.sizes import counts_by_source, size_of_levels
 from storage.artifacts.kinds import Benchmark
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store

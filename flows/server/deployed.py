@@ -336,7 +336,7 @@ def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> s
 
 @flow(name="gc", persist_result=False)
 def gc(older_than_days: Annotated[float, Field(ge=0, le=36_500)] = 7.0, remove: bool = False) -> int:
-    """What nobody wants any more: no report, adapter, pin or unfinished run needs it. The ledger stays.
+    """What nobody wants any more: no report, adapter or unfinished run needs it. The ledger stays.
 
     Args:
         older_than_days: Keep what is younger.

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flows.upkeep.machine import gpus
-from flows.upkeep.verify import things
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.ledger import Ledger
 from storage.mirror import mirror_of
-from storage.reading.catalog import artifacts
-from storage.roots import address_of, root_option
+from storage.roots import address_of
 
 State = Literal["ok", "warn", "fail"]
 #: package → (what it must be, why)
@@ -32,8 +29,6 @@ DEPLOYED = {"experiment", "search", "plan", "zz_make", "reeval", "report", "regr
 FREE_GB = 5
 #: Both builds of vLLM install the same package, so the environment is made anew.
 CUDA = "rm -r .venv && make GPU=1 .venv/.ready; without make: pip install varband[vllm] in a new environment"
-#: A store that is read whole: a few seconds.
-QUICK_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class Check:
 
 
 def examine(root: Path) -> list[Check]:
-    return [one for check in (_root, _damage, _disk, _versions, _engines, _gpus, _server) for one in check(root)]
+    return [one for check in (_root, _disk, _versions, _engines, _gpus, _server) for one in check(root)]
 
 
 def _root(root: Path) -> Iterator[Check]:
@@ -62,21 +57,6 @@ def _root(root: Path) -> Iterator[Check]:
     except UserError as error:
         fix = str(error)
     yield Check.of("root", address_of(root) or str(root.resolve()), fix)
-
-
-def _damage(root: Path) -> Iterator[Check]:
-    """Read everything, if that is quick."""
-    if not root.is_dir():
-        return
-    size = sum(artifacts(root)["bytes"].to_pylist()) + sum(path.stat().st_size for path in Ledger(root).shard_paths())
-    if size > QUICK_BYTES or address_of(root):
-        yield Check("store", "ok", f"{size / 1e9:.1f} GB were not read: varband store verify reads them")
-        return
-    bad = [f"{one.what} {one.path}: {fault.said}" for one in things(root) if (fault := one.fault())]
-    fix = f"varband store verify --repair{root_option(root)}; the same command as before makes again what is set aside"
-    yield Check.of(
-        "store", "; ".join(bad) or "artifacts, ledger and records were read and are whole", fix if bad else ""
-    )
 
 
 def _disk(root: Path) -> Iterator[Check]:

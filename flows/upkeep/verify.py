@@ -20,10 +20,9 @@ from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger, examine_shard
 from storage.mirror import mirror_of
-from storage.records.decisions import override_files, pin, read_pin
 from storage.records.nights import Night
 from storage.records.notes import noted
-from storage.records.record import put_back, set_aside
+from storage.records.record import override_files, put_back, set_aside
 from storage.records.register import FOLDER as REGISTER
 from storage.records.register import read_register
 from storage.records.runs import read_record, record_paths
@@ -72,7 +71,7 @@ class Verified:
 
 def verify(root: Path, *, repair: bool = False) -> Verified:
     """Examine everything. repair: move what is damaged to `.damaged`; the same command as before makes it again. Of a
-    journal the readable lines stay, and a pin holds. What cannot be read for other reasons stays in place.
+    journal the readable lines stay. What cannot be read for other reasons stays in place.
 
     Errors: UserError if there is no root.
     """
@@ -94,8 +93,6 @@ def _repaired(root: Path, thing: Thing) -> Path:
     moved = set_aside(root, thing.path)
     if thing.what == "charges":  # money that was paid stays counted
         put_back(thing.path, b"".join(_readable(moved)))
-    if thing.what == "pin" and (ref := Ref.named(thing.path.stem)):  # its name is what it holds
-        pin(root, ref, f"the reason was lost; what is left of it: {moved.relative_to(root)}")
     return moved
 
 
@@ -166,7 +163,6 @@ def _journal(path: Path) -> None:
 #: (what, files, how they are read)
 RECORDS: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
     ("account", f"ledger/*/*/{ABOUT}", _account),
-    ("pin", "pins/*.json", read_pin),
     ("charges", "spending/*/*.jsonl", _journal),
     ("night", "nights/*.json", Night.read),
     ("register", f"{REGISTER}/*.jsonl", read_register),

@@ -52,15 +52,7 @@ class Store:
         self._stamps: dict[Ref, int] = {}
 
     def prepare(self) -> None:
-        """Create the root, readable by this user only (0700). Errors: UserError if it cannot be written, or has a
-        ledger from before policies contained their scaffold (docs/decisions/0008)."""
-        for about in (self.root / "ledger").glob("*/*/about.json"):
-            if b'"model"' not in (words := about.read_bytes()) or b'"scaffold"' in words:
-                continue
-            raise UserError(
-                f"store {self.root}: the rollouts in {about.parent} have names of a version before 22 November 2026,"
-                " which this version cannot read; use the version that made them, or another --root"
-            )
+        """Create the root, readable by this user only (0700). Errors: UserError if it cannot be written."""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self.scratch, self.root / ".locks"):

@@ -23,9 +23,9 @@ from storage.artifacts.store import LEFT, MANIFEST, Store, left_out
 from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
-from storage.records.decisions import OVERRIDES, newest_overrides
 from storage.records.garbage import closure, collecting
 from storage.records.notes import planned_refs
+from storage.records.record import OVERRIDES, newest_overrides
 from storage.records.runs import all_runs
 from storage.records.spending import PRICES
 from storage.roots import address_of, linkless, sync_tree, write_durably
@@ -163,14 +163,14 @@ def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterat
 
 
 def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
-    """Yield the bytes of copied records, pins, overrides, nights and prices. The newer file wins."""
+    """Yield the bytes of copied records, overrides, nights and prices. The newer file wins."""
     for mirror in filter(None, map(mirror_of, (source, target))):
-        for folder in ("runs", "pins", "nights"):
+        for folder in ("runs", "nights"):
             mirror.follow(folder)
         mirror.sync(OVERRIDES)
         if found := mirror.get(PRICES):
             write_durably(mirror.root / PRICES, found[0])
-    for pattern in (f"runs/{run or '*'}.json*", "pins/*", f"{OVERRIDES}/*", "nights/*", PRICES):
+    for pattern in (f"runs/{run or '*'}.json*", f"{OVERRIDES}/*", "nights/*", PRICES):
         for path in sorted(source.glob(pattern)):
             if path.suffix in (".json", ".jsonl", ".toml"):
                 yield _copy_file(source, target, path.relative_to(source), lambda file: file.st_mtime_ns)

@@ -1,7 +1,7 @@
 """Garbage collection: unneeded artifacts are moved to a bin before they are deleted.
 
-Reports, audits, pools, trainings, pinned artifacts, planned artifacts of unfinished runs and young artifacts are kept,
-with everything they were made from. The ledger is never touched.
+Reports, audits, pools, trainings, planned artifacts of unfinished runs and young artifacts are kept, with everything
+they were made from. The ledger is never touched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from storage.artifacts.schemas import nullable
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.records.decisions import pins
 from storage.records.notes import notes_path, planned_refs, unfinished
 from storage.records.runs import run_named, run_path
 from storage.roots import linkless, lock_file, root_option
@@ -58,8 +57,8 @@ def collect(
     root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool, binned_for: timedelta = timedelta(0)
 ) -> pa.Table:
     """Return the garbage (schema: GARBAGE). With `remove` it is moved to the bin, and entries moved there at least
-    `binned_for` ago are deleted. Concurrent calls do not delete what the other moves. Errors: UserError if a run, a pin
-    or a manifest cannot be read, because needed artifacts are then unknown."""
+    `binned_for` ago are deleted. Concurrent calls do not delete what the other moves. Errors: UserError if a run or a
+    manifest cannot be read, because needed artifacts are then unknown."""
     earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
     with collecting(root, alone=True, only_reads=not remove):
         store, binned = Store(root), [call for call in earlier if call.exists()]
@@ -99,12 +98,8 @@ def _unwanted(store: Store, older_than: timedelta) -> list[Doomed]:
     manifests, now = manifests_of(store), datetime.now(UTC)
     young = {r for r, m in manifests.items() if now - datetime.fromisoformat(m.provenance.created) < older_than}
     always = {ref for ref in manifests if ref.kind in ALWAYS_KEPT}
-    kept = closure(manifests, young | always | _pinned(store.root) | unfinished(store.root))
+    kept = closure(manifests, young | always | unfinished(store.root))
     return [(store.path(ref), "nothing kept is made from it") for ref in manifests if ref not in kept]
-
-
-def _pinned(root: Path) -> set[Ref]:
-    return {Ref.parse(pin.ref) for pin in pins(root)}
 
 
 def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]:
@@ -194,7 +189,7 @@ def _described(root: Path, found: Iterable[Doomed]) -> pa.Table:
 def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Table:
     """Return what belongs to one study or artifact only; with `really`, move it to the bin. The ledger and the charges
     stay. what: a run's id or a study's name. found: an artifact instead. Schema: GARBAGE. Errors: UserError for an
-    ambiguous name, a running run, a pinned artifact, and an input of an artifact that stays."""
+    ambiguous name, a running run, and an input of an artifact that stays."""
     with collecting(root, alone=True, only_reads=not really):
         store = Store(root)
         manifests = manifests_of(store)
@@ -206,8 +201,6 @@ def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Tabl
 
 
 def _one(store: Store, manifests: Mapping[Ref, Manifest], ref: Ref) -> Doomed:
-    if ref in _pinned(store.root):
-        raise UserError(f"{ref} is pinned; varband store pin {ref} --off takes the pin off")
     if ref in unfinished(store.root):
         raise UserError(f"{ref} is needed by a run that has not finished (see: varband runs)")
     if users := [one for one, m in manifests.items() if ref in m.input_refs]:
@@ -225,7 +218,7 @@ def _study(store: Store, manifests: Mapping[Ref, Manifest], what: str) -> list[D
     planned = planned_refs(root, run.id) if notes.exists() else []
     mine = closure(manifests, [*planned, *([Ref.parse(run.report)] if run.report else [])])
     others = [ref for ref in manifests if ref.kind in ("report", "audit") and str(ref) != run.report]
-    kept = closure(manifests, {*others, *_pinned(root), *unfinished(root, but=run.id)})
+    kept = closure(manifests, {*others, *unfinished(root, but=run.id)})
     records = [path for path in (run_path(root, run.id), notes) if path.exists()]
     return [(store.path(ref), f"of {run.id} alone") for ref in sorted(mine - kept)] + [
         (path, f"record of {run.id}") for path in records

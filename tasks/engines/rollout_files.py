@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from storage.errors import UserError
-from tasks.engines.problems.json_lines import json_lines
+from tasks.engines.problems.problem_files import json_lines
 
 Record = Mapping[str, Any]
 #: Our fields by the names that files give them, the first that is there.

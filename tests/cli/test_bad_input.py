@@ -32,7 +32,6 @@ WORDS = {
     "no such artifact": (("store", "show", "rollouts-0123", "--root", "."), "rollouts-0123"),
     "bad SQL": (("store", "sql", "select * from nowhere", "--root", "."), "nowhere"),
     "a date that Python has not": (("store", "sql", "select '1000000-01-01'::date", "--root", "."), "::varchar"),
-    "pin without a ref": (("store", "pin", "--off", "--root", "."), "is missing (see: varband store ls)"),
     "no run id": (("resume", "a b", "--root", "."), "(see: varband runs)"),
     "no such root": (("store", "ls", "--root", "mistyped"), "mistyped: there is no such folder"),
     "no such kind": (("store", "ls", "rolouts", "--root", "."), "did you mean 'rollouts'?"),

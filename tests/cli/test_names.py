@@ -14,7 +14,6 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.catalog import find
 from storage.reading.query_cache import reports
-from storage.records.decisions import pin
 from storage.records.runs import all_runs, run_named, run_path, write_run
 from tests import mini, warm
 
@@ -174,10 +173,6 @@ def test_rm_keeps_what_is_wanted(root: Path) -> None:
     assert run is not None and run.report is not None
     inner = store.manifest(Ref.parse(run.report)).input_refs[0]
     assert "artifacts are made from it" in said("store", "rm", str(inner), "--yes", root=root, fails=True)
-    pin(root, Ref.parse(run.report), "figure 3")
-    assert "is pinned" in said("store", "rm", run.report, "--yes", root=root, fails=True)
-    said("store", "rm", "cooler", "--yes", root=root)
-    assert store.has(Ref.parse(run.report)), "a pin keeps it, whatever the study's record says"
     assert "no run or study 'nothing'" in said("store", "rm", "nothing", root=root, fails=True)
 
 

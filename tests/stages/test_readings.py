@@ -11,8 +11,7 @@ import pytest
 
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
-from storage.errors import UserError
-from storage.ledger import ABOUT, Ledger
+from storage.ledger import Ledger
 from storage.reading.catalog import ask
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION
@@ -54,18 +53,6 @@ class Lab(SamplingLab):
 def lab(tmp_path: Path) -> Iterator[Lab]:
     for made in a_lab(tmp_path, Counting(), MODEL, per_source=2):
         yield Lab(**vars(made))
-
-
-def test_a_ledger_of_before_scaffolds_were_held_is_refused(lab: Lab) -> None:
-    """Nothing would find its rollouts, and they would be paid for again."""
-    lab.rows()
-    account = account_of(Policy(arm="panel", model=MODEL), EVALUATION)
-    about = Ledger(lab.store.root).folder(account) / ABOUT
-    about.write_text('{"arm": "panel", "model": "a model"}')
-    with pytest.raises(
-        UserError, match=rf"the rollouts in .*{account.sampling} have names of a version before 22 November 2026"
-    ):
-        lab.store.prepare()
 
 
 @pytest.mark.parametrize(

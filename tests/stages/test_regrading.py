@@ -16,7 +16,7 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.records.decisions import put_overrides
+from storage.records.record import put_overrides
 from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader, read_overrides
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import source_spec

@@ -77,7 +77,7 @@ def judged_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
     def judged(row: Row, *how: object) -> TrainRollout:
         return replace(as_train_rollout(row, *how), correct=row["rollout"] % 2 == 0)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("tasks.turns.refining.as_train_rollout", judged)
+    monkeypatch.setattr("tasks.turns.as_train_rollout", judged)
     monkeypatch.setattr(Chain, "right", property(lambda chain: chain.request.rollout % 2 == 1))
 
 
@@ -116,7 +116,7 @@ def test_killed_between_two_turns_and_resumed_is_the_undisturbed_run(
     if advantage == "multi_agent":
         request.getfixturevalue("judged_by_place")
     elif advantage == "refined":
-        monkeypatch.setattr("tasks.turns.refining.as_train_rollout", lambda *of: even(as_train_rollout(*of)))
+        monkeypatch.setattr("tasks.turns.as_train_rollout", lambda *of: even(as_train_rollout(*of)))
 
     def again() -> Training:
         if advantage == "darling_encoded":

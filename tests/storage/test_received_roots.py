@@ -20,7 +20,6 @@ from storage.mirror import mirror_of
 from storage.reading.catalog import ask
 from storage.reading.views import views
 from storage.records.copies import copy_study
-from storage.records.decisions import pin
 from storage.records.garbage import BIN, to_bin
 from storage.records.record import DAMAGED, set_aside
 from storage.roots import ADDRESS
@@ -60,13 +59,13 @@ def test_a_path_in_a_manifest_stays_in_its_folder(tmp_path: Path, private: Path,
     assert [row["path"] for row in damage] == [str(manifest.parent.relative_to(tmp_path / "theirs"))]
 
 
-@pytest.mark.parametrize("link", ["swords/{ref}/files/exposure.txt", "swords", "pins/note.json"])
+@pytest.mark.parametrize("link", ["swords/{ref}/files/exposure.txt", "swords", "nights/note.json"])
 def test_a_link_is_not_followed_out_of_a_root(tmp_path: Path, private: Path, link: str) -> None:
     """A linked file would come into the copy, readable by all; a linked folder in the target would be written to."""
     theirs = tmp_path / "theirs"
     name = link.format(ref=made(theirs)[1])
-    (theirs / "pins").mkdir(exist_ok=True)
-    (theirs / "pins" / "note.json").write_text("{}")
+    (theirs / "nights").mkdir(exist_ok=True)
+    (theirs / "nights" / "note.json").write_text("{}")
     (theirs / name).rename(tmp_path / "home" / "moved")
     (theirs / name).symlink_to(tmp_path / "home" / "moved")
     with pytest.raises(UserError, match="link"):
@@ -110,7 +109,6 @@ def test_no_connection_reads_or_writes_another_file(tmp_path: Path, private: Pat
 WRITES: dict[str, Callable[[Path, Ref], object]] = {
     DAMAGED: lambda root, ref: set_aside(root, Store(root).path(ref)),
     BIN: lambda root, ref: to_bin(Store(root), [(Store(root).path(ref), "not needed")]),
-    "pins": lambda root, ref: pin(root, ref, "kept"),
 }
 
 

@@ -18,7 +18,7 @@ def test_a_machine_of_one_person_is_in_order(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.delenv("VARBAND_OPENAI_BASE_URL", raising=False)
     checks = examine(tmp_path)
-    assert {"root", "store", "disk", "versions", "engines", "gpus", "server"} == {check.what for check in checks}
+    assert {"root", "disk", "versions", "engines", "gpus", "server"} == {check.what for check in checks}
     assert [check for check in checks if check.state == "fail"] == []
     assert next(check.fix for check in checks if check.what == "server").startswith("one person needs none")
 

@@ -24,8 +24,8 @@ from storage.artifacts.kinds import Training
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.ledger import Ledger
-from storage.records.decisions import put_overrides
 from storage.records.nights import Night
+from storage.records.record import put_overrides
 from tasks.domain.arms import ARMS
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.protocols import Completion, Request

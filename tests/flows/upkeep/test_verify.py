@@ -1,4 +1,4 @@
-"""Damage is found, named, set aside, and made again: a shard, an artifact, a record, a pin, a line of charges."""
+"""Damage is found, named, set aside, and made again: a shard, an artifact, a record, a line of charges."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import varband
-from flows.upkeep.doctor import examine
 from flows.upkeep.verify import verify
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.reading.catalog import ask
-from storage.records.decisions import pin
 from storage.records.record import DAMAGED
 from storage.records.runs import Run, now, write_run
 from tasks.rollouts import account_of
@@ -27,9 +25,8 @@ ZSTD = bytes.fromhex("28b52ffd")  # how its frames begin
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A finished toy study with a run's record and a pin."""
+    """A finished toy study with a run's record."""
     run(tmp_path)
-    pin(tmp_path, Store(tmp_path).refs("toy_training")[0], "figure 3")
     given = {"profile": "demo", "request": {}, "started": now(), "heartbeat": now(), "host": "elsewhere", "pid": 1}
     write_run(tmp_path, Run.model_validate({"id": "demo-00000001", "state": "finished", **given}))
     return tmp_path
@@ -69,7 +66,6 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "an artifact's file that is gone": ("rollouts/*/data.parquet", Path.unlink, "artifact"),
     "a manifest": ("report/*/manifest.json", cut, "artifact"),
     "a run's record": ("runs/*.json", cut, "run"),
-    "a pin": ("pins/*.json", cut, "pin"),
     "what an account is": ("ledger/*/*/about.json", cut, "account"),
     "charges": ("spending/*/*.jsonl", lambda path: path.write_bytes(b"{}}\n" + path.read_bytes()), "charges"),
 }
@@ -126,7 +122,7 @@ def test_what_was_set_aside_is_sampled_and_made_again(root: Path) -> None:
     ("view", "pattern", "column"),
     [("ledger", "ledger/*/*/shard-*.parquet", "completion"), ("rollouts", "rollouts/*/data.parquet", "problem_id")],
 )
-def test_a_query_and_doctor_name_a_file_with_a_flipped_page(root: Path, view: str, pattern: str, column: str) -> None:
+def test_a_query_names_a_file_with_a_flipped_page(root: Path, view: str, pattern: str, column: str) -> None:
     path = one(root, pattern)
     flip_page(path, column)
     name = path.name if view == "ledger" else path.parent.name
@@ -134,8 +130,6 @@ def test_a_query_and_doctor_name_a_file_with_a_flipped_page(root: Path, view: st
         ask(root, f"select count({column}) as n, count(distinct {column}) as different from {view}")
     (row,) = verify(root).damage.to_pylist()
     assert Path(row["path"]).name == name
-    (check,) = [check for check in examine(root) if check.what == "store"]
-    assert check.state == "fail" and name in check.found
 
 
 def test_the_command_fails_until_it_is_repaired(root: Path) -> None:

@@ -17,8 +17,8 @@ from storage.ledger import Account, Ledger
 from storage.objects import Objects
 from storage.records import copies, notes
 from storage.records.copies import copy_study
-from storage.records.decisions import newest_overrides, pin, pins, put_overrides
 from storage.records.nights import last_nights
+from storage.records.record import newest_overrides, put_overrides
 from storage.records.runs import now, read_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
@@ -73,7 +73,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         assert all(map(Store(root).has, refs)) and Ledger(root).keys(account) == {("a", 0)}
         assert read_run(root, RUN).state == "parked" and notes.planned_refs(root, RUN) == [*refs]
         assert charges(root, RUN)["tokens"].to_pylist() == [7] and newest_overrides(root)[0] == "{}\n"
-        assert [one.why for one in pins(root)] == ["figure 3"] and last_nights(root).num_rows == 1
+        assert last_nights(root).num_rows == 1
         assert team_prices(root).month.usd == 500
 
     with object_storage() as server:
@@ -86,7 +86,6 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         Journal(here, RUN).enter([Charge(time=now(), ref="r", kind="rollouts", title="screen", tokens=7)])
         notes.note_planned(here, RUN, refs)
         recorded(here, "parked")
-        pin(here, refs[0], "figure 3")
         put_overrides(here, "{}\n")
         a_night("panel").keep(here)
         Objects(here, "s3://varband-backups/team").put("prices.toml", b"[month]\nusd = 500\n")

@@ -13,8 +13,8 @@ from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store, left_out
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
-from storage.records.decisions import put_overrides
 from storage.records.notes import note_planned
+from storage.records.record import put_overrides
 from storage.records.runs import now, read_run, write_run
 from storage.records.spending import PRICES, Charge, Journal
 from tasks.domain.policies import BaseModel, Policy

@@ -1,4 +1,4 @@
-"""Notes, pins and records that are not what was written: then nothing goes, and mending them loses no protection."""
+"""Notes and records that are not what was written: then nothing goes, and mending them loses no protection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from flows.upkeep.verify import verify
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.records.decisions import pin, pins
 from storage.records.garbage import collect, collecting, restore
 from storage.records.notes import note_planned, notes_path, studies_of
 from storage.records.runs import all_runs, read_run, run_path, runs_table
@@ -69,19 +68,6 @@ def test_damaged_notes_of_a_parked_study_let_nothing_go(parked: tuple[Path, set[
     assert taken(root) == set()
 
 
-def test_a_pin_whose_words_are_damaged_holds_after_it_was_mended(tmp_path: Path) -> None:
-    refs = made(tmp_path)
-    pin(tmp_path, refs[2], "figure 3")
-    (path,) = (tmp_path / "pins").glob("*")
-    for damaged in (b"", path.read_bytes().replace(str(refs[2]).encode(), str(refs[0]).encode())):
-        path.write_bytes(damaged)
-        with pytest.raises(UserError, match=str(path)):
-            taken(tmp_path)
-        assert verify(tmp_path, repair=True).damage["what"].to_pylist() == ["pin"]
-        assert [p.ref for p in pins(tmp_path)] == [str(refs[2])]
-        assert taken(tmp_path) == set() and here(tmp_path) == set(refs)
-
-
 @pytest.mark.parametrize("field", ["pid", "zone", "id"])
 def test_a_record_with_an_impossible_field_is_damaged_and_no_traceback(
     parked: tuple[Path, set[Ref]], field: str
@@ -103,7 +89,6 @@ def test_a_record_with_an_impossible_field_is_damaged_and_no_traceback(
 
 def test_what_was_made_from_what_cannot_be_read_stays(tmp_path: Path) -> None:
     refs = made(tmp_path)
-    pin(tmp_path, refs[2], "figure 3")
     manifest = Store(tmp_path).path(refs[2]) / "manifest.json"
     whole = manifest.read_text()
     for damaged in (whole[:50], whole.replace('"created": "2', '"created": "x')):

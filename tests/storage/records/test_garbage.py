@@ -16,7 +16,6 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.records.decisions import pin, pins, unpin
 from storage.records.garbage import BIN, collect, restore
 from storage.records.notes import note_planned
 from storage.records.runs import Run, now, write_run
@@ -130,24 +129,7 @@ def test_nothing_goes_while_it_is_not_known_what_is_wanted(tmp_path: Path) -> No
     with pytest.raises(UserError, match="no run record of this version"):
         taken(tmp_path)
     record.unlink()
-    (tmp_path / "pins").mkdir()
-    (tmp_path / "pins" / "x.json").write_text("{}")
-    with pytest.raises(UserError, match="no pin of this version"):
-        taken(tmp_path)
     assert here(tmp_path) == set(refs)
-
-
-def test_a_pin_holds_what_it_names_until_it_is_taken_off(tmp_path: Path) -> None:
-    grains, flours, loaves = made(tmp_path)
-    with pytest.raises(UserError, match="reason"):
-        pin(tmp_path, flours, " ")
-    pin(tmp_path, flours, "figure 3")
-    assert [(p.ref, p.why) for p in pins(tmp_path)] == [(str(flours), "figure 3")]
-    assert taken(tmp_path) == {str(loaves)}
-    unpin(tmp_path, flours)
-    with pytest.raises(UserError, match="not pinned"):
-        unpin(tmp_path, flours)
-    assert taken(tmp_path) == {str(grains), str(flours)}
 
 
 def test_scratch_of_a_living_writer_stays(tmp_path: Path) -> None:

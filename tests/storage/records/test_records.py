@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.records.decisions import OVERRIDES, newest_overrides, put_overrides
+from storage.records.record import OVERRIDES, newest_overrides, put_overrides
 from storage.records.runs import Amounts, now
 from storage.records.spending import Charge, Journal, charges, spent_in_month
 
