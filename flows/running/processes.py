@@ -8,6 +8,7 @@ sampled is kept.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import warnings
@@ -160,8 +161,8 @@ class Processes:
 
 
 def _work(line: Connection) -> None:
-    """In a worker's own process. Make pieces until the line is closed; send every Progress, and for each piece None or
-    the error that stopped it."""
+    """In a worker's own process, which it ends. Make pieces until the line is closed; send every Progress, and for each
+    piece None or the error that stopped it."""
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
     one_at_a_time = threading.Lock()
 
@@ -186,6 +187,9 @@ def _work(line: Connection) -> None:
                     tell(None)
                 except Exception as error:
                     tell(error if isinstance(error, UserError) else UserError(sentence_of(error)))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # engines are closed and all is on disk; the end of an interpreter that loaded vLLM takes seconds more
 
 
 def _end_with_the_starter() -> None:

@@ -40,7 +40,7 @@ def said(*words: str, root: Path, **environment: str) -> str:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("varband re", {"report", "resume", "replay"}),
+        ("varband re", {"register", "report", "resume", "replay"}),
         ("varband run qwen-1.5b/o", {"qwen-1.5b/objectives"}),
         ("varband plan min", {"mine.toml"}),
         ("varband resume mi", {"mine-00000000"}),
