@@ -110,7 +110,7 @@ def _studies(context: click.Context) -> list[str]:
 def _settings(context: click.Context) -> list[str]:
     """Return the settings of the study in the line, or of the demo if the line has no readable study."""
     from flows.study.request import profile_of, text_of
-    from flows.study.set_option import settable
+    from flows.study.settings import settable
 
     # in an incomplete line click has not separated options and arguments yet
     for word in filter(None, (context.params.get("profile"), *context.args, "demo")):

@@ -72,7 +72,7 @@ def request_of(
 ) -> Request:
     """Return the request of a command line. short: options that are abbreviations of settings."""
     from flows.study.request import Request, file_of, text_of
-    from flows.study.set_option import short_settings
+    from flows.study.settings import short_settings
 
     if found := file_of(profile):
         profile = "/".join(filter(None, (str(found[0].resolve()), found[1])))

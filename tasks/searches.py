@@ -1,21 +1,421 @@
-"""Test-time search stages: problems × policy × method → one tree per problem, with the answer after each round."""
+"""Test-time search: problems × policy × method → one tree a problem, and the answer after each of its rounds.
+
+Problems are driven together, so that none waits for another one's last round. Where sampling is in batches, the rounds
+of all unfinished searches are cut into batches in the order in which they were asked for. A batch is the same whatever
+the ledger has of it: a search that was killed meets the same batches again, and reuses what they held. Where it
+streams, a problem's next round goes to the engine as soon as the last rollout of its round is there.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import Benchmark, Pool, Searches, Splits, Training
+from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.kinds import LEDGER, Benchmark, Pool, Searches, Splits, Training
 from storage.errors import UserError
-from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.domain.partitions.classes import same_answers
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.problems.problems import problem_id
 from tasks.domain.problems.splits import of_split
-from tasks.domain.search.method import Method
-from tasks.rollouts import served
-from tasks.searching import Terms, Tree, search
-from tasks.stage import Payload, progress, stage, store, toolbox
+from tasks.domain.scaffolds import MATH
+from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round, answered
+from tasks.engines.grading.graders import GradeItem
+from tasks.engines.rewarding import DIGITS, Reading
+from tasks.engines.sampling.prompts import prompt_length, unfitting
+from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
+from tasks.grading import by_grader
+from tasks.metering import at_work_here
+from tasks.rollouts import account_of, as_read_by, ensure_rollouts, entered, served, weights_left
+from tasks.stage import Payload, ledger, progress, stage, store, toolbox
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Settings of a search. tokens: budget of prompts and completions per problem; no round starts above it. context:
+    limit of a prompt with its completion. reward: the scoring model, if the method needs one."""
+
+    policy: Policy
+    sampling: Sampling
+    tokens: int
+    context: int
+    adapter: ServedAdapter | None = None
+    lora_rank: int = 0
+    reward: BaseModel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """The result of a request. node: its columns. seen: the fields that a method sees; for a step, of the whole path to
+    its end."""
+
+    node: Mapping[str, Any]
+    seen: Mapping[str, Any]
+
+
+#: Columns that a method sees.
+SEEN = ("completion", "trace", "answer", "finish", "num_tokens", "logprob_sum")
+#: Values of a cut node.
+NOTHING: dict[str, Any] = dict.fromkeys(("completion", "answer", "finish", "logprob_sum", "score")) | {
+    "correct": False,
+    "num_prompt_tokens": 0,
+    "num_tokens": 0,
+    "num_scored_tokens": 0,
+}
+
+
+def tokens_of(node: Mapping[str, Any]) -> int:
+    """Return the cost of a node: prompt, completion, and tokens read by a reward model."""
+    return node["num_prompt_tokens"] + node["num_tokens"] + node["num_scored_tokens"]
+
+
+@dataclass(slots=True)
+class Tree:
+    """The search of one problem. problem: its row of a pool. hand: results by context and index; a text is the reason
+    of a cut request."""
+
+    problem: dict[str, Any]
+    method: Method
+    terms: Terms
+    hand: dict[Key, Came | str] = field(default_factory=dict)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    seen: list[Candidate] = field(default_factory=list)
+    told: dict[str, str] = field(default_factory=dict)
+    spent: int = 0
+    round: int = 0
+    ended: bool = False
+    _rounds: Any = field(init=False)
+    _asked: Round = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rounds = self.method.rounds(self.problem["problem"])
+        self._asked = self._next(None)
+
+    def key(self, ask: Ask) -> Key:
+        return ask.context(self.problem["problem_id"]), ask.index
+
+    def parent(self, ask: Ask) -> Came | None:
+        """Return the result that a step continues."""
+        if not ask.end or not ask.parents:
+            return None
+        context, _, index = ask.parents[0].rpartition("/")
+        came = self.hand[context, int(index)]
+        assert isinstance(came, Came)
+        return came
+
+    def lacking(self) -> dict[Key, Ask]:
+        """Return missing requests of the next round, and requests that will certainly follow, as many again as exist:
+        rounds of single rollouts are thus sampled in twos, fours and eights."""
+        wanted = list(self._asked.asks)
+        for ask in self._asked.asks:
+            if ask.question is None and not ask.end and self.key(ask) not in self.hand:
+                ahead = range(ask.index + 1, min(2 * ask.index + 1, self.method.sure))
+                wanted += [replace(ask, index=index) for index in ahead]
+        return {self.key(ask): ask for ask in wanted if self.key(ask) not in self.hand}
+
+    def go_on(self) -> None:
+        """Process complete rounds, until one is incomplete or the search has ended."""
+        while not self.ended and all(self.key(ask) in self.hand for ask in self._asked.asks):
+            came = self._take()
+            if came:
+                self._tell_apart()
+                self._asked = self._next([self._called(c) for c in self.seen])
+            if not came or self.spent >= self.terms.tokens:
+                self._rounds.close()
+                self.ended = True
+            self._choose(self._asked.answer)
+            self.round += 1
+
+    def _next(self, given: Sequence[Candidate] | None) -> Round:
+        try:
+            return self._rounds.send(given)
+        except StopIteration as stopped:
+            self.ended = True
+            return Round((), stopped.value)
+
+    def _choose(self, answer: Candidate | None) -> None:
+        """Record with the round's nodes the answer after it."""
+        came = None if answer is None else self.hand[self.key(answer.ask)]
+        chosen = {
+            "chosen": None if answer is None else answer.name,
+            "chosen_answer": None if answer is None else answer.answer,
+            "chosen_correct": isinstance(came, Came) and came.node["correct"],
+        }
+        for node in self.nodes:
+            if node["round"] == self.round:
+                node |= chosen
+
+    def _take(self) -> bool:
+        """Add the round's candidates to those seen. Return False if all were cut."""
+        some = False
+        for ask in self._asked.asks:
+            context, index = self.key(ask)
+            came, name = self.hand[context, index], f"{context}/{index}"
+            some |= isinstance(came, Came)
+            if any(node["node"] == name for node in self.nodes):  # a repeated request, paid already
+                some = True
+                continue
+            node = {"round": self.round, "node": name, "operator": ask.operator, "parents": " ".join(ask.parents)}
+            node |= {"question": ask.question, "cut": came if isinstance(came, str) else None}
+            self.nodes.append(node | (NOTHING if isinstance(came, str) else dict(came.node)))
+            if not isinstance(came, str):
+                self.spent += tokens_of(came.node)
+                self.seen.append(Candidate(name=name, ask=ask, **came.seen))
+        return some
+
+    def _called(self, candidate: Candidate) -> Candidate:
+        """Replace a candidate's answer by its class, if it answers the problem: a score of 0.5 is not the answer
+        1/2."""
+        if not answered([candidate]):
+            return candidate
+        return replace(candidate, answer=self.told[candidate.answer or ""])
+
+    def _tell_apart(self) -> None:
+        """Update the classes of this search's answers, named by the first answer of each class."""
+        given = [c.answer or "" for c in answered(self.seen)]
+        texts, kind = sorted({*given}), self.terms.policy.scaffold.answer_kind
+        if self.told.keys() >= {*texts}:
+            return
+        told = same_answers({"": texts}, by_grader(toolbox().graders(), kind), by_value=kind == MATH)
+        merged = {text: text for text in texts} | {text: first for _, text, first in told}
+        first: dict[str, str] = {}
+        for answer in given:
+            first.setdefault(merged[answer], answer)
+        self.told = {text: first[merged[text]] for text in texts}
+
+
+Asked = tuple[Tree, Ask, RolloutRequest]
+
+
+def request_for(tree: Tree, ask: Ask, terms: Terms) -> RolloutRequest:
+    """Return the rollout request of an Ask. Only answers to the problem have its gold, single steps do not. All steps
+    of a path share the tokens of one completion; the remaining number follows from the parent."""
+    problem, context = tree.problem, ask.context(tree.problem["problem_id"])
+    parent = tree.parent(ask)
+    return RolloutRequest(
+        context,
+        problem["source"],
+        problem["problem"] if ask.question is None else ask.question,
+        problem["gold"] if ask.answers and not ask.end else "",
+        ask.index,
+        stepping(terms.policy, ask.end) if ask.end else terms.policy,
+        terms.sampling,
+        derived_seed(terms.sampling.seed, context, ask.index),
+        begun="" if parent is None else parent.seen["completion"],
+        left=None if parent is None else terms.sampling.max_tokens - parent.seen["num_tokens"],
+    )
+
+
+@cache
+def stepping(policy: Policy, end: str) -> Policy:
+    """Return the policy that also stops at the end of a step; it has its own account in the ledger."""
+    scaffold = policy.scaffold
+    return replace(policy, scaffold=replace(scaffold, stop=(*scaffold.stop, end)))
+
+
+def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -> str:
+    """Return why a request cannot be sampled; empty if it can. length: of its prompt, if known."""
+    if length is None:
+        generator = toolbox().generator(terms.policy.model.sha256, terms.lora_rank, terms.sampling.kv_cache)
+        length = prompt_length(request, generator)
+    return unfitting(length, request.max_tokens, terms.context)
+
+
+def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Terms) -> None:
+    """Give ledger rows to their trees, in the form that methods see."""
+    scaffold, graders = terms.policy.scaffold, toolbox().graders()
+    paths = [_path(one, row, terms) for one, row in zip(asked, rows, strict=True)]
+    read = graders.grade([GradeItem(scaffold, p["completion"], "", p["finish"]) for p in paths])
+    steps = [i for i, (_, ask, _) in enumerate(asked) if ask.end and paths[i]["ended"]]
+    whole = [(paths[i]["completion"], asked[i][0].problem["gold"], paths[i]["finish"]) for i in steps]
+    judged = graders.grade([GradeItem(scaffold, *told) for told in whole])
+    right = {i: verdict.correct for i, verdict in zip(steps, judged, strict=True)}
+    scored = _scores(asked, rows, paths, terms)
+    for i, ((tree, ask, request), row, path) in enumerate(zip(asked, rows, paths, strict=True)):
+        key = (request.problem_id, request.rollout)
+        # a rollout that was sampled with a longer context
+        if cut := too_long(request, terms, row["num_prompt_tokens"]):
+            tree.hand[key] = cut
+            continue
+        answer = read[i].canonical if path["ended"] else None
+        correct = ask.answers and (right.get(i, False) if ask.end else row["correct"])
+        own = {column: row[column] for column in NOTHING if column in row}
+        reading, parent = scored[i], tree.parent(ask)
+        scores = () if reading.score is None else (reading.score,)
+        if parent is not None and tree.method.reward == "process":  # a process model scores every step
+            scores = (*parent.seen["scores"], *scores)
+        node = own | {"answer": answer, "correct": correct, "score": reading.score, "num_scored_tokens": reading.tokens}
+        tree.hand[key] = Came(node, path | {"answer": answer, "scores": scores})
+
+
+def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
+    """Return what a method sees of a completion; for a step, the whole path to its end."""
+    tree, ask, request = one
+    seen = {column: row[column] for column in SEEN} | {"ended": True}
+    if not ask.end:
+        return seen
+    parent = tree.parent(ask)
+    before = {"num_tokens": 0, "logprob_sum": 0.0} if parent is None else parent.seen
+    text, tokens = request.begun + row["completion"], before["num_tokens"] + row["num_tokens"]
+    sums = (before["logprob_sum"], row["logprob_sum"])
+    goes_on = row["completion"].endswith(ask.end)  # not the path: what says nothing more has ended
+    full = row["finish"] == "length" or (goes_on and tokens >= terms.sampling.max_tokens)
+    return {
+        "completion": text,
+        "trace": terms.policy.scaffold.parse(text).trace,
+        "answer": None,
+        "finish": "length" if full else "stop",
+        "num_tokens": tokens,
+        "logprob_sum": None if None in sums else sum(sums),
+        "ended": full or not goes_on,
+    }
+
+
+def _scores(
+    asked: Sequence[Asked], rows: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], terms: Terms
+) -> list[Reading]:
+    """Return the reward model's scores, computed together; empty without a model, and for completions that answer no
+    problem. Self-certainties use distributions that the engine had already, so reading them again is not counted as a
+    cost."""
+    found = [Reading()] * len(asked)
+    if any(tree.method.reward == CERTAINTY for tree, _, _ in asked):
+        if terms.adapter is not None and not terms.adapter.folder.is_dir():
+            raise weights_left(terms.adapter.name, "self-certainties are read from them")
+        reader = toolbox().reader(terms.policy.model.sha256)
+        sampled = [(row["prompt_ids"], row["token_ids"]) for row in rows]
+        with at_work_here():
+            return [Reading(round(score, DIGITS)) for score in reader.certainties(sampled, terms.adapter)]
+    if terms.reward is None:
+        return found
+    wanted = [i for i, (_, ask, _) in enumerate(asked) if ask.answers]
+    texts = [(asked[i][0].problem["problem"], paths[i]["completion"], paths[i]["ended"]) for i in wanted]
+    with at_work_here():
+        readings = toolbox().reward_model(terms.reward.sha256).score(texts)
+    for i, reading in zip(wanted, readings, strict=True):
+        found[i] = reading
+    return found
+
+
+#: Keys of each account that were in the ledger.
+Had = dict[tuple[Policy, Sampling], set[Key]]
+
+
+def search(problems: Sequence[dict[str, Any]], method: Method, terms: Terms) -> tuple[list[Tree], SamplingStats]:
+    """Run every problem's search to its end."""
+    trees, total = [Tree(problem, method, terms) for problem in problems], SamplingStats()
+    size = toolbox().batch_size
+    if size is None:
+        Stream(trees, terms, total).run()
+    else:
+        _in_batches(trees, terms, total, size)
+    return trees, total
+
+
+def _in_batches(trees: Sequence[Tree], terms: Terms, total: SamplingStats, size: int) -> None:
+    queue = deque(trees)
+    while queue:
+        batch: list[tuple[Tree, Ask]] = []
+        turn: list[Tree] = []
+        while queue and len(batch) < size:
+            tree = queue.popleft()
+            batch += [(tree, ask) for ask in tree.lacking().values()][: size - len(batch)]
+            turn.append(tree)
+        asked = uncut(batch, terms, {})
+        if asked:
+            requests = [request for _, _, request in asked]
+            total.add(ensure_rollouts(requests, terms.adapter, terms.policy.model, terms.lora_rank))
+            hand_over(asked, entered(requests).to_pylist(), terms)
+        for tree in turn:
+            tree.go_on()
+        queue.extend(tree for tree in turn if not tree.ended)
+        say(trees)
+
+
+def uncut(batch: Sequence[tuple[Tree, Ask]], terms: Terms, had: Had) -> list[Asked]:
+    """Return the requests that can be sampled or are in the ledger; the tree records the reason for the others."""
+    asked: list[Asked] = []
+    for tree, ask in batch:
+        request = request_for(tree, ask, terms)
+        if not is_entered(request, had) and (cut := too_long(request, terms)):
+            tree.hand[request.problem_id, request.rollout] = cut
+        else:
+            asked.append((tree, ask, request))
+    return asked
+
+
+def is_entered(request: RolloutRequest, had: Had) -> bool:
+    whose = request.policy, request.sampling
+    if whose not in had:
+        had[whose] = ledger().keys(account_of(*whose))
+    return (request.problem_id, request.rollout) in had[whose]
+
+
+def say(trees: Sequence[Tree]) -> None:
+    ended = sum(tree.ended for tree in trees)
+    furthest = max((tree.round for tree in trees if not tree.ended), default=0)
+    progress(ended, len(trees), "problems", f"round {furthest}")
+
+
+class Stream:
+    """Sends requests to the engine at once; its results lead to further requests."""
+
+    def __init__(self, trees: Sequence[Tree], terms: Terms, total: SamplingStats) -> None:
+        self.trees, self.terms, self.total = trees, terms, total
+        self.away: dict[Key, Asked] = {}
+        self.had: Had = {}
+
+    def run(self) -> None:
+        first = self._next(self.trees)
+        if first:
+            terms = self.terms
+            stats = ensure_rollouts(first, terms.adapter, terms.policy.model, terms.lora_rank, more=self._came)
+            self.total.add(stats)
+        say(self.trees)
+
+    def _came(self, rows: Sequence[tuple[RolloutRequest, dict[str, Any]]]) -> list[RolloutRequest]:
+        """Process stored rows; return the next requests."""
+        asked = [self.away.pop((request.problem_id, request.rollout)) for request, _ in rows]
+        table = pa.Table.from_pylist([row for _, row in rows], schema=LEDGER)
+        read = as_read_by(table, self.terms.policy, [request.gold for request, _ in rows])
+        hand_over(asked, read.to_pylist(), self.terms)
+        touched = list({id(tree): tree for tree, _, _ in asked}.values())
+        for tree in touched:
+            tree.go_on()
+        say(self.trees)
+        return self._next(touched)
+
+    def _next(self, trees: Sequence[Tree]) -> list[RolloutRequest]:
+        """Return the requests of these trees that are neither in the ledger nor already sent to the engine."""
+        wanted: list[RolloutRequest] = []
+        while trees:
+            lacking = [
+                (tree, ask)
+                for tree in trees
+                if not tree.ended
+                for key, ask in tree.lacking().items()
+                if key not in self.away
+            ]
+            asked = uncut(lacking, self.terms, self.had)
+            there = [one for one in asked if is_entered(one[2], self.had)]
+            if there:
+                hand_over(there, entered([request for _, _, request in there]).to_pylist(), self.terms)
+            for one in asked:
+                request = one[2]
+                if (request.problem_id, request.rollout) not in one[0].hand:
+                    self.away[request.problem_id, request.rollout] = one
+                    wanted.append(request)
+            before = {id(tree): tree.round for tree in trees}
+            for tree in trees:
+                tree.go_on()
+            trees = [tree for tree in trees if not tree.ended and tree.round > before[id(tree)]]
+        return wanted
 
 
 @stage(Searches, version=4)

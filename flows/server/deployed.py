@@ -34,8 +34,7 @@ from flows.server.page import PLAN, PROGRESS, REPORT, show_card, shown
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
 from flows.study.forms import BudgetForm, PinnedForm, SearchForm, SettingForm, StudyForm
 from flows.study.resolve import Study
-from flows.upkeep.night_page import NightPage
-from flows.upkeep.reeval import Options, Unchecked, reevaluate
+from flows.upkeep.reeval import NightPage, Options, Unchecked, reevaluate
 from flows.upkeep.regrading import regrade_store
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from flows.study.profiles import PROFILES
 from flows.study.request import ENDING, Request, named_in
 from flows.study.resolve import Study
-from flows.study.set_option import SHORT, settable, short_settings
+from flows.study.settings import SHORT, settable, short_settings
 from tasks.domain.arms import ARMS
 from tasks.domain.budget import MOST, Budget
 from tasks.domain.grading.grading import FIELDS, read_overrides

@@ -15,7 +15,7 @@ from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, PROFILES, questions
 from flows.study.registration import earlier_looks, registered
 from flows.study.resolve import Study, resolve
-from flows.study.set_option import SHORT, overridden, short_settings
+from flows.study.settings import SHORT, overridden, short_settings
 from storage.artifacts.ref import KINDS
 from storage.artifacts.store import Store
 from storage.errors import UserError, did_you_mean

@@ -18,7 +18,7 @@ from storage.artifacts.schemas import columns
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import UserError
 from storage.ledger import Ledger, examine_shard
-from storage.reading.views import OF_THE_STATEMENT, WORD
+from storage.reading.views import OF_THE_STATEMENT, WORD, listed, view
 from storage.records.notes import planned_refs
 from storage.records.runs import Run, run_to_read
 from storage.roots import root_option
@@ -87,16 +87,17 @@ def _asked(
     with connect(threads=4, reads=[store.root]) as connection:
         connection.register("artifacts", table)
         for kind in views & words or (set() if "artifacts" in words else views):
-            pools: Sequence[Path] = ()
+            where = "true"
             if kind != "ledger":
                 paths = store.rows_of(by_kind[kind])
             elif of_study:
                 paths, pools = [*shards_of(store, chain(*by_kind.values()))], store.rows_of(by_kind.get("pool", []))
+                where = f"problem_id in (select problem_id from read_parquet({listed(pools)}))" if pools else where
             else:
                 paths = Ledger(store.root).shard_paths()
             if paths:
                 opened += paths
-                _view(connection, kind, paths, pools)
+                view(connection, kind, paths, where)
         if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
             raise UserError("sql: one SELECT is wanted (also: from, with, describe, summarize)")
         return _told_apart(answer(connection, statement))
@@ -122,19 +123,6 @@ def _damaged(store: Store, paths: Sequence[Path]) -> list[str]:
         except (UserError, OSError) as error:
             found.append(str(error))
     return found
-
-
-def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path], pools: Sequence[Path] = ()) -> None:
-    """Create a view whose rows have the `ref` they came from. pools: keep only rows of their problems."""
-    asked = f" where problem_id in (select problem_id from read_parquet([{_listed(pools)}]))" if pools else ""
-    connection.execute(
-        f"create view {name} as select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
-        f" from read_parquet([{_listed(paths)}], union_by_name = true, filename = true){asked}"
-    )
-
-
-def _listed(paths: Sequence[Path]) -> str:
-    return ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
 
 
 def of_study(root: Path, text: str) -> list[Ref]:

@@ -56,7 +56,7 @@ class Views:
         try:
             with self._turn:
                 for name in named_by & self._waiting.keys():
-                    _view(self._connection, name, self._waiting[name])
+                    view(self._connection, name, self._waiting[name])
                     del self._waiting[name]
                 return answer(self._connection, statement, parameters)
         except duckdb.IOException:
@@ -83,14 +83,19 @@ def views(parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table],
     return closing(Views(parquet, tables, threads))
 
 
-def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
-    """Create a view, or for many small files a table, because a view opens all files for every query."""
-    listed = ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
+def listed(paths: Sequence[Path]) -> str:
+    """Return paths as a list of SQL."""
+    return "[" + ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths) + "]"
+
+
+def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path], where: str = "true") -> None:
+    """Create a view whose rows have the `ref` they came from; for many small files a table, because a view opens all
+    files for every query."""
     small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
     connection.execute(
         f'create {"table" if small else "view"} "{name}" as'
         f" select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
-        f" from read_parquet([{listed}], union_by_name = true, filename = true)"
+        f" from read_parquet({listed(paths)}, union_by_name = true, filename = true) where {where}"
     )
 
 

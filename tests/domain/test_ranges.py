@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flows.study.profiles import DEMO
-from flows.study.set_option import overridden
+from flows.study.settings import overridden
 from storage.errors import UserError
 
 

@@ -23,7 +23,7 @@ from tasks.engines.grading.graders import Graders
 from tasks.engines.protocols import Completion, Request
 from tasks.rollouts import account_of, entered
 from tasks.sampling import sample_rollouts
-from tasks.searching import Terms, Tree, hand_over, uncut
+from tasks.searches import Terms, Tree, hand_over, uncut
 from tasks.stage import Session, session
 from tests import warm
 from tests.stages import search_lab

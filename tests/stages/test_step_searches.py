@@ -18,7 +18,7 @@ from tasks.domain.search.selection import SelfScore
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Request
 from tasks.rollouts import account_of
-from tasks.searching import stepping
+from tasks.searches import stepping
 from tests.stages.search_lab import DRAW, END, POLICY, FromPromptAndSeed, Lab, a_lab, graders, lab
 
 __all__ = ["graders", "lab"]

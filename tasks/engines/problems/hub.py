@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from storage.errors import NotHere, UserError
 from tasks.domain.problems.sources import MATH_SUBJECTS, SOURCES, HubSpec, Source, source_named
@@ -47,11 +46,10 @@ def asked_of_hub(wish: str) -> tuple[Source, dict[str, str]]:
     return Source(name=name, file=file, hub=said["id"], split=split, columns=()), {name: said["commit"]}
 
 
-def load_hub(source: Source, revision: str | None, *, loader: str | None = None, **files: Any) -> list[Row]:
-    """Return rows of a hub dataset at a pinned commit (never a branch). loader and files: another builder of `datasets`
-    instead of the hub (`json`, data_files=…). Errors: UserError without a commit or for missing columns; NotHere if the
-    hub cannot be reached, lacks the dataset, or restricts it."""
-    if loader is None and not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
+def load_hub(source: Source, revision: str | None) -> list[Row]:
+    """Return rows of a hub dataset at a pinned commit (never a branch). Errors: UserError without a commit or for
+    missing columns; NotHere if the hub cannot be reached, lacks the dataset, or restricts it."""
+    if not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
         raise UserError(
             f"source {source.name}: {source.hub} needs a commit, {source.name}@<40 hex digits>, behind a + where"
             f" another set keeps it out; found {revision!r:.60}"
@@ -62,10 +60,9 @@ def load_hub(source: Source, revision: str | None, *, loader: str | None = None,
     except ImportError:
         raise UserError("datasets from the hub need the extra: pip install 'varband[hub]'") from None
     rows: list[Row] = []
-    of_hub = MATH_SUBJECTS if source.name == "math_train" else (source.config,)
-    for config in of_hub if loader is None else (None,):
+    for config in MATH_SUBJECTS if source.name == "math_train" else (source.config,):
         try:
-            data = load_dataset(loader or source.hub, config, split=source.split, revision=revision, **files)
+            data = load_dataset(source.hub, config, split=source.split, revision=revision)
         except (OSError, ValueError, StopIteration, DatasetsError) as error:  # StopIteration: of files without a line
             said = (str(error).splitlines() or [type(error).__name__])[0]
             raise NotHere(f"{source.hub}@{revision}", f"it could not be loaded ({said[:160]})") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,13 +168,15 @@ def test_parquet_reads_like_jsonl(tmp_path: Path) -> None:
         read_problems(tmp_path / "junk.parquet", "junk")
 
 
-def test_hub_loading_through_datasets_on_a_local_file(tmp_path: Path) -> None:
-    file = tmp_path / "train.jsonl"
-    file.write_text('{"question": "How many?", "answer": "two and two\\n#### 1,004"}\n')
-    rows = load_hub(SOURCES["gsm8k_train"], None, loader="json", data_files=str(file), cache_dir=str(tmp_path / "c"))
+def test_hub_loading_through_datasets_on_a_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train.jsonl").write_text('{"question": "How many?", "answer": "two and two\\n#### 1,004"}\n')
+    monkeypatch.setattr(datasets, "load_dataset", partial(datasets.load_dataset, cache_dir=str(tmp_path / "cache")))
+    gsm8k, amc = (replace(SOURCES[n], hub=str(tmp_path / "set"), config=None) for n in ("gsm8k_train", "amc"))
+    rows = load_hub(gsm8k, "a" * 40)
     assert [(r["problem"], r["gold"], r["source"]) for r in rows] == [("How many?", "1004", "gsm8k_train")]
     with pytest.raises(UserError, match="no column 'problem'"):
-        load_hub(SOURCES["amc"], None, loader="json", data_files=str(file), cache_dir=str(tmp_path / "c"))
+        load_hub(amc, "a" * 40)
     with pytest.raises(UserError, match=r"needs a commit, amc@<40 hex digits>.* found 'main'"):
         load_hub(SOURCES["amc"], "main")
 

@@ -19,7 +19,7 @@ from flows.running.sessions import Charging, unheard
 from flows.study.profiles import PAPER
 from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
-from flows.study.set_option import overridden
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.budget import Budget

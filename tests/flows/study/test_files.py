@@ -16,7 +16,7 @@ from flows.study.files import line_of, read_study
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, DEMO, PROFILES
 from flows.study.request import Request, profile_named, profile_of, text_of
-from flows.study.set_option import overridden
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 

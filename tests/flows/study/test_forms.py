@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from flows.study.forms import PinnedForm, SearchForm, StudyForm
 from flows.study.profiles import DEMO
-from flows.study.set_option import overridden
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import ActiveGrader, Overrides

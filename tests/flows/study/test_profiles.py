@@ -11,7 +11,7 @@ import pytest
 from flows.study.profiles import ALL_QUESTIONS, BENCHMARKS, DEMO, PROFILES
 from flows.study.request import profile_named, profile_of
 from flows.study.resolve import resolve
-from flows.study.set_option import overridden
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import BASELINE

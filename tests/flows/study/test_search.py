@@ -10,7 +10,7 @@ import pytest
 from flows.running.plan import plan
 from flows.study.profiles import PROFILES
 from flows.study.request import Request
-from flows.study.set_option import overridden
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.search.registry import method_named

@@ -21,8 +21,7 @@ from flows.study.profiles import DEMO, PROFILES, QWEN_1_5B
 from flows.study.reading import flat
 from flows.study.request import Request, profile_of
 from flows.study.resolve import resolve
-from flows.study.set_option import overridden, settable
-from flows.study.settings import sections
+from flows.study.settings import overridden, sections, settable
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES

@@ -17,8 +17,7 @@ from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import machine, reeval
 from flows.upkeep.machine import UNKNOWN, environment_now
-from flows.upkeep.night_page import NightPage
-from flows.upkeep.reeval import Kept, Options, Unchecked, kept_adapters, night, reevaluate
+from flows.upkeep.reeval import Kept, NightPage, Options, Unchecked, kept_adapters, night, reevaluate
 from flows.upkeep.regrading import regrade_store
 from storage.artifacts.kinds import Training
 from storage.artifacts.store import Store
