@@ -100,6 +100,34 @@ def check(file: str, root: Path) -> None:
 
 @study.command()
 @click.argument("which", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
+@click.option("--problem", metavar="ID", help="Its source_id or problem_id.  [default: the pool's first]")
+@options.root
+def prompt(which: str, problem: str | None, root: Path) -> None:
+    """Print each arm's prompt for one problem, as the model gets it.
+
+    Special tokens are visible. A line below each prompt says what ends and delimits its completions.
+    """
+    from flows.running.fit import arm_prompts
+    from flows.running.plan import plan
+    from flows.study.request import Request, text_of
+    from storage.artifacts.store import Store
+    from storage.errors import printable
+
+    store = Store(root)
+    found = Request(profile=which, text=text_of(which)).study(store, planning=True)
+    for one in arm_prompts(found, store, plan(found, store), problem):
+        click.secho(f"{one.arm}: {one.tokens} tokens", bold=True)
+        click.echo(printable(one.text, "\n\t"))
+        s, facts = one.scaffold, list[str]()
+        facts.append(f"tags {', '.join(s.pairs) or 'none'}; answer form {s.answer_form}")
+        facts.append(f"stop {', '.join(map(repr, s.stop)) or 'at the end token only'}")
+        if one.default_system:
+            facts.append("the system prompt is the chat template's default; `system` replaces it")
+        click.secho(f"[{'; '.join(facts)}]\n", dim=True)
+
+
+@study.command()
+@click.argument("which", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 def show(which: str) -> None:
     """Print every setting of a study, as a TOML file."""
     from flows.study.changes import written_out

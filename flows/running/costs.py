@@ -237,7 +237,7 @@ class Estimator:
         key = (policy.arm, policy.model.name, sampling.max_tokens)
         if key not in self._lengths:
             low, mean, high = (share * key[-1] for share in FILL)
-            characters = PROBLEM + len(policy.scaffold.prompt(""))
+            characters = PROBLEM + len(policy.scaffold.prompt_text(""))
             self._lengths[key] = likely_length(self._ledger, *key) or Length(
                 self._prompts.get(policy.arm, characters / CHARACTERS), mean, "assumed", low, high
             )

@@ -21,8 +21,9 @@ from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.problems import PoolPolicy, problem_id
 from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.problems.splits import of_split
+from tasks.domain.scaffolds import PROBLEM, Scaffold
 from tasks.engines.problems.problem_files import Row, load_problems
-from tasks.engines.sampling.prompts import loaded_tokenizer, longest_prompt
+from tasks.engines.sampling.prompts import default_system_prompt, encode_prompt, loaded_tokenizer, longest_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,44 @@ def _rows(
         rows = problems_before_checks(steps[pool], study.places) or []
     levels = steps[splits]["levels"] if isinstance(splits, Benchmark) else ()
     return [row for row in rows if not levels or row["level"] in levels]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmPrompt:
+    """A prompt as an arm's model gets it: decoded tokens, special ones in their spelling. default_system: the chat
+    template writes a system prompt of its own into it."""
+
+    arm: str
+    scaffold: Scaffold
+    text: str
+    tokens: int
+    default_system: bool
+
+
+def arm_prompts(study: Study, store: Store, planned: Sequence[Planned], problem: str | None) -> Iterator[ArmPrompt]:
+    """Yield each arm's prompt for one problem of the study's pool. problem: its source_id, or the beginning of its
+    problem_id; None for the first one.
+
+    Errors: UserError for an unknown problem, or an arm whose tokenizer is not on this machine.
+    """
+    build = next(p.step for p in planned if p.step.ref.kind == "pool")
+    rows = problems_before_checks(build.arguments, study.places) or []
+    chosen = [
+        row["problem"]
+        for row in rows
+        if problem is None or row["source_id"] == problem or problem_id(row["problem"]).startswith(problem)
+    ]
+    if problem is not None and not chosen:
+        raise UserError(f"no problem '{problem}' among the pool's {len(rows)}; give its source_id or problem_id")
+    for arm in map(study.profile.arm, study.profile.arms):
+        model, scaffold = study.models[arm.name], arm.scaffold
+        folder = study.places.get(model.sha256)
+        if folder is None or (tokenizer := loaded_tokenizer(folder)) is None:
+            raise UserError(f"arm {arm.name}: the tokenizer of {model.name} is not on this machine")
+        prompt = scaffold.prompt(chosen[0] if chosen else PROBLEM)
+        ids = encode_prompt(tokenizer, prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+        default = scaffold.chat and scaffold.system is None and default_system_prompt(tokenizer)
+        yield ArmPrompt(arm.name, scaffold, tokenizer.decode(ids), len(ids), default)
 
 
 def check_fit(longest: Sequence[Longest], max_model_len: int) -> None:

@@ -108,7 +108,7 @@ class Study:
             f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}"
             f"{'' if s.answer_kind == MATH else f', {s.answer_kind}'};"
             f" stop {', '.join(t if t.isprintable() else repr(t) for t in s.stop) or 'none'}"
-            f"{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
+            f"{'; chat' if s.chat else ''}):\n{s.prompt_text('{problem}')}"
             for name, s in scaffolds.items()
         )
 

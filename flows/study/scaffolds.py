@@ -16,9 +16,8 @@ from tasks.domain import plugins
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grading import kinds
 from tasks.domain.ranges import Checked, Name, OrNone
-from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
+from tasks.domain.scaffolds import PROBLEM, SCAFFOLDS, Scaffold
 
-PROBLEM = "{problem}"
 TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 #: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
 SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
@@ -101,6 +100,8 @@ def _scaffolds(tables: Any, before: Mapping[str, Scaffold], faults: list[Fault])
 def _scaffold(name: str, table: dict[str, Any], old: Scaffold | None, faults: list[Fault]) -> Scaffold | None:
     path, wrong, made = ("scaffolds", name), list[Fault](), None
     given = merged(spelt(old) if old else {"trace_tag": None}, table)
+    if table.get("messages"):
+        given = {**given, "template": PROBLEM, **table}
     with collected(wrong, *path, "code" if given.get("code") else "answer_kind"):  # another package's code or grader
         if given.get("code"):
             given = _with_code(table, given)
@@ -128,15 +129,25 @@ def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
 def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
     """Each field that makes a prompt impossible to follow or hides its answer, and what is wrong with it."""
     template = s.template
-    if (times := template.count(PROBLEM)) != 1:
-        yield "template", f"{PROBLEM} stands there {times} times; the problem goes where it stands, once"
+    written = [(f"messages.{n}", one.content) for n, one in enumerate(s.messages, 1)] or [("template", template)]
+    written += [("system", s.system)] if s.system else []
+    if (times := sum(text.count(PROBLEM) for _, text in written)) != 1:
+        place = written[0][0].split(".")[0]
+        yield place, f"{PROBLEM} stands there {times} times; the problem goes where it stands, once"
+    if (s.messages or s.system is not None) and not s.chat:
+        yield "chat", "system and messages are parts of a chat; set chat = true"
+    if s.messages and (template != PROBLEM or s.examples):
+        yield "messages", "messages are the whole prompt; leave out template and examples"
+    if s.messages and (s.messages[-1].role != "user" or "system" in [m.role for m in s.messages]):
+        yield "messages", "the last message must be the user's; the system message goes into system"
     shown = [(f"examples.{n}", getattr(one, f.name)) for n, one in enumerate(s.examples, 1) for f in fields(one)]
-    for field, words in (("template", template), *shown):
+    for field, words in (*written, *shown):
         if control := UNESCAPED.search(words):
             before = words[: control.start()].split("\n")[-1][-20:]
             yield field, f"after {before!r} stands the character {control[0]!r}, no LaTeX: {LITERAL}"
-    if secret := next((found[2] for found in SECRET.finditer(template) if not found[1]), None):
-        yield "template", f"{secret} would show the model what it is to find; only {PROBLEM} is put in"
+    secrets = ((field, m[2]) for field, text in written for m in SECRET.finditer(text) if not m[1])
+    for field, secret in [*secrets][:1]:
+        yield field, f"{secret} would show the model what it is to find; only {PROBLEM} is put in"
     if s.trace_tag is not None and (not TAG.fullmatch(s.trace_tag) or s.trace_tag == "answer"):
         yield "trace_tag", f"{s.trace_tag!r} is no name of a tag; write it without brackets, and not 'answer'"
         return
@@ -154,7 +165,7 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
     """Tags of the completions that a prompt does not show whole."""
-    shown, opened = s.prompt(""), s.trace_opened or (s.chat and s.enable_thinking)
+    shown, opened = s.prompt_text(""), s.trace_opened or (s.chat and s.enable_thinking)
     for tag in (tag for tag in s.pairs if not (opened and tag == s.trace_tag)):
         if f"</{tag}>" not in shown[shown.find(f"<{tag}>") + 1 :]:
             yield "template", f"it never shows </{tag}>, by which completions are taken apart: none would close it"

@@ -23,6 +23,10 @@ READING = ("name", "trace_tag", "answer_form", "trace_opened", "answer_kind")
 #: The answer kind of the grader of mathematics; the others are in `tasks.domain.grading.kinds`.
 MATH = "math"
 AnswerForm = Literal["tag", "boxed", "final"]
+#: Where a prompt has the text of the problem.
+PROBLEM = "{problem}"
+#: A prompt as engines take it: a text, or the messages of a chat as transformers' chat templates read them.
+Prompt = str | list[dict[str, str]]
 #: `pairs`: the form in the table of Scaffold.pairs; `published`: the form that the original study rewarded.
 TagRule = Literal["pairs", "published"]
 
@@ -48,17 +52,27 @@ class Example(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Checked):
+    """One message of a chat prompt."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold(Ruled, Checked):
     r"""A prompt, stop strings, tags and a parser.
 
-    template: text with one `{problem}`; a chat scaffold puts it into one user message. examples: solved problems before
-    it, in the template and the scaffold's own form. answer_kind: how answers are parsed and compared
-    (grading/kinds.py); another package's is named with its version. code: plugin of another package, named with its
-    version: an object or module that may have `prompt(problem)`, and
+    template: text with one `{problem}`; a chat scaffold puts it into one user message.
+    system: system message of a chat scaffold. None keeps the chat template's default; an empty text replaces it.
+    messages: the other messages of a chat scaffold, in place of the template, with one `{problem}`.
+    examples: solved problems before it, in the template and the scaffold's own form.
+    answer_kind: how answers are parsed and compared (grading/kinds.py); another package's is named with its version.
+    code: plugin of another package, named with its version: an object or module that may have `prompt(problem)`, and
         `parse(completion)`, which returns trace and region or None, with its inverse `solved(answer, trace)`.
-    trace_tag: tag around the reasoning, or None if the trace is the text before the answer. answer_form: `tag` (inside
-    `<answer>`), `boxed` (in `\\boxed{}` after the trace), or `final`: anywhere in a completion of
-        no fixed form (grading/regions.py), as in imported rollouts.
+    trace_tag: tag around the reasoning, or None if the trace is the text before the answer.
+    answer_form: `tag` (inside `<answer>`), `boxed` (in `\\boxed{}` after the trace), or `final`: anywhere in a
+        completion of no fixed form (grading/regions.py), as in imported rollouts.
     trace_opened: the chat template of the arm's models, or the template's end, writes the opening tag, so that a
         completion only closes it.
     """
@@ -74,6 +88,8 @@ class Scaffold(Ruled, Checked):
     examples: tuple[Example, ...] = ()
     answer_kind: str = MATH
     code: str = ""
+    system: Annotated[str | None, OrNone] = None
+    messages: tuple[Message, ...] = ()
 
     @property
     def pairs(self) -> tuple[str, ...]:
@@ -121,7 +137,25 @@ class Scaffold(Ruled, Checked):
         told = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
         return fingerprint({name: value for name, value in told.items() if (name, value) != ("answer_kind", MATH)})
 
-    def prompt(self, problem: str) -> str:
+    def prompt(self, problem: str) -> Prompt:
+        """Return what engines encode: a text, or messages if the scaffold has a system message or its own messages.
+
+        >>> dataclasses.replace(THINKING, system="Be brief.", template="{problem}").prompt("1+1?")
+        [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '1+1?'}]
+        """
+        if self.system is None and not self.messages:
+            return self._user_text(problem)
+        system = [] if self.system is None else [Message(role="system", content=self.system)]
+        user = [] if self.messages else [Message(role="user", content=self._user_text(PROBLEM))]
+        messages = (*system, *self.messages, *user)
+        return [{"role": m.role, "content": m.content.replace(PROBLEM, problem)} for m in messages]
+
+    def prompt_text(self, problem: str) -> str:
+        """Return the texts of a prompt, without the roles of its messages."""
+        prompt = self.prompt(problem)
+        return prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
+
+    def _user_text(self, problem: str) -> str:
         opened = f"<{self.trace_tag}>" if self.ends_opened else ""
         solved = [self.answer_in_form(e.answer, e.trace).removeprefix(opened) for e in self.examples]
         texts = [self._asked(e.problem) + text for e, text in zip(self.examples, solved, strict=True)]
@@ -129,7 +163,7 @@ class Scaffold(Ruled, Checked):
 
     def _asked(self, problem: str) -> str:
         written = self._own("prompt")
-        return written(problem) if written else self.template.replace("{problem}", problem)
+        return written(problem) if written else self.template.replace(PROBLEM, problem)
 
     def answer_in_form(self, answer: str, trace: str = "hence") -> str:
         """Return a well-formed completion with this answer, for checks of golds.

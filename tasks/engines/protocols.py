@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from tasks.domain.policies import ServedAdapter
+from tasks.domain.scaffolds import Prompt
 
 Finish = Literal["stop", "length"]
 
@@ -58,7 +59,7 @@ class Generator(Protocol):
     version: str
     serving: str
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+    def encode(self, prompt: Prompt, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         """Return the token ids of a prompt. begun: given start of the completion."""
         ...
 

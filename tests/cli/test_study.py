@@ -55,6 +55,15 @@ def test_a_study_is_begun_checked_and_compared(tmp_path: Path) -> None:
     assert "have equal settings" in varband(tmp_path, "study", "diff", "first.toml", "whole.toml").stdout
 
 
+def test_each_arms_prompt_is_printed_as_its_model_gets_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('base = "demo"\narms = ["panel", "thinking"]\n')
+    shown = varband(tmp_path, "study", "prompt", "mine.toml", "--problem", "synthetic_chains-7-1").stdout
+    assert re.search(r"panel: \d+ tokens\nA conversation between", shown)
+    assert "[tags mutipersonaDebate, answer; answer form tag; stop '</answer>']" in shown
+    assert "<|im_start|>user\n" in shown and not list(tmp_path.glob("*/"))
+    assert "no problem 'none'" in varband(tmp_path, "study", "prompt", "mine.toml", "--problem", "none").stderr
+
+
 @pytest.mark.parametrize("verb", ["study check", "plan", "run", "server deploy"])
 def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text('base = "demo"\n[training]\nstep = 3\n')

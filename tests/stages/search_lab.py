@@ -69,7 +69,7 @@ class FromPromptAndSeed:
         self.batches: list[list[str]] = []
         self.after = lambda: None
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+    def encode(self, prompt: Any, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         return tuple(map(ord, prompt + begun))
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:

@@ -43,7 +43,7 @@ class FromTheSeed:
     def __init__(self) -> None:
         self.golds, self.sampled = dict[str, str](), 0
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+    def encode(self, prompt: Any, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         place = next(i for i, problem in enumerate(self.golds) if problem in prompt)
         return (place,)
 

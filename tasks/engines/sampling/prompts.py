@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.domain.scaffolds import Scaffold
+from tasks.domain.scaffolds import Prompt, Scaffold
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.model_files import TODAY
 from tasks.engines.protocols import Generator, Request
@@ -27,11 +27,15 @@ def vocabulary_of(tokenizer: Any, model: Path) -> int:
 
 
 def encode_prompt(
-    tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = ""
+    tokenizer: Any, prompt: Prompt, *, chat: bool, enable_thinking: bool, begun: str = ""
 ) -> tuple[int, ...]:
-    """Return the token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt. A
-    plain prompt has the tokenizer's BOS exactly once and never an EOS at the end. begun: start of the completion."""
-    text = chat_text(tokenizer, prompt, enable_thinking=enable_thinking) if chat else prompt
+    """Return the token ids of a prompt; a chat prompt becomes its messages, or one user message, and the template's
+    generation prompt. A plain prompt has the tokenizer's BOS exactly once and never an EOS at the end. begun: start of
+    the completion."""
+    if chat or not isinstance(prompt, str):
+        text = chat_text(tokenizer, prompt, enable_thinking=enable_thinking)
+    else:
+        text = prompt
     ids = tokenizer(text + begun, add_special_tokens=False)["input_ids"]
     if chat:
         return tuple(ids)
@@ -41,18 +45,28 @@ def encode_prompt(
     return tuple(framed)
 
 
-def chat_text(tokenizer: Any, prompt: str, *, enable_thinking: bool) -> str:
-    """Return one user message in the chat template. Templates that insert the date get TODAY. Errors: UserError for a
-    model without a chat template."""
+def chat_text(tokenizer: Any, prompt: Prompt, *, enable_thinking: bool) -> str:
+    """Return messages, or a text as one user message, in the chat template. Templates that insert the date get TODAY.
+    Errors: UserError for a model without a chat template."""
     if tokenizer.chat_template is None:
         raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template and the model folder has none")
     return tokenizer.apply_chat_template(
-        [{"role": "user", "content": prompt}],
+        [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt,
         tokenize=False,
         add_generation_prompt=True,
         enable_thinking=enable_thinking,
         strftime_now=TODAY.strftime,
     )
+
+
+def default_system_prompt(tokenizer: Any) -> bool:
+    """Return whether a chat template writes a system prompt of its own where the messages have none."""
+    user = {"role": "user", "content": "?"}
+    alone, replaced = (
+        chat_text(tokenizer, [*system, user], enable_thinking=False)
+        for system in ([], [{"role": "system", "content": ""}])
+    )
+    return len(alone) > len(replaced)
 
 
 def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
@@ -71,7 +85,7 @@ class PromptEncoder:
 
     _tokenizer: Any
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+    def encode(self, prompt: Prompt, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         """Implement Generator.encode."""
         return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
@@ -168,7 +182,7 @@ _ENDED = rf"(?![^\W_]|[.,][0-9]|[%!]|_[0-9{{]| ?\([0-9])(?!(?: {_OPERATOR} |{_OP
 def refuse_shown(scaffold: Scaffold, problems: Iterable[str]) -> None:
     """Raise UserError if the scaffold's own prompt contains one of the problems, as an example or in its text: the
     prompt would leak the gold. Spaces, capitals and LaTeX delimiters are ignored."""
-    text = _plain(scaffold.prompt(""))
+    text = _plain(scaffold.prompt_text(""))
     examples = {_plain(one.problem).rstrip(ENDS) for one in scaffold.examples}
     for problem in dict.fromkeys(problems):
         plain = _plain(problem)

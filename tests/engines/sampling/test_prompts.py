@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import torch
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
-from tasks.domain.scaffolds import PANEL, THINKING
+from tasks.domain.scaffolds import PANEL, THINKING, Scaffold
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import transformers as engine
-from tasks.engines.sampling.prompts import EndTokens, encode_prompt, opens_trace
+from tasks.engines.sampling.prompts import EndTokens, default_system_prompt, encode_prompt, opens_trace
 from tasks.engines.sampling.transformers import TransformersGenerator
 
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
@@ -50,6 +51,24 @@ def test_a_template_with_todays_date_writes_the_same_one_every_day(tokenizer: An
     tokenizer.chat_template = DATED
     ids = encode_prompt(tokenizer, "hello", chat=True, enable_thinking=False)
     assert list(ids) == tokenizer("26 Jul 2024: hello", add_special_tokens=False)["input_ids"]
+
+
+#: The system prompt of a template as Qwen2.5 and SmolLM2 have it.
+DEFAULT = "{% if messages[0]['role'] != 'system' %}[You are a model.]{% endif %}"
+TURNS = "{% for m in messages %}[{{ m['role'] }}: {{ m['content'] }}]{% endfor %}"
+
+
+def test_a_system_message_replaces_the_templates_own(tokenizer: Any) -> None:
+    def text(scaffold: Scaffold) -> str:
+        return tokenizer.decode(encode_prompt(tokenizer, scaffold.prompt("1+1?"), chat=True, enable_thinking=False))
+
+    plain = replace(THINKING, template="{problem}")
+    tokenizer.chat_template = DEFAULT + TURNS
+    assert text(plain) == "[You are a model.][user: 1+1?]" and default_system_prompt(tokenizer)
+    assert text(replace(plain, system="Be brief.")) == "[system: Be brief.][user: 1+1?]"
+    assert text(replace(plain, system="")) == "[system: ][user: 1+1?]"
+    tokenizer.chat_template = TURNS
+    assert not default_system_prompt(tokenizer)
 
 
 def test_every_end_token_of_the_model_is_cut(tokenizer: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from flows.study.changes import written_out
 from flows.study.request import profile_of
 from storage.errors import UserError
 from tasks.domain.scaffolds import Scaffold
@@ -14,6 +15,7 @@ EXAMPLE = '[[scaffolds.own.examples]]\nproblem = "What is 12 + 30?"\ntrace = "12
 #: TinyZero's and DeepSeek-R1-Zero's: the prompt itself opens the trace.
 ZERO = "User: {problem} Think in <think> </think>, answer in <answer> </answer>.\nAssistant: Let me see.\n<think>"
 TAGGED = "{problem} <think>..</think> <answer>..</answer>"
+ASKED = '{role = "user", content = "{problem} <think>..</think> <answer>..</answer>"}'
 PLAIN = "{problem} Reason, then <answer>a</answer>"
 
 
@@ -34,6 +36,46 @@ def own(template: str, more: str = "", *, tag: str | None = "think", form: str =
 )
 def test_a_stop_at_the_next_turn_is_behind_the_answer(template: str, stop: str, tag: str | None, form: str) -> None:
     assert own(template, f"stop = [{json.dumps(stop)}]\n", tag=tag, form=form).stop == (stop,)
+
+
+CHAT = """
+base = "demo"
+[scaffolds.own]
+chat = true
+answer_form = "boxed"
+system = "Put the answer within <tag>."
+messages = [
+    {role = "user", content = "1+1?"},
+    {role = "assistant", content = '\\boxed{2}'},
+    {role = "user", content = "{problem}"},
+]
+"""
+
+
+def test_a_chat_has_its_own_system_message_and_turns() -> None:
+    scaffold = profile_of("mine.toml", CHAT).arm("own").scaffold
+    assert scaffold.prompt("3+4?") == [
+        {"role": "system", "content": "Put the answer within <tag>."},
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": "\\boxed{2}"},
+        {"role": "user", "content": "3+4?"},
+    ]
+    assert profile_of("mine.toml", written_out(profile_of("mine.toml", CHAT))).arm("own").scaffold == scaffold
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refusal"),
+    [
+        ('content = "{problem}"', 'content = "go"', "messages: {problem} stands there 0 times"),
+        ('"1+1?"', '"{problem}"', "messages: {problem} stands there 2 times"),
+        ('"user", content = "{', '"assistant", content = "{', "the last message must be the user's"),
+        ('"user", content = "1', '"teacher", content = "1', "messages.1.role"),
+    ],
+)
+def test_a_chat_that_is_no_prompt_is_refused(old: str, new: str, refusal: str) -> None:
+    with pytest.raises(UserError) as refused:
+        profile_of("mine.toml", CHAT.replace(old, new))
+    assert refusal in str(refused.value)
 
 
 @pytest.mark.parametrize("stop", [".", ", ", "e", "$", "sqrt", "<answer>"])
@@ -66,6 +108,8 @@ def test_a_stop_that_any_reasoning_holds_is_refused(stop: str) -> None:
             "trace_opened = true\n" + EXAMPLE.replace("12+", "a</think> b"),
             "example 1 is not in the scaffold's own",
         ),
+        (TAGGED, "system = 'Be brief.'", "chat: system and messages are parts of a chat"),
+        (TAGGED, f"chat = true\nmessages = [{ASKED}]", "messages are the whole prompt; leave out template"),
         (TAGGED, "answer_kind = 'clock'", "line 6: scaffolds.own.answer_kind: no grader 'clock'"),
         (TAGGED, "base = 'own'", "line 6: scaffolds.own.base: unknown scaffold 'own'"),
         (TAGGED, "[scaffolds.panel]\nanswer_form='tag'", "'panel' is a built-in scaffold"),
@@ -95,7 +139,7 @@ def test_a_prompt_may_open_the_trace_where_it_says_so() -> None:
     assert (parsed.trace, parsed.region, parsed.tag_valid) == ("2+2=4.", "4", True)
     assert scaffold.parse("so <answer>5</answer> is wrong, let me").region is None, "its reasoning never ended"
     assert "<think>12+30=42.</think> <answer>42</answer>" in scaffold.prompt("1+1?")
-    assert scaffold.prompt("1+1?").endswith("<think>")
+    assert scaffold.prompt_text("1+1?").endswith("<think>")
 
 
 def test_examples_stand_before_the_problem_in_the_scaffold_s_own_form() -> None:
