@@ -205,7 +205,7 @@ class _Parser:
             return self.named(re.sub("[{} ]", "", token))
         if kind == "word":
             return Expr(token if token in _SEVERAL else "call", self.arguments(() if token in _SEVERAL else (token,)))
-        if token[-1].isdecimal():
+        if token[-1].isdecimal() and not bare:
             if len(token) > MAX_NUMERAL:
                 raise Unreadable("a number of too many digits")
             return number(Fraction(token))
