@@ -85,9 +85,7 @@ class Comparison:
         """In any order, each as often. Greedy is exact because agreement is (all but) an equivalence."""
         left = list(want)
         for item in got:
-            hit = next((w for w in left if item.text == w.text), None) or next(
-                (w for w in left if self.agree(item, w)), None
-            )
+            hit = next((w for w in left if self.agree(item, w)), None)
             if hit is None:
                 return WRONG
             left.remove(hit)
@@ -128,11 +126,8 @@ class Comparison:
             *before, last = prediction.items
             if any(is_closed(item.text) and not self.agree(item, last) for item in before):
                 return "wrong", "false equation"
-            names = prediction.items[0].kind in ("tuple", "list") and last.kind == "list"
-            if (last.kind == "tuple" or names) and {*prediction.marks} <= {"=", r"\in", r"\equiv", r"\approx"}:
+            if last.kind == "tuple" and {*prediction.marks} <= {"=", r"\in", r"\equiv", r"\approx"}:
                 return self.compare(last, gold)
-        if prediction.kind in _SEVERAL and len(prediction.items) == 1:
-            return self.compare(prediction.items[0], gold)
         if prediction.kind == "list" or (prediction.kind == "choice" and not {*prediction.marks} & {"or", "lor"}):
             return self._in_order(named_values(prediction.items), gold.items)
         if prediction.kind != "tuple":
@@ -143,9 +138,6 @@ class Comparison:
         got, want = real_set(prediction), real_set(gold)
         if got is None or want is None:
             return "wrong", f"a {prediction.kind} where an interval is asked for"
-        written_alike = prediction.marks == gold.marks and prediction.kind == gold.kind == "interval"
-        if written_alike and self._in_order(prediction.items, gold.items) == RIGHT:
-            return RIGHT
         return RIGHT if same_set(got, want) else WRONG
 
     # ---- one value
@@ -179,8 +171,6 @@ class Comparison:
         known = [(n, t) for n, t in known if is_closed(t) and not (n.isalpha() and len(n) > 1 and {*n} <= single)]
         name = squeeze(last.items[0].text)
         meant = dict(known) if name not in dict(known) else {name: value.text}
-        if not is_closed(value.text) or len(known) != len(dict(known)):
-            return None
         for equation in equations:
             sides = [_with_values(side.text, meant) for side in equation.items]
             if not all(map(is_closed, sides)) or not all(self.agree(shape(a), shape(b)) for a, b in pairwise(sides)):
@@ -221,7 +211,7 @@ class Comparison:
             return self._inequality(prediction, gold)
         if set(gold.marks) <= {"=", r"\equiv"} and is_name(first.text):
             return self._assignment(prediction, gold)
-        if gold.marks == ("=",) and first.kind == "tuple" == last.kind:
+        if first.kind == "tuple" == last.kind:
             return self.compare(in_order_of(first.items, prediction), last)
         if gold.marks == (r"\in",):
             return self.compare(prediction, last)
@@ -253,11 +243,10 @@ class Comparison:
         if not pairs and real_set(gold) is not None and real_set(prediction) is not None:
             return self._interval(prediction, gold)
         flipped = tuple(MIRROR.get(m, m) for m in prediction.marks[::-1]) == gold.marks
-        if prediction.marks == gold.marks and self._in_order(prediction.items, gold.items) == RIGHT:
+        items = prediction.items[::-1] if flipped else prediction.items
+        if (flipped or prediction.marks == gold.marks) and self._in_order(items, gold.items) == RIGHT:
             return RIGHT
-        if flipped and self._in_order(prediction.items[::-1], gold.items) == RIGHT:
-            return RIGHT
-        return RIGHT if len(gold.items) == 2 and self.same(prediction.text, gold.text) else WRONG
+        return RIGHT if self.same(prediction.text, gold.text) else WRONG
 
     def _assignment(self, prediction: Shape, gold: Shape) -> Judgement:
         name, value = gold.items[0].text, gold.items[-1]
@@ -271,7 +260,7 @@ class Comparison:
             return self._value(prediction, value)
         if names := renamed(name, left):
             old, new = names
-            if old != new and re.search(rf"(?<![A-Za-z\\]){old}(?![A-Za-z])", last.text):
+            if re.search(rf"(?<![A-Za-z\\]){old}(?![A-Za-z])", last.text):
                 return "wrong", f"a constant {old}, not a function of it"
             return self.compare(shape(re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, last.text)), value)
         if squeeze(last.text) == squeeze(name):
