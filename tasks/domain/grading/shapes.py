@@ -232,7 +232,7 @@ def _plus_minus(text: str) -> tuple[str, ...] | None:
         or any(len(list(filter(None, split(text, mark)[0]))) > 1 for mark in (_BETWEEN, _JOINED))
     ):
         return None
-    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "([" or not _one_bracket(text)
+    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "(["
     choices = [(1,) * len(signs), (-1,) * len(signs)] if tied else list(product((1, -1), repeat=len(signs)))
     return tuple(_signed(text, signs, choice) for choice in choices)
 
@@ -251,35 +251,25 @@ def alike(prediction: Shape, gold: Shape) -> tuple[Shape, Shape]:
     A vector is a tuple however it is written, unless both sides say whether it is a row or a column. Square brackets
     around numbers are a vector where the gold is one.
     """
-    if gold.kind == "matrix":
-        if prediction.kind == "relation" and prediction.marks[-1] == "=":
-            prediction = prediction.items[-1]
-        if prediction.kind == "scalar":
-            return prediction, gold
-        if prediction.kind == "matrix":
-            return _tuple(prediction, prediction.items), _tuple(gold, gold.items)
-        entries = _vector(gold)
-        return _as_tuple(prediction), _tuple(gold, gold.items if entries is None else entries)
-    if gold.kind == "tuple" and prediction.kind == "matrix" and (entries := _vector(prediction)) is not None:
-        return _tuple(prediction, entries), gold
-    return prediction, gold
+    if gold.kind == "matrix" and prediction.kind == "relation" and prediction.marks[-1] == "=":
+        prediction = prediction.items[-1]
+    kinds = (prediction.kind, gold.kind)
+    if gold.kind not in ("matrix", "tuple") or "matrix" not in kinds or "scalar" in kinds:
+        return prediction, gold
+    flat = prediction.kind != gold.kind
+    return _as_tuple(prediction, flat), _as_tuple(gold, flat)
 
 
-def _vector(matrix: Shape) -> tuple[Shape, ...] | None:
-    """Entries of a single row or column."""
-    if len(matrix.items) == 1:
-        return matrix.items[0].items
-    return tuple(row.items[0] for row in matrix.items) if all(len(row.items) == 1 for row in matrix.items) else None
-
-
-def _as_tuple(found: Shape) -> Shape:
-    r"""`[1,2]` and `[[1,2],[3,4]]` as tuples."""
-    if found.kind == "tuple" or (found.kind == "interval" and found.marks == ("[", "]")):
-        return _tuple(found, tuple(_as_tuple(item) for item in found.items))
-    return found
-
-
-def _tuple(found: Shape, items: tuple[Shape, ...]) -> Shape:
+def _as_tuple(found: Shape, flat: bool) -> Shape:
+    """A matrix by its rows, a vector (if `flat`) by its entries; `[1,2]` and `[[1,2],[3,4]]` as tuples."""
+    items = found.items
+    if found.kind == "matrix":
+        if flat and 1 in (len(items), len(items[0].items)):
+            items = tuple(entry for row in items for entry in row.items)
+    elif found.kind == "tuple" or (found.kind == "interval" and found.marks == ("[", "]")):
+        items = tuple(_as_tuple(item, flat) for item in items)
+    else:
+        return found
     return Shape("tuple", found.text, items)
 
 
@@ -359,12 +349,8 @@ def named_values(items: Sequence[Shape]) -> Sequence[Shape]:
     return [i.items[-1] for i in (sorted(items, key=lambda i: i.items[0].text) if latin else items)]
 
 
-#: Longer texts are no labels.
-MAX_LABEL_CHARS = 120
 _ENCLOSED = re.compile(r"\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]*\}|\|[^|]*\|")
-_RATIO_PART = re.compile(rf"(?:{GREEK}|[A-Za-z])\w*(?:_\{{?\w+\}}?)?'*|[A-Z]{{2,4}}")
 _PLAIN = re.compile(rf"(?:[a-z]|{GREEK})(?:_.*)?")
-_EXTREME = re.compile(r"_\\?(?:max|min)$")
 
 
 def is_label(text: str) -> bool:
@@ -375,12 +361,8 @@ def is_label(text: str) -> bool:
     >>> [is_label(t) for t in (r"\vec a\cdot\vec b", r"\lim a_n", "x+z", "f(x+1)", "|x|+|y|", "2x")]
     [True, True, False, False, False, False]
     """
-    text = text.strip()
-    if not text or len(text) > MAX_LABEL_CHARS or is_closed(text):
+    if not text or is_closed(text):
         return False
-    parts = re.split(" ?[:/] ?", text)
-    if len(parts) > 1 and all(map(_RATIO_PART.fullmatch, parts)):
-        return True
     try:
         return _is_label(parse(text), whole=True)
     except Unreadable:
@@ -417,13 +399,8 @@ def same_label(one: str, other: str) -> bool:
 
     >>> same_label(r"\Pr(X=1)", "P(X = 1)"), same_label(r"\overline{AB}", "|AB|"), same_label("f(2)", "f(3)")
     (True, True, False)
-    >>> same_label(r"m_{\max }", "m"), same_label(r"m_{\max}", r"m_{\min}")
-    (True, False)
     """
-    one, other = _bare(one), _bare(other)
-    return one == other or (
-        _EXTREME.sub("", one) == _EXTREME.sub("", other) and not _EXTREME.search(min(one, other, key=len))
-    )
+    return _bare(one) == _bare(other)
 
 
 def _bare(label: str) -> str:

@@ -1,0 +1,111 @@
+r"""Print the table of docs/grader.md: which rule of the grader how many labelled cases need.
+
+Each rule is left out once. `peers` (cases/peers.jsonl) and `cases` (the adversarial suite, most answers in a tag and in
+a box) count right answers that are refused without the rule; `wrong` counts wrong answers that are accepted without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+from tasks.domain.grading import latex_normalisation, reading
+from tasks.domain.scaffolds import NO_PANEL
+from tasks.engines.grading.graders import GradeItem, Graders
+from tasks.engines.grading.selftest import REFUSED, cases, read_cases
+
+#: What stands in place of a rule.
+INSTEAD: dict[str, Any] = {
+    "no match": re.compile(r"(?!)"),
+    "None": lambda *_: None,
+    "False": lambda *_: False,
+    "zero": lambda *_: 0,
+    "empty": lambda *_: "",
+    "argument": lambda value, *_: value,
+    "second argument": lambda _, value: value,
+    "no unit": lambda text: (text, None),
+    "no root": lambda _, at: ("", at),
+    **{f"without {n}": tuple(s for i, s in enumerate(reading._SENTENCES) if i != n) for n in range(3)},
+}
+#: Rule, example, names in tasks.domain.grading, what stands in their place.
+RULES = r"""
+sentence: lead-ins, what is asked for and `is`, the answer, its unit | `Thus 7 apples`, `The sum is $7$.` | reading._SENTENCES | without 0
+sentence: a name, `is`, the answer | `x is 8` | reading._SENTENCES | without 1
+sentence: a count | `There are seven integers.` | reading._SENTENCES | without 2
+units and counted nouns | `6\text{ m}` for 6, `18 red apples` | quantities.split_unit terms.split_unit | no unit
+numbers in words | `twenty one` | reading._with_numbers | argument
+answers in words | `monday` | terms.worded grading.worded | empty
+yes and no | `True` for `Yes` | grading.yes_or_no | empty
+nothing of the kind | `no such x exists` | grading.denies_existence | False
+letters of options | `(C)` for `\text{(C)}` | terms._option | None
+tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._clean | argument
+what follows from relations | `x+3=10 \Rightarrow x=7` | latex_normalisation._IMPLIES | no match
+formulas over several lines | `\begin{aligned}…` | latex_normalisation.one_line | argument
+roots in Unicode | `√(2+π)` | latex_normalisation._root_body | no root
+repeating decimals | `0.\overline 3` | quantities._REPEATING | no match
+spaced thousands | `1 234` | quantities._SPACED_THOUSANDS | no match
+rounding signs | `≈7` | latex_normalisation._APPROXIMATELY | no match
+a decimal for an exact value | `0.333333` for 1/3 | terms.decimal_tolerance | zero
+powers of ten | `9\times 10^6` | quantities._SCIENTIFIC | no match
+bases | `101` for `101_2` | terms.same_in_base | None
+residues | `1 \pmod 3` for 1 | comparison._RESIDUE | no match
+`\pm` is two values | `\pm 3` | shapes._plus_minus | None
+vectors and matrices, entry by entry | `\begin{pmatrix}1&2\end{pmatrix}` for `(1,2)` | shapes._matrix | None
+sets of reals by what they hold | `(0,2)\cup(1,3)` for `(0,3)` | comparison.same_set | False
+steps | `3y=15, y=5` for 5 | comparison.Comparison._conclusion | None
+conditions behind a formula | `k\pi, k\in\mathbb Z` | shapes._CONDITION | no match
+the letter that counts periods | `n\pi` for `k\pi` | grading.with_parameter_of | argument
+another letter of a function | `f(n)=2n` for `f(x)=2x` | comparison.renamed | None
+labels of a gold | `1` for `\|AB\|=1` | comparison.is_label | False
+named parts in the gold's order | `q=5, p=2` for `(p,q)=(2,5)` | comparison.in_order_of | second argument
+`and` is not `or` | `y<0 \land y>4` | comparison._joined_otherwise | False
+"""
+
+
+def suites() -> dict[GradeItem, tuple[str, bool]]:
+    """Answers, with their suite and whether they are right. Those that people or the grader may refuse are left out."""
+    rows = [row for row in read_cases("peers") if "arguable" not in row]
+    found = {
+        GradeItem("no_panel", NO_PANEL.answer_in_form(row["answer"]), row["gold"]): (
+            "peers",
+            row["expected"] == "correct",
+        )
+        for row in rows
+    }
+    labelled = (case for case in cases() if case.expected != REFUSED)
+    return found | {
+        GradeItem(c.scaffold, c.completion, c.gold, c.finish): ("cases", c.expected == "correct") for c in labelled
+    }
+
+
+def table() -> str:
+    asked = suites()
+    usual = Graders().grade([*asked])
+    lines = [
+        f"{len(asked):,} labelled pairs.",
+        "",
+        "| rule | example | peers | cases | wrong |",
+        "|---|---|---|---|---|",
+    ]
+    for rule, example, names, instead in (line.split(" | ") for line in RULES.strip().splitlines()):
+        with ExitStack() as stack:
+            for name in names.split():
+                stack.enter_context(patch(f"tasks.domain.grading.{name}", INSTEAD[instead]))
+            latex_normalisation.normalise.cache_clear()
+            reading.read.cache_clear()
+            now = Graders().grade([*asked])
+        moved = Counter(
+            suite if right else "wrong"
+            for (suite, right), before, after in zip(asked.values(), usual, now, strict=True)
+            if before.correct == right != after.correct
+        )
+        counts = " | ".join(str(moved[column] or "") for column in ("peers", "cases", "wrong"))
+        lines.append(f"| {rule} | {example} | {counts} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())
