@@ -67,18 +67,15 @@ named parts in the gold's order | `q=5, p=2` for `(p,q)=(2,5)` | comparison.in_o
 
 def suites() -> dict[GradeItem, tuple[str, bool]]:
     """Answers, with their suite and whether they are right. Those that people or the grader may refuse are left out."""
-    rows = [row for row in read_cases("peers") if "arguable" not in row]
-    found = {
-        GradeItem("no_panel", NO_PANEL.answer_in_form(row["answer"]), row["gold"]): (
-            "peers",
-            row["expected"] == "correct",
-        )
-        for row in rows
-    }
-    labelled = (case for case in cases() if case.expected != REFUSED)
-    return found | {
-        GradeItem(c.scaffold, c.completion, c.gold, c.finish): ("cases", c.expected == "correct") for c in labelled
-    }
+    found = {}
+    for row in read_cases("peers"):
+        if "arguable" not in row:
+            item = GradeItem("no_panel", NO_PANEL.answer_in_form(row["answer"]), row["gold"])
+            found[item] = "peers", row["expected"] == "correct"
+    for c in cases():
+        if c.expected != REFUSED:
+            found[GradeItem(c.scaffold, c.completion, c.gold, c.finish)] = "cases", c.expected == "correct"
+    return found
 
 
 def table() -> str:
