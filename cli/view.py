@@ -193,12 +193,12 @@ def bands_drawn(counts: Sequence[int]) -> Iterator[str]:
 def answer_in_words(root: Path, report: Ref) -> list[str]:
     """Return the report's answer and its caveats."""
     from storage.reading.query_cache import ask, manifest
-    from tasks.report.findings import answer, caveats
+    from tasks.report.findings import answer, caveats, decided_before
 
     rows, given = partial(ask, root, str(report)), manifest(root, str(report)).recipe.arguments
     earlier, registered = given.get("earlier_looks"), given.get("registered")
     looks = len({*(earlier if isinstance(earlier, list) else []), str(report)})
-    return [*answer(rows, looks), *([str(registered)] if registered else []), *caveats(rows, looks)]
+    return [*answer(rows, looks), decided_before(str(registered or ""), looks), *caveats(rows, looks)]
 
 
 def show_plan(priced: Forecast) -> None:

@@ -26,6 +26,8 @@ from storage.mirror import mirror_of
 from storage.records.garbage import closure, collecting
 from storage.records.notes import planned_refs
 from storage.records.record import OVERRIDES, newest_overrides
+from storage.records.register import FOLDER as REGISTER
+from storage.records.register import register_path
 from storage.records.runs import all_runs
 from storage.records.spending import PRICES
 from storage.roots import address_of, linkless, sync_tree, write_durably
@@ -63,7 +65,7 @@ def copy_study(
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
         # records before artifacts and charges after rollouts, so that none refers to missing data
-        records = sum(_copy_records(source, target, run))
+        records = sum(_copy_records(source, target, run)) + sum(_copy_register(source, target))
         known, unread = dict[Ref, Manifest](), list[Ref]()
         for ref in store.refs():
             try:
@@ -174,6 +176,20 @@ def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
         for path in sorted(source.glob(pattern)):
             if path.suffix in (".json", ".jsonl", ".toml"):
                 yield _copy_file(source, target, path.relative_to(source), lambda file: file.st_mtime_ns)
+
+
+def _copy_register(source: Path, target: Path) -> Iterator[int]:
+    """Yield the bytes of a copied register. One that does not continue the target's is not copied."""
+    for mirror in filter(None, map(mirror_of, (source, target))):
+        mirror.sync(REGISTER)
+    ours, theirs = (path.read_bytes() if path.exists() else b"" for path in map(register_path, (source, target)))
+    if len(ours) <= len(theirs) and theirs.startswith(ours):
+        return
+    if ours.startswith(theirs):
+        yield _copy_file(source, target, register_path(source).relative_to(source), lambda file: file.st_size)
+    else:
+        notice = f"{register_path(target)} has other entries than {register_path(source)}, and is not changed"
+        warnings.warn(Notice(notice), stacklevel=2)
 
 
 def _copy_charges(source: Path, target: Path, run: str | None) -> Iterator[int]:

@@ -45,11 +45,6 @@ def caveats(ask: Ask, looks: int = 1) -> list[str]:
     rows, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
     warned = _conclusions(_gains(ask, looks), form, _broken_gate(ask))
-    if looks > 1:
-        warned.append(
-            f"Look {looks} at this question: the interval of the difference of gains is here its confidence sequence,"
-            " which holds at all looks together."
-        )
     if heldout and max(heldout) < FEW:
         warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
     seeds = len({row["seed"] for row in rows} - {None})
@@ -71,6 +66,17 @@ def caveats(ask: Ask, looks: int = 1) -> list[str]:
     if found := len(findings):
         warned.append(f"The audit has {found} finding{'s' if found > 1 else ''} about the design: see Audit.")
     return warned
+
+
+def decided_before(registered: str, looks: int) -> str:
+    """Return whether the study was registered, and how many looks at its question this store holds."""
+    look = "First look at this question in this store."
+    if looks > 1:
+        look = (
+            f"Look {looks} at this question in this store: the interval of the difference of gains is here its"
+            " confidence sequence, which holds at all looks together."
+        )
+    return f"{registered} {look}".strip()
 
 
 def _gains(ask: Ask, looks: int) -> list[Row]:

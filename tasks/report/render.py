@@ -32,7 +32,7 @@ from storage.reading.figures import (
 )
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named
-from tasks.report.findings import answer, caveats
+from tasks.report.findings import answer, caveats, decided_before
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir
 
@@ -97,7 +97,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         ]
         looks = len({*setup.earlier_looks} | {str(making())})
         sentences = answer(asked.ask, looks)
-        warned = [*filter(None, [setup.registered]), *caveats(asked.ask, looks)]
+        warned = [decided_before(setup.registered, looks), *caveats(asked.ask, looks)]
     name = setup.title or setup.profile
     page = {each.name: getattr(setup, each.name) for each in fields(setup)} | {
         "title": name,

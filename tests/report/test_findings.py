@@ -20,7 +20,7 @@ from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.curves import gain_rows, gains_of
 from tasks.measures.groups import form_of
-from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats
+from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats, decided_before
 from tasks.stage import Progress, Session, session
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of
@@ -123,7 +123,8 @@ def test_after_several_looks_the_confidence_sequence_decides() -> None:
     assert "interval [−1.0, +21.0], which contains zero" in answer(ask, looks=2)[0] and "p =" not in answer(ask, 2)[0]
     assert "this study would find 6.6 pp" in answer(ask, 2)[0]  # 3 pp times 22 over 10, the widths
     assert caveats(ask)[0].startswith("Can be concluded") and caveats(ask, 2)[0].startswith("Cannot be concluded")
-    assert caveats(ask, 2)[1].startswith("Look 2 at this question")
+    assert decided_before("", 1) == "First look at this question in this store."
+    assert decided_before("Not registered before sampling.", 2).startswith("Not registered before sampling. Look 2 at")
 
 
 @pytest.mark.parametrize(

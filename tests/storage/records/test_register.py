@@ -11,7 +11,8 @@ from flows.study.registration import earlier_looks, entry_of, registered
 from flows.study.request import Request
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
-from storage.errors import UserError
+from storage.errors import Notice, UserError
+from storage.records.copies import copy_study
 from storage.records.register import entries, register, register_path
 from storage.records.runs import Run, now, write_run
 
@@ -32,6 +33,19 @@ def test_a_changed_or_removed_entry_breaks_the_chain(study: Study, tmp_path: Pat
         with pytest.raises(UserError, match="line"):
             register(tmp_path, entry_of(study, ["D"], "", sampled=False))
         assert registered(study, tmp_path).startswith("Whether it was registered")
+
+
+def test_a_copy_continues_the_register_and_replaces_no_other(study: Study, tmp_path: Path) -> None:
+    """A study that is finished on another machine is registered there too."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    register(source, entry_of(study, ["A"], "", sampled=False))
+    copy_study(source, target)
+    assert registered(study, target) == registered(study, source) and "by A." in registered(study, target)
+    for root, name in ((source, "B"), (target, "C")):
+        register(root, entry_of(study, [name], "", sampled=False))
+    with pytest.warns(Notice, match="other entries"):
+        copy_study(source, target)
+    assert [entry.names for entry in entries(target)] == [("A",), ("C",)]
 
 
 def test_a_report_says_when_a_study_was_registered_and_what_changed_since(study: Study, tmp_path: Path) -> None:
