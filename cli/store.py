@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from datetime import timedelta
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -55,13 +56,21 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 @store.command()
 @click.argument("ref", shell_complete=options.refs)
 @click.option("-n", "--rows", default=10, help="Rows to show.")
+@click.option("--completions", metavar="N", type=click.IntRange(min=1), help="Show N completions of each arm instead.")
+@click.option("--failed", is_flag=True, help="Of these, only ones without an answer, valid tags or an end.")
 @options.root_there
 @options.as_json
-def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
-    """Show an artifact: recipe, schema, first rows, inputs. REF may be abbreviated."""
+def show(ref: str, rows: int, completions: int | None, failed: bool, root: Path, as_json: bool) -> None:
+    """Show an artifact: recipe, schema, first rows, inputs. REF may be abbreviated.
+
+    With --completions: show how completions end, of a rollouts artifact, or of all of a study or run.
+    """
     from storage.artifacts.store import Store
     from storage.reading.catalog import find, lineage
 
+    if completions or failed:
+        _show_completions(root, ref, completions or 3, failed, as_json)
+        return
     store = Store(root)
     found = find(root, ref)
     manifest, table = store.manifest(found), store.read(found)
@@ -80,6 +89,54 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
     ]
     click.echo(printable("\n".join([*lines, ""]), kept="\n"))
     _print(table.slice(0, rows), False, f"first {min(rows, table.num_rows)} rows")
+
+
+#: Characters of a completion's end that are shown.
+END = 600
+#: The first N completions of each arm, with how many of all fail.
+COMPLETIONS = """
+    with marked as (
+        select *, verdict = 'no_answer' or not tag_valid or finish = 'length' as fails from rollouts
+    ), counted as (
+        select *, count(*) over arms as rollouts, count(*) filter (fails) over arms as failures
+        from marked window arms as (partition by arm)
+    )
+    select arm, rollouts, failures, problem_id, rollout, verdict, tag_valid, finish, num_tokens, completion
+    from counted where fails or not {failed}
+    qualify row_number() over (partition by arm order by rollout, problem_id) <= {number}
+    order by arm, rollout, problem_id
+"""
+
+
+def _show_completions(root: Path, ref: str, number: int, failed: bool, as_json: bool) -> None:
+    from storage.artifacts.store import Store
+    from storage.reading.catalog import ask, of_study
+    from storage.sql import query
+
+    named, statement = of_study(root, ref), COMPLETIONS.format(failed=failed, number=number)
+    if named and named[0].kind == "rollouts" and len(named) == 1:
+        rows = query(statement, rollouts=Store(root).read(named[0])).to_pylist()
+    else:
+        rows = ask(root, statement, named).to_pylist()
+    if as_json:
+        options.write_json(rows)
+        return
+    if not rows:
+        click.echo(f"{ref}: every completion has an answer, valid tags and an end")
+    for arm, group in groupby(rows, key=lambda row: row["arm"]):
+        for place, row in enumerate(group):
+            if place == 0:
+                share = f"{row['failures']:,} of {row['rollouts']:,} completions lack an answer, valid tags or an end"
+                click.secho(f"{arm}: {share}", bold=True)
+            ended = "cut off at max_tokens" if row["finish"] == "length" else "ended"
+            tags = "valid tags" if row["tag_valid"] else "no valid tags"
+            click.secho(
+                f"\n{row['problem_id']}, rollout {row['rollout']}: {row['verdict']}, {tags}, {ended} after"
+                f" {row['num_tokens']:,} tokens",
+                fg="cyan",
+            )
+            text = row["completion"]
+            click.echo(textwrap.indent(printable("…" * (len(text) > END) + text[-END:], "\n\t"), "    "))
 
 
 @store.command()

@@ -21,7 +21,7 @@ FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re
 #: What a test here has not; lines that need a server are followed in tests/flows/server/test_pages.py.
 NEEDS = ("needs a GPU: ", "needs a server: ")
 #: Pages that read a store in which a study is finished.
-READING = ("add", "operate", "read-the-report")
+READING = ("add", "no-answer", "operate", "read-the-report")
 #: And a page whose commands take half a minute: the grader's own tests.
 LONGER = ("validity",)
 #: Pages that run a study: minutes.
@@ -45,6 +45,7 @@ def test_every_block_of_every_page_is_run_or_says_why_not() -> None:
         "connect",
         "first-study",
         "gpu-pool",
+        "no-answer",
         "operate",
         "read-the-report",
         "validity",

@@ -74,6 +74,25 @@ def test_show_as_json_is_the_manifest_and_the_rows(demo_store: Path) -> None:
     assert told["rows"] == Store(demo_store).read(ref).slice(0, 3).to_pylist()
 
 
+def test_the_ends_of_completions_that_fail_are_shown(demo_store: Path) -> None:
+    """Of one rollouts artifact and of a whole study; the counts are those of the rows."""
+    store = Store(demo_store)
+    ref = max(
+        store.refs("rollouts"), key=lambda ref: sum(v == "no_answer" for v in store.read(ref)["verdict"].to_pylist())
+    )
+    rows = store.read(ref).to_pylist()
+    failing = [r for r in rows if r["verdict"] == "no_answer" or not r["tag_valid"] or r["finish"] == "length"]
+    assert failing
+    shown = piped("store", "show", str(ref), "--completions", "1", "--failed", root=demo_store).stdout
+    assert f"{rows[0]['arm']}: {len(failing):,} of {len(rows):,} completions lack" in shown
+    first = min(failing, key=lambda r: (r["rollout"], r["problem_id"]))
+    assert f"{first['problem_id']}, rollout {first['rollout']}: {first['verdict']}" in shown
+    assert first["completion"].strip().splitlines()[-1][-40:] in shown and shown.count("rollout ") == 1
+    report = str(store.refs("report")[0])
+    every = json.loads(piped("store", "show", report, "--completions", "2", "--json", root=demo_store).stdout)
+    assert {len([r for r in every if r["arm"] == arm]) for arm in {r["arm"] for r in every}} == {2}
+
+
 def test_a_ref_that_is_not_there_is_one_sentence(demo_store: Path) -> None:
     for words in (("store", "show", "bands-0000"), ("report", "bands-0000"), ("export", "gallery", "report-0000")):
         done = piped(*words, root=demo_store)
