@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from flows.running.plan import has_sampled, plan, sampled_here
 from flows.study.registration import earlier_looks, entry_of, registered
 from flows.study.request import Request
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Notice, UserError
+from storage.ledger import ABOUT, Ledger
 from storage.records.copies import copy_study
 from storage.records.register import entries, register, register_path
 from storage.records.runs import Run, now, write_run
+from tasks.rollouts import account_of
 
 
 @pytest.fixture
@@ -33,6 +36,15 @@ def test_a_changed_or_removed_entry_breaks_the_chain(study: Study, tmp_path: Pat
         with pytest.raises(UserError, match="line"):
             register(tmp_path, entry_of(study, ["D"], "", sampled=False))
         assert registered(study, tmp_path).startswith("Whether it was registered")
+
+
+def test_a_ledger_with_one_of_its_accounts_has_sampled_a_study(study: Study, tmp_path: Path) -> None:
+    planned = plan(study, store := Store(tmp_path))
+    assert not has_sampled(planned, store)
+    first = next(sampled_here(planned))
+    (account := Ledger(tmp_path).folder(account_of(first.policy, first.sampling))).mkdir(parents=True)
+    (account / ABOUT).write_text("{}")
+    assert has_sampled(planned, store)
 
 
 def test_a_copy_continues_the_register_and_replaces_no_other(study: Study, tmp_path: Path) -> None:
