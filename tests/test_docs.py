@@ -22,8 +22,6 @@ FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re
 NEEDS = ("needs a GPU: ", "needs a server: ")
 #: Pages that read a store in which a study is finished.
 READING = ("add", "no-answer", "operate", "read-the-report")
-#: And a page whose commands take half a minute: the grader's own tests.
-LONGER = ("validity",)
 #: Pages that run a study: minutes.
 RUNNING = ("first-study",)
 
@@ -40,16 +38,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def test_every_block_of_every_page_is_run_or_says_why_not() -> None:
-    assert [p.stem for p in PAGES] == [
-        "add",
-        "connect",
-        "first-study",
-        "gpu-pool",
-        "no-answer",
-        "operate",
-        "read-the-report",
-        "validity",
-    ]
+    assert [p.stem for p in PAGES] == ["add", "first-study", "gpu-pool", "no-answer", "operate", "read-the-report"]
     for page in PAGES:
         assert page.read_text().count("```") == 2 * len(blocks(page)), f"{page.name}: a fence that is not read"
         for block in blocks(page):
@@ -93,12 +82,12 @@ def follow(page: str, folder: Path) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize("page", [p.stem for p in PAGES if p.stem not in (*READING, *LONGER, *RUNNING)])
+@pytest.mark.parametrize("page", [p.stem for p in PAGES if p.stem not in (*READING, *RUNNING)])
 def test_a_page_that_asks_and_plans_does_what_it_says(page: str, folder: Path) -> None:
     assert follow(page, folder)
 
 
-@pytest.mark.parametrize("page", [*READING, *(pytest.param(page, marks=pytest.mark.slow) for page in LONGER)])
+@pytest.mark.parametrize("page", READING)
 def test_a_page_that_reads_a_store_does_what_it_says(page: str, folder: Path, demo_store: Path) -> None:
     shutil.copytree(demo_store, folder / ".varband")
     assert follow(page, folder)

@@ -194,7 +194,7 @@ def _server() -> Iterator[Any]:
         if error.response.status_code == 401:
             raise UserError(
                 f"deploy: {os.environ['PREFECT_API_URL']} refused the password: set PREFECT_API_AUTH_STRING to the"
-                " server's (docs/security.md)"
+                " server's (docs/operations.md)"
             ) from None
         raise UserError(f"deploy: the server refused: {error.response.text[:500]}") from None
 

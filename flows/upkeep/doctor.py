@@ -130,7 +130,7 @@ def _server(root: Path) -> Iterator[Check]:
     except HTTPError as error:
         fix = f"it does not answer ({error}): start it or correct PREFECT_API_URL"
         if isinstance(error, HTTPStatusError) and error.response.status_code == 401:
-            fix = "it refused the password: set PREFECT_API_AUTH_STRING to the server's (docs/security.md)"
+            fix = "it refused the password: set PREFECT_API_AUTH_STRING to the server's (docs/operations.md)"
         yield Check("server", "fail", url, fix)
 
 
