@@ -162,10 +162,10 @@ def bare_tokens(
         decoding = Decoding(max_tokens=draw.max_tokens, stop=scaffold.stop)
         params.append(_sampling_params(decoding, want.request_seed, logprobs=False))
     if generator._keeps:
-        generator._ask("keep_logprobs", False)
+        generator._call("keep_logprobs", False)
     outputs = generator._llm.generate(prompts, params, use_tqdm=False)
     if generator._keeps:
-        generator._ask("keep_logprobs", True)
+        generator._call("keep_logprobs", True)
     return sum(len(o.outputs[0].token_ids) for o in outputs)
 
 
