@@ -100,11 +100,21 @@ def dispatch(wanted: Callable[[set[str]], Sequence[Piece]], workers: Workers, te
 
 
 def next_pieces(
-    study: Study, store: Store, listener: Listener, done: set[str], dag: Dag = experiment, *, in_shards: bool = True
+    study: Study,
+    store: Store,
+    listener: Listener,
+    done: set[str],
+    dag: Dag = experiment,
+    *,
+    in_shards: bool = True,
+    no_more: Callable[[], None] | None = None,
 ) -> list[Piece]:
-    """What can be made now and is not done, after everything that costs little was made here, such as an artifact whose
-    shards are all done. done: keys of pieces; those that are found in the ledger are added."""
+    """Return what can be made now and is not done, after everything that costs little was made here, such as an
+    artifact whose shards are all done. done: keys of pieces; those that are found in the ledger are added. no_more: is
+    called before the last of that, when no piece will follow."""
     _, others = _open(study, store, done, dag, in_shards)
+    if no_more and not others:
+        no_more()
     with stages_of(study, store, listener, elsewhere=others):
         dag(study)
     return _open(study, store, done, dag, in_shards)[0]

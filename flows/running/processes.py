@@ -49,7 +49,7 @@ def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener
     if len(places) == 1:
         return
     with Processes(study, store.root, charging, places, listener) as workers:
-        wanted = partial(next_pieces, study, store, listener, in_shards=False)
+        wanted = partial(next_pieces, study, store, listener, in_shards=False, no_more=workers.dismiss)
         dispatch(wanted, workers, lambda said: warnings.warn(Notice(said), stacklevel=2))
 
 
@@ -91,8 +91,8 @@ class Processes:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         left = [worker.process for worker in self._running.values() if worker.process.pid]
-        for line in () if error else self._running:
-            line.close()  # an idle worker ends
+        if not error:
+            self.dismiss()
         for process in left if error else ():
             process.terminate()
         grace = GRACE_AFTER_CTRL_C if isinstance(error, KeyboardInterrupt) else GRACE_SECONDS
@@ -100,6 +100,12 @@ class Processes:
         for process in left:
             process.join(max(0.0, until - time.monotonic()))
             process.kill()
+
+    def dismiss(self) -> None:
+        """Let the workers close their engines and end, unless one is still to say that its piece has ended."""
+        if all(worker.piece is None for worker in self._running.values()):
+            for line in self._running:
+                line.close()
 
     def begin(self, piece: Piece) -> None:
         """A piece goes to the process that holds its arm's engine, else to a new one, else to any that is idle."""

