@@ -152,9 +152,10 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool) ->
 @study_options
 @options.engine
 @options.budget
+@click.option("--stages", is_flag=True, help="List every stage with its rollouts, tokens, GPU-hours and cost.")
 @options.as_json
-def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
-    """Show what a run would make, reuse and cost, by stage: tokens, GPU-hours, money. Makes nothing."""
+def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: Any) -> None:
+    """Show what a run would make, reuse, cost and be able to find. Makes nothing."""
     from cli.view import show_plan
     from flows.running.forecast import Forecast
     from flows.running.plan import plan as planned
@@ -170,7 +171,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     if as_json:
         options.write_json(priced.as_json())
     else:
-        show_plan(priced)
+        show_plan(priced, stages=stages)
 
 
 @click.command()

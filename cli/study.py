@@ -70,7 +70,7 @@ def new(name: str, base: str) -> None:
 def check(file: str, root: Path) -> None:
     """List every error of a study's file, by line. Also list inputs that are missing on this machine. Makes nothing."""
     from flows.problems import prepare
-    from flows.running.forecast import misread_traces
+    from flows.running.forecast import Forecast, misread_traces
     from flows.running.plan import plan
     from flows.study.request import ENDING, Request, questions_of, text_of
     from storage.artifacts.store import Store
@@ -84,6 +84,8 @@ def check(file: str, root: Path) -> None:
             found = Request(profile=word, text=text).study(store, planning=True)
             plan(found, store, prepare)
             absent |= found.absent
+            if word == file:
+                sentences |= dict.fromkeys(Forecast.of(found, store, found.profile.budget).head())
             sentences |= dict.fromkeys(misread_traces(found))
         except UserError as error:
             faults[str(error)] = None

@@ -11,15 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from cli import options
@@ -30,6 +22,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.rules import Band
 from storage.sql import query
+from tasks.metering import OCCUPYING
 from tasks.stage import Progress as Event
 
 #: Seconds between two progress lines in a pipe.
@@ -47,9 +40,10 @@ class Watch:
         self.console, self._store, self.made = Console(stderr=apart, highlight=False), store, 0
         detail = TextColumn("{task.fields[unit]} [cyan]{task.fields[detail]}")
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), detail)
-        self._bars = Progress(*columns, TimeRemainingColumn(), console=self.console)
+        self._bars = Progress(*columns, TimeElapsedColumn(), console=self.console)
         self._bar: dict[Ref, TaskID] = {}
         self._seen: set[Ref] = set()
+        self.to_make: set[Ref] = set()
         self._printed: dict[Ref, float] = {}
         self._live = Live(console=self.console, transient=True, get_renderable=lambda: self._bars)
 
@@ -64,11 +58,12 @@ class Watch:
     def on_progress(self, event: Event) -> None:
         match event.event:
             case "started":
-                self._bar[event.ref] = self._bars.add_task(event.title, total=None, unit="", detail="")
+                waits = "waiting for the engine" if event.ref.kind in OCCUPYING else ""
+                self._bar[event.ref] = self._bars.add_task(event.title, total=None, unit="", detail=waits)
             case "advanced" if event.ref in self._bar:
                 how = {"completed": event.done, "total": event.total, "unit": event.unit, "detail": event.detail}
                 self._bars.update(self._bar[event.ref], **how)  # type: ignore[arg-type]
-                self._print_to_pipe(event)
+                self._print_progress(event)
             case "noted":
                 self.console.print(f"  {event.title}: {event.detail}", soft_wrap=True)
             case "made":
@@ -79,11 +74,16 @@ class Watch:
                 screened = event.ref.kind in ("pool", "bands") or event.title.startswith("screen ")
                 for line in glimpse(self._store, event.ref) if self._store and screened else ():
                     self.console.print(f"    {line}", markup=False, soft_wrap=True)
-            case "reused" if event.ref not in self._seen:
+            case "reused" if event.ref not in self._seen | self.to_make:  # else another process says that it made it
                 self._line("dim", event, "reused")
         self._seen.add(event.ref)
 
-    def _print_to_pipe(self, event: Event) -> None:
+    def _print_progress(self, event: Event) -> None:
+        """Print every step of a training, on a terminal too, and other progress now and then."""
+        if event.unit == "steps":
+            step = f"step {event.done:,} of {event.total:,}"
+            self.console.print(f"  {event.title}: {step} · {event.detail}", markup=False, soft_wrap=True)
+            return
         if self.console.is_terminal or time.monotonic() - self._printed.get(event.ref, 0.0) < PIPED_SECONDS:
             return
         self._printed[event.ref] = time.monotonic()
@@ -103,6 +103,7 @@ def opened(root: Path, places: dict[str, Path]) -> Iterator[Store]:
 
 
 def show_start(watch: Watch, name: str, planned: Sequence[Planned]) -> None:
+    watch.to_make = {p.step.ref for p in planned if p.made_here}
     todo, reused, left = (sum(getattr(p, how) for p in planned) for how in ("made_here", "reused", "left"))
     if not (todo or left):
         watch.console.print(f"[bold]{name}[/]: nothing to make, all {reused} stages are reused")
@@ -201,8 +202,8 @@ def answer_in_words(root: Path, report: Ref) -> list[str]:
     return [*answer(rows, looks), decided_before(str(registered or ""), looks), *caveats(rows, looks)]
 
 
-def show_plan(priced: Forecast) -> None:
-    """Print a plan's table and its sentences. Names of stages are wrapped if necessary, numbers never."""
+def show_plan(priced: Forecast, *, stages: bool) -> None:
+    """Print a plan's sentences. stages: its table first; names of stages are wrapped if necessary, numbers never."""
     console, table = Console(highlight=False), Table("", box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
     for name in UNITS:
@@ -211,6 +212,7 @@ def show_plan(priced: Forecast) -> None:
         mark = "·" if p.reused else "left" if p.left else "+"
         table.add_row(mark, p.step.title, *amounts(c), style="" if p.made_here else "dim")
     table.add_row("", "[bold]total[/]", *amounts(priced.whole))
-    console.print(table)
+    if stages:
+        console.print(table)
     for sentence in priced.sentences():
         console.print(sentence, markup=False, soft_wrap=True)

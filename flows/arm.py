@@ -264,7 +264,7 @@ class _Arms:
             self._sampled(start, f"{b.name}:", c.pool, c.choice, ASKED, replace(final, group_size=b.group_size))
             for b, c in zip(p.benchmarks, self.at.benchmarks, strict=True)
         )
-        return Measured(heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)
+        return Measured(where, heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)
 
     def _searched(self, start: Start) -> tuple[Searches, ...]:
         """One artifact a method, and one of the method whose rollouts they share; none where no method is asked for."""

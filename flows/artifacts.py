@@ -10,10 +10,11 @@ from tasks.domain.policies import Policy
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for. `benchmarks`:
-    on the problems of each benchmark. `compared`: with as many as objectives are compared by.
-    `searches`: one a method. `embeddings`, `diversity`: of a study that asks for them."""
+    """One policy on the held-out problems. `name`: of the policy, for titles. `deep`: with as many rollouts as the
+    asymptote asks for. `benchmarks`: on the problems of each benchmark. `compared`: with as many as objectives are
+    compared by. `searches`: one a method. `embeddings`, `diversity`: of a study that asks for them."""
 
+    name: str
     rollouts: Rollouts
     embeddings: Embeddings | None
     diversity: Diversity | None

@@ -59,7 +59,8 @@ def experiment(study: Study) -> Report:
         final=final,
         diversities=tuple(m.diversity for m in measured if m.diversity),
         answers=tuple(
-            measure_answers(rollouts=ref, partitions=classes) for ref, classes in zip(final, partitions, strict=True)
+            measure_answers.titled(f"answers of {m.name}")(rollouts=m.rollouts, partitions=classes)
+            for m, classes in zip(measured, partitions, strict=True)
         ),
         calibrations=(calibration,) if calibration else (),
         sliced=tuple(ref for m in measured for ref in m.benchmarks),
@@ -144,8 +145,9 @@ def own_results(arm: ArmArtifacts) -> tuple[ObjectiveResult, ...]:
 def partitioned(study: Study, measured: Measured, calibration: Calibrations | None) -> Partitions:
     """Classes of a policy's rollouts: of their answers, and where they are embedded of their traces."""
     if measured.embeddings is None or calibration is None:
-        return classes_of_answers(study, [measured.rollouts])[0]
-    return partition_rollouts(
+        titled = partition_answers.titled(f"classes of {measured.name}")
+        return titled(rollouts=measured.rollouts, grader_version=study.grader.installed)
+    return partition_rollouts.titled(f"classes of {measured.name}")(
         rollouts=measured.rollouts,
         embeddings=measured.embeddings,
         calibration=calibration,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -136,10 +137,18 @@ def train_adapter(
     if not (folder / "checkpoints").is_dir():
         refuse_other_rewards(Training.parse(str(making())))
 
+    durations: list[float] = []
+
     def tell(metrics: StepMetrics) -> None:
         row = metrics.row
-        sampling, training = metrics.seconds.get("sample", 0.0), metrics.seconds.get("train", 0.0)
-        detail = f"correct {row['correct_mean']:.2f} · sample {sampling:.1f} s, train {training:.1f} s"
+        durations.append(sum(metrics.seconds.get(phase, 0.0) for phase in ("sample", "train")))
+        left = (learner.steps - row["step"]) * median(durations[-5:])
+        speed = row["num_tokens"] / max(durations[-1], 1e-3)
+        detail = (
+            f"reward {row['reward_mean']:.2f} · correct {row['correct_mean']:.2f} · live groups"
+            f" {row['live_groups']:.0%} · entropy {row['entropy'] or 0:.2f} · {speed:,.0f} tokens/s"
+            f" · {left:,.0f} s left"
+        )
         if not row["updates"]:
             detail += " · no update: " + ("a gradient was not finite" if row["skipped_updates"] else "no live group")
         progress(row["step"], learner.steps, "steps", detail)

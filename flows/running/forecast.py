@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from flows.running.costs import FILL, Cost, Estimator, costs, total
-from flows.running.fit import prompt_notes
+from flows.running.fit import problems_before_checks, prompt_notes
 from flows.running.plan import Planned, plan, why_not
 from flows.study.layout import gpus_line
 from flows.study.prices import team_prices
@@ -42,7 +42,7 @@ SEED_SDS = (0.02, 0.05)
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """called: the study. costs: of each planned stage. spent: by the run's attempts so far. notes: what else is to be
-    known of it."""
+    known of it. problems: how many are used, and why."""
 
     called: str
     planned: list[Planned]
@@ -51,6 +51,7 @@ class Forecast:
     spent: Amounts
     sees: Foresight | None
     notes: tuple[str, ...]
+    problems: str = ""
 
     @classmethod
     def of(cls, study: Study, store: Store, budget: Budget, notes: tuple[str, ...] = ()) -> Forecast:
@@ -76,6 +77,7 @@ class Forecast:
             spent=Journal(store.root, run_id(study.profile.called, planned[-1].step.ref)).spent(),
             sees=foresight(study, store, planned, prices),
             notes=tuple(filter(None, own)),
+            problems=problems_line(study, store, planned, prices),
         )
 
     @property
@@ -83,7 +85,15 @@ class Forecast:
         return total(self.costs)
 
     def sentences(self) -> Iterator[str]:
-        """What the table says, and what it does not, in words; no number of it is lost where a table has no room."""
+        """Yield what will be run: problems, stages, cost, what it can find, notes, and whether a budget holds."""
+        yield from self.head()
+        yield from self.notes
+        yield from self._budgets()
+
+    def head(self) -> Iterator[str]:
+        """Yield the sentences without the notes and the budget."""
+        if self.problems:
+            yield self.problems
         todo, left = sum(p.made_here for p in self.planned), sum(p.left for p in self.planned)
         elsewhere = f", {left} are left for another machine" if left else ""
         yield f"{self.called}: {todo} of {len(self.planned)} stages would be made{elsewhere}"
@@ -91,10 +101,13 @@ class Forecast:
         yield f"in all {', '.join(in_all) or 'nothing that costs'}"
         if self.whole.basis and self.whole.least < self.whole.most:
             range_of = f"{short(self.whole.least).strip()} to {short(self.whole.most).strip()} tokens"
-            yield f"{range_of}, as long as completions turn out to be: {LENGTHS[self.whole.basis]}"
+            usd = [self.whole.usd * of / self.whole.tokens for of in (self.whole.least, self.whole.most)]
+            dollars = f" and US$ {usd[0]:,.2f} to {usd[1]:,.2f}" if usd[1] else ""
+            yield f"{range_of}{dollars}, as long as completions turn out to be: {LENGTHS[self.whole.basis]}"
         if self.sees is not None:
             yield self.sees.sentence()
-        yield from self.notes
+
+    def _budgets(self) -> Iterator[str]:
         for name, limit in self.limits.items():
             need, spent = getattr(self.whole, name), getattr(self.spent, name)
             left, most = max(limit - spent, 0), need * (self.whole.most / self.whole.tokens if self.whole.tokens else 1)
@@ -175,22 +188,47 @@ class Foresight:
         """
         >>> Foresight(100, 8, 1, ((0.0, 0.0873),)).sentence().split(" (")[0]
         'this study can see a difference of gains of 8.7 pp between these adapters'
+        >>> Foresight(8, 4, 1, ((0.0, None),)).sentence()
+        'this study cannot detect any difference of gains (8 held-out problems × 4 rollouts, 1 seed)'
         >>> Foresight(500, 8, 6, ((0.02, 0.0452), (0.05, None))).sentence().split(" (")[0]
-        'this study can see a difference of gains of 4.5 pp if seeds differ by 2 pp, no size if by 5 pp'
+        'this study can see a difference of gains of 4.5 pp if seeds differ by 2 pp, none if by 5 pp'
         """
+        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
+        size = f"{self.problems} held-out problems × {self.group_size} rollouts, {seeds}"
+        if all(least is None for _, least in self.detectable):
+            return f"this study cannot detect any difference of gains ({size})"
         if self.seeds == 1:
             sizes = f"{_points(self.detectable[0][1])} between these adapters"
         else:
             each = (f"{_points(size)} if by {100 * sd:g} pp" for sd, size in self.detectable)
             sizes = ", ".join(each).replace("if by", "if seeds differ by", 1)
-        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
-        size = f"{self.problems} held-out problems × {self.group_size} rollouts, {seeds}"
         assumed = ", an assumed standard deviation" if self.seeds > 1 else ""
         return f"this study can see a difference of gains of {sizes} ({size}{assumed})"
 
 
 def _points(share: float | None) -> str:
-    return "no size" if share is None else f"{100 * share:.1f} pp"
+    return "none" if share is None else f"{100 * share:.1f} pp"
+
+
+def problems_line(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> str:
+    """Return how many problems are used and held out, and which setting limits them; empty without held-out ones."""
+    p, steps = study.profile, {one.step.ref: one.step.arguments for one in planned}
+    evaluated = (given for given in steps.values() if given.get("split") == "heldout")
+    given = next((given for given in evaluated if isinstance(given["splits"], Splits)), None)
+    if given is None:
+        return ""
+    estimator = Estimator(study, store, planned, prices)
+    used, held = (estimator.problem_set(given, split).number for split in (None, "heldout"))
+    build, why = steps.get(given["pool"], {}), ""
+    if p.pool.limit and "policy" in build:
+        origin = "" if any("pool.limit" in change for change in study.changes) else f", from {p.name}"
+        every = len(
+            problems_before_checks(build | {"policy": replace(build["policy"], limit=None)}, study.places) or ()
+        )
+        why = f" of {every:,} (pool.limit = {p.pool.limit}{origin})" if every > used else ""
+    train = f"{used - held:,} left to train on" if p.seeds and p.training.steps else "none trained on"
+    seeds = f"; {len(p.seeds)} training seed{'s' * (len(p.seeds) > 1)}" if p.seeds else ""
+    return f"problems: {used:,}{why}, {held:,} held out, {train}{seeds}"
 
 
 def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> Foresight | None:

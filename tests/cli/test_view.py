@@ -88,10 +88,20 @@ def test_the_answer_in_words_is_the_reports(demo_store: Path) -> None:
 
 
 def test_a_pipe_is_told_now_and_then_how_far_a_stage_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """Once at its beginning, and not at every batch."""
+    """Once at its beginning, and not at every batch; a training says every step. Another process makes the rollouts."""
     with Watch() as watch:
         ref = Ref("rollouts", "0" * 16)
         watch.on_progress(Progress("started", "screen panel", ref))
         for done in (256, 512):
             watch.on_progress(Progress("advanced", "screen panel", ref, done, 1600, "rollouts"))
-    assert capsys.readouterr().out.splitlines() == ["  screen panel: 256 of 1,600 rollouts"]
+        watch.to_make = {ref}
+        watch.on_progress(Progress("reused", "screen panel", ref))
+        training = Ref("training", "0" * 16)
+        watch.on_progress(Progress("started", "train panel", training))
+        for done in (1, 2):
+            watch.on_progress(Progress("advanced", "train panel", training, done, 2, "steps", detail="reward 0.5"))
+    assert capsys.readouterr().out.splitlines() == [
+        "  screen panel: 256 of 1,600 rollouts",
+        "  train panel: step 1 of 2 · reward 0.5",
+        "  train panel: step 2 of 2 · reward 0.5",
+    ]

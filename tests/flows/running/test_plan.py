@@ -165,4 +165,4 @@ def test_what_is_left_for_another_machine_is_marked_and_costs_nothing_here(tmp_p
     assert embedding > 0 and apart.whole.gpu_hours < whole.whole.gpu_hours
     assert all(c == Cost() for p, c in zip(apart.planned, apart.costs, strict=True) if p.left)
     number = sum(p.left for p in apart.planned)
-    assert f"{number} are left for another machine" in next(apart.sentences()) and "| left |" in apart.markdown()
+    assert f"{number} are left for another machine" in " ".join(apart.sentences()) and "| left |" in apart.markdown()

@@ -90,7 +90,13 @@ SMALL = (
     "heldout_per_source = 2\n[screening]\ngroup_size = 2\n[final]\ngroup_size = 2\n[passk]\nks = [1, 2]\n"
 )
 #: What has more inputs where diversity is measured too.
-AFTER = ("render report", "measure answers", "compare diversity", "audit designs")
+AFTER = (
+    "render report",
+    "classes of panel at step 0",
+    "answers of panel at step 0",
+    "compare diversity",
+    "audit designs",
+)
 
 
 def test_measures_that_are_chosen_are_planned_and_nothing_else_is_called_otherwise(tmp_path: Path) -> None:
