@@ -261,13 +261,8 @@ class _Parser:
         elif called and (found := _ITERATED.match(ahead)):
             self.at += 4 if found[0][1] == "{" else 2
             name += f"^{found[1]}"
-        if self.peek() in ("(", "["):
-            start = self.at
-            if called:
-                return Expr("call", self.arguments((name,)))
-            if self.peek() == "(" and len(parts := self.group("(", ")")) > 1:
-                return Expr("call", (name, *parts))
-            self.at = start
+        if called and self.peek() in ("(", "["):
+            return Expr("call", self.arguments((name,)))
         return Expr("name", (name,))
 
     def arguments(self, before: tuple[str, ...]) -> tuple[Any, ...]:

@@ -78,23 +78,27 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str) -> Verd
     if region is None:
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     found = extract_answers(region, form, truncated=finish == "length")
-    texts = {worded(text) or text.strip() for text in answer_texts(region, form)[: MAX_ANSWERS + 1]}
-    if finish == "stop" and texts & {gold.strip(), worded(gold)} - {"", "nan", "null"} and len(texts) == 1:
+    if finish == "stop" and (verdict := _in_words(answer_texts(region, form)[: MAX_ANSWERS + 1], gold)) is not None:
+        return verdict
+    if found.status == "ok":
+        return _judge(found, gold)
+    name: VerdictName = "wrong" if found.status == "unread" else found.status
+    return Verdict(name, found.reason, found.answers[0] if found.answers else None, None)
+
+
+def _in_words(texts: list[str], gold: str) -> Verdict | None:
+    """Verdict on what is the gold's text, or says in words yes, no or that there is nothing; None for anything else."""
+    first, words = min(texts, default=None), {worded(text) or text.strip() for text in texts}
+    if len(words) == 1 and words & {gold.strip(), worded(gold)} - {"", "nan", "null"}:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
-    if finish == "stop" and texts and denies_existence(gold) and all(map(denies_existence, texts)):
+    if texts and denies_existence(gold) and all(map(denies_existence, texts)):
         if all(same_denial(text, gold) for text in texts):
-            return Verdict("correct", "both say that there is none", min(texts), None)
-        return Verdict("wrong", "denies less than is asked for", min(texts), None)
+            return Verdict("correct", "both say that there is none", first, None)
+        return Verdict("wrong", "denies less than is asked for", first, None)
     said = {yes_or_no(text) for text in texts}
-    if finish == "stop" and (asked := yes_or_no(gold)) and said and "" not in said:
-        return Verdict("correct" if said == {asked} else "wrong", "says yes or no", min(texts), None)
-    if found.status == "no_answer":
-        return Verdict("no_answer", found.reason, None, None)
-    if found.status == "unread":
-        return Verdict("wrong", found.reason, found.answers[0], None)
-    if found.status == "ambiguous":
-        return Verdict("ambiguous", found.reason, found.answers[0], None)
-    return _judge(found, gold)
+    if (asked := yes_or_no(gold)) and said and "" not in said:
+        return Verdict("correct" if said == {asked} else "wrong", "says yes or no", first, None)
+    return None
 
 
 def _judge(found: Extraction, gold: str) -> Verdict:

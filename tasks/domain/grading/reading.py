@@ -175,7 +175,7 @@ def _formula(chunk: str, after_word: bool) -> list[Token]:
 def _worded(text: str) -> bool:
     return any(
         is_word(word) or word.lower() in _JOINS for word in re.findall(r"[A-Za-z]{2,}", text)
-    ) and not re.fullmatch(r"\s*\(?[A-Z]{2,}\)?\s*", text)
+    )
 
 
 def _is_plain(run: str) -> bool:
@@ -365,7 +365,9 @@ def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> st
             if said and not re.fullmatch("[A-Za-z]", said):
                 answer = f"{answer}, {said}"
         return f"{name}= {answer}" if name else answer
-    return _written(group["text"], marks)
+    spelt = " ".join(t.text for t in marks if t.kind == "w")
+    start = spelt.lower().find(group["text"])
+    return group["text"] if start < 0 else spelt[start : start + len(group["text"])]
 
 
 def _list(found: re.Match[str], formulas: list[str]) -> str:
@@ -373,16 +375,6 @@ def _list(found: re.Match[str], formulas: list[str]) -> str:
     parts = iter(formulas[first:])
     joined = re.sub(f"{_THEN} ", ", ", found["list"])
     return re.sub("#", lambda _: next(parts), joined)
-
-
-def _written(words: str, marks: list[Token]) -> str:
-    """Words in the letters in which they are written."""
-    count = len(words.split())
-    spelt = [t.text for t in marks if t.kind == "w"]
-    for at in range(len(spelt) - count + 1):
-        if " ".join(spelt[at : at + count]).lower() == words:
-            return " ".join(spelt[at : at + count])
-    return words
 
 
 def _repeats(remark: str, formulas: list[str]) -> bool:

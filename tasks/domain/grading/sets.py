@@ -109,8 +109,6 @@ def _several(found: Shape) -> RealSet | None:
     every = found.kind == "list" or bool({*found.marks} & {"and", "land"})
     if found.kind == "list" and not all(is_inequality(i) or r"\ne" in i.marks for i in found.items[:2]):
         return None
-    if every and all(part.single for part in parts):
-        every = False  # `x=1 and x=2` lists two numbers
     return _joined(parts, every)
 
 

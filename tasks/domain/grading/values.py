@@ -95,8 +95,7 @@ def _double_factorial(top: Any) -> Fraction:
 def _binomial(above: Any, below: Any) -> Any:
     k = _whole(below)
     if isinstance(above, Fraction) and above.denominator == 1 and above >= 0:
-        k = min(k, int(above) - k)
-        return math.comb(int(above), _whole(k)) * Fraction(1) if k >= 0 else Fraction(0)
+        return Fraction(math.comb(int(above), k))
     return math.prod((above - j for j in range(k)), start=Fraction(1)) / math.factorial(k)
 
 
