@@ -168,17 +168,11 @@ def split_unit(text: str) -> tuple[str, str | None]:
         return text, None
     groups = match.groupdict()
     word = re.sub(r"\bper cent\b", "percent", (groups.get("word") or groups.get("glued") or "").strip())
-    unit = _unit(word)
+    unit = unit_of(word)
     if unit is None:
         return text, None
     power = (groups.get("power") or "").strip(" ^{}") or next((p for w, p in _POWERS if w.search(word)), "")
     return match["number"].strip(), (unit + power) or "unit"
-
-
-def _unit(words: str) -> str | None:
-    """The sign of a unit, or what is counted in the singular; null for anything else."""
-    words = re.sub(r" ?/ ?", " per ", re.sub(r"[. ]+", " ", words).strip())
-    return unit_of(words) if (known := _known(words)) is None else known
 
 
 def unit_of(words: str) -> str | None:
@@ -187,6 +181,7 @@ def unit_of(words: str) -> str | None:
     >>> [unit_of(w) for w in ("square feet", "red apples", "miles per hour", "never", "dozens", "overlaps")]
     ['ft', 'red apple', 'mi/h', None, None, None]
     """
+    words = re.sub(r" ?/ ?", " per ", re.sub(r"[. ]+", " ", words).strip())
     above, per, below = f" {words}".partition(" per ")
     parts = [_product(part.split()) for part in ((above, below) if per else (above,)) if part.strip()]
     return None if None in parts or not parts else "/".join(["", *parts][-2:] if per else parts)  # type: ignore[arg-type]

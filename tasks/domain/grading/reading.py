@@ -173,9 +173,7 @@ def _formula(chunk: str, after_word: bool) -> list[Token]:
 
 
 def _worded(text: str) -> bool:
-    return any(
-        is_word(word) or word.lower() in _JOINS for word in re.findall(r"[A-Za-z]{2,}", text)
-    )
+    return any(is_word(word) or word.lower() in _JOINS for word in re.findall(r"[A-Za-z]{2,}", text))
 
 
 def _is_plain(run: str) -> bool:

@@ -16,16 +16,7 @@ from tasks.domain.grading.grading import Verdict
 from tasks.domain.scaffolds import PANEL, THINKING
 from tasks.engines.grading.graders import GradeItem, Graders
 
-FILES = (
-    "answers",
-    "contest_forms",
-    "contest_formulas",
-    "answers_by_gold",
-    "completions",
-    "reported",
-    "understood",
-    "parsed",
-)
+_FOLDER = files("tasks.engines.grading") / "cases"
 NOT_CORRECT = "not correct"
 #: A right answer that the grader does not read, and may refuse.
 REFUSED = "refused"
@@ -74,13 +65,14 @@ class Outcome:
 
 def read_cases(name: str) -> list[dict[str, Any]]:
     """Rows of one file of cases, texts written out."""
-    lines = files("tasks.engines.grading").joinpath("cases", f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
+    lines = _FOLDER.joinpath(f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
     return [{field: _text(value) for field, value in json.loads(line).items()} for line in lines if line]
 
 
 def cases() -> list[Case]:
     """Every answer in `<answer>` and, where that makes sense, in a box; then whole completions."""
-    return [case for name in FILES for row in read_cases(name) for case in _cases(row)]
+    names = sorted(path.name.removesuffix(".jsonl") for path in _FOLDER.iterdir())
+    return [case for name in names if name != "peers" for row in read_cases(name) for case in _cases(row)]
 
 
 def _cases(row: dict[str, str]) -> Iterator[Case]:
