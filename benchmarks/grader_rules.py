@@ -61,7 +61,7 @@ the letter that counts periods | `n\pi` for `k\pi` | grading.with_parameter_of |
 another letter of a function | `f(n)=2n` for `f(x)=2x` | comparison.renamed | None
 labels of a gold | `1` for `\|AB\|=1` | comparison.is_label | False
 named parts in the gold's order | `q=5, p=2` for `(p,q)=(2,5)` | comparison.in_order_of | second argument
-`and` is not `or` | `y<0 \land y>4` | comparison._joined_otherwise | False
+`and` is not `or` | `y<0 \land y>4` | comparison._joined_differently | False
 """
 
 

@@ -34,9 +34,9 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
     grader_version."""
     from flows.study.request import profile_of, text_of
     from tasks.domain.grading.grading import Overrides, read_overrides
-    from tasks.engines.grading.graders import EVERYBODYS, Graders, read_grade_items
+    from tasks.engines.grading.graders import BUILT_IN, Graders, read_grade_items
 
-    scaffolds = EVERYBODYS
+    scaffolds = BUILT_IN
     if study is not None:
         profile = profile_of(study, text_of(study))
         scaffolds = {name: profile.arm(name).scaffold for name in profile.arms}

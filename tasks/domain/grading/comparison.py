@@ -59,7 +59,7 @@ class Comparison:
             return WRONG
         if squeeze(prediction.text) == squeeze(gold.text):
             return "correct", "identical text"
-        if _joined_otherwise(prediction, gold):
+        if _joined_differently(prediction, gold):
             return WRONG
         prediction, gold = alike(prediction, gold)
         several = gold.kind in ("scalar", "list") or (gold.kind == "choice" and all(map(is_inequality, gold.items)))
@@ -282,7 +282,7 @@ def _is_union_of_sets(found: Shape) -> bool:
     return found.kind == "union" and all(i.kind == "set" for i in found.items)
 
 
-def _joined_otherwise(prediction: Shape, gold: Shape) -> bool:
+def _joined_differently(prediction: Shape, gold: Shape) -> bool:
     """Does one say `and` where the other says `or`? Between values of one thing both only list them."""
     some = [found for found in (prediction, gold) if found.kind == "choice"]
     symbols = {mark for found in some for mark in found.marks if mark[0] == "l"}

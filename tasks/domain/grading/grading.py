@@ -95,9 +95,9 @@ def _in_words(texts: list[str], gold: str) -> Verdict | None:
         if all(same_denial(text, gold) for text in texts):
             return Verdict("correct", "both say that there is none", first, None)
         return Verdict("wrong", "denies less than is asked for", first, None)
-    said = {yes_or_no(text) for text in texts}
-    if (asked := yes_or_no(gold)) and said and "" not in said:
-        return Verdict("correct" if said == {asked} else "wrong", "says yes or no", first, None)
+    meanings = {yes_or_no(text) for text in texts}
+    if (wanted := yes_or_no(gold)) and meanings and "" not in meanings:
+        return Verdict("correct" if meanings == {wanted} else "wrong", "says yes or no", first, None)
     return None
 
 

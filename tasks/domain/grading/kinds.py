@@ -45,11 +45,11 @@ def integers(text: str) -> list[str]:
     found = read(text)
     if found.status != "ok":
         return []
-    told = [number(re.sub(r"^[A-Za-z]\w* ?= ?", "", normalise(answer))) for answer in found.answers]
-    if not told or any(n is None or n.unit or n.value.denominator != 1 for n in told):
+    numbers = [number(re.sub(r"^[A-Za-z]\w* ?= ?", "", normalise(answer))) for answer in found.answers]
+    if not numbers or any(n is None or n.unit or n.value.denominator != 1 for n in numbers):
         return []
     written = all(not re.search(r"/|\\[dt]?frac", answer) for answer in found.answers)
-    return list(dict.fromkeys(str(n.value.numerator) for n in told if n)) if written else []
+    return list(dict.fromkeys(str(n.value.numerator) for n in numbers if n)) if written else []
 
 
 _LETTER = r"\(?([A-J])\)?"
@@ -141,24 +141,24 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
     texts = [text.strip() for text in answer_texts(region, form) if text.strip()]
     if not texts:
         return Verdict("no_answer", NO_BOX if form == "boxed" else "empty answer", None, None)
-    said = " , ".join(texts)[:MAX_CHARS]
+    answer = " , ".join(texts)[:MAX_CHARS]
     if max(map(len, texts)) > MAX_CHARS:
-        return Verdict("ungradable", f"answer longer than {MAX_CHARS} characters", said[:200], None)
+        return Verdict("ungradable", f"answer longer than {MAX_CHARS} characters", answer[:200], None)
     try:
         stated = list(dict.fromkeys(one for text in texts for one in _read(kind, text)))
         golds = _read(kind, gold)
         if len(stated) > 1:
-            return Verdict("ambiguous", "several different answers", said, None)
+            return Verdict("ambiguous", "several different answers", answer, None)
         if not stated:
-            return Verdict("wrong", f"states no {what}", said, None)
+            return Verdict("wrong", f"states no {what}", answer, None)
         if len(golds) != 1:
-            return Verdict("ungradable", f"the gold states {len(golds)} answers as {what}", said, stated[0])
+            return Verdict("ungradable", f"the gold states {len(golds)} answers as {what}", answer, stated[0])
         right = _whether(kind.same(stated[0], golds[0]))
     except (MemoryError, RecursionError):
         raise
     except (Exception, SystemExit) as error:  # of a grader that another package brings
-        return Verdict("ungradable", f"{RAISED}{name}: {plugins.told(error)}"[:200], said, None)
-    return Verdict("correct" if right else "wrong", f"by {what}" if right else "not equal", said, stated[0])
+        return Verdict("ungradable", f"{RAISED}{name}: {plugins.told(error)}"[:200], answer, None)
+    return Verdict("correct" if right else "wrong", f"by {what}" if right else "not equal", answer, stated[0])
 
 
 def _read(kind: AnswerKind, text: str) -> list[str]:

@@ -46,21 +46,21 @@ def extract_answers(region: str, form: AnswerForm, truncated: bool = False) -> E
     'no \\boxed{} in the final answer'
     """
     blocks = _blocks(region, form)
-    told: list[Extraction] = []
+    found: list[Extraction] = []
     joined = False
     for block in blocks:
-        if len(told) > MAX_ANSWERS:
+        if len(found) > MAX_ANSWERS:
             break
         boxes, joined, cut = boxed(block)
         if cut and truncated:
             return Extraction("no_answer", CUT_OFF)
-        told += [read(text) for text in (boxes[: MAX_ANSWERS + 1] or ([block] if form == "tag" else []))]
-    if form == "boxed" and not told:
+        found += [read(text) for text in (boxes[: MAX_ANSWERS + 1] or ([block] if form == "tag" else []))]
+    if form == "boxed" and not found:
         return Extraction("no_answer", NO_BOX)
-    stated = [t for t in told if t.status != "no_answer"]
+    stated = [t for t in found if t.status != "no_answer"]
     if not stated:
         return Extraction("no_answer", "empty answer")
-    if len(told) > MAX_ANSWERS:
+    if len(found) > MAX_ANSWERS:
         return Extraction("ambiguous", f"more than {MAX_ANSWERS} answers", stated[0].answers)
     if len(stated) == 1:
         return stated[0]
@@ -359,9 +359,9 @@ def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> st
         if (unit := units[0] or units[1]) and "," not in answer:
             answer = rf"{answer} \text{{ {unit}}}"
         for condition in ("every", "condition"):
-            said = formula(condition) if group.get(condition) else ""
-            if said and not re.fullmatch("[A-Za-z]", said):
-                answer = f"{answer}, {said}"
+            restriction = formula(condition) if group.get(condition) else ""
+            if restriction and not re.fullmatch("[A-Za-z]", restriction):
+                answer = f"{answer}, {restriction}"
         return f"{name}= {answer}" if name else answer
     spelt = " ".join(t.text for t in marks if t.kind == "w")
     start = spelt.lower().find(group["text"])

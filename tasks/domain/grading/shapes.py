@@ -313,21 +313,21 @@ def named(relation: Shape) -> set[str]:
     return {i.text for i in relation.items if is_name(i.text) and i.text.strip() not in _CONSTANTS}
 
 
-def in_order_of(names: Sequence[Shape], told: Shape) -> Shape:
+def in_order_of(names: Sequence[Shape], answer: Shape) -> Shape:
     """`(q,p)=(5,2)` and `q=5, p=2` as the tuple that `(p,q)` asks for; anything else as it is."""
-    if told.kind == "relation" and told.marks == ("=",) and told.items[0].kind == "tuple" == told.items[1].kind:
-        left, right = told.items[0].items, told.items[1].items
+    if answer.kind == "relation" and answer.marks == ("=",) and answer.items[0].kind == "tuple" == answer.items[1].kind:
+        left, right = answer.items[0].items, answer.items[1].items
     elif (
-        told.kind in ("list", "choice")
-        and not {*told.marks} & {"or", "lor"}
-        and all(i.kind == "relation" and i.marks == ("=",) for i in told.items)
+        answer.kind in ("list", "choice")
+        and not {*answer.marks} & {"or", "lor"}
+        and all(i.kind == "relation" and i.marks == ("=",) for i in answer.items)
     ):
-        left, right = tuple(i.items[0] for i in told.items), tuple(i.items[1] for i in told.items)
+        left, right = tuple(i.items[0] for i in answer.items), tuple(i.items[1] for i in answer.items)
     else:
-        return told
+        return answer
     wanted, given = [squeeze(n.text) for n in names], [squeeze(n.text) for n in left]
     if sorted(wanted) != sorted(given) or len(set(given)) < len(given) or len(left) != len(right):
-        return told
+        return answer
     values = tuple(right[given.index(name)] for name in wanted)
     return Shape("tuple", f"({','.join(value.text for value in values)})", values, ("(", ")"))
 

@@ -172,10 +172,10 @@ def grade(answer: str, gold: str) -> Verdict:
 
 
 #: Scaffolds of the built-in arms.
-EVERYBODYS = {name: arm.scaffold for name, arm in ARMS.items()}
+BUILT_IN = {name: arm.scaffold for name, arm in ARMS.items()}
 
 
-def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = EVERYBODYS) -> list[GradeItem]:
+def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = BUILT_IN) -> list[GradeItem]:
     """Read and check all items of a file (or of bytes from standard input). scaffolds: by arm; each row is parsed and
     graded with its own. Errors: UserError naming file, line and field."""
     name = "standard input" if isinstance(source, bytes) else str(source)
@@ -211,14 +211,14 @@ def _item(row: dict[str, Any], where: str, scaffolds: Mapping[str, Scaffold]) ->
 
 BATCH = 512
 VERDICT_COLUMNS = ("answer", "canonical", "verdict", "reason", "correct")
-NOBODY = Overrides()
+NO_OVERRIDES = Overrides()
 
 
 def with_verdicts(
     rows: pa.Table,
     golds: Sequence[str],
     graders: Graders,
-    overrides: Overrides = NOBODY,
+    overrides: Overrides = NO_OVERRIDES,
     scaffold: Scaffold | None = None,
 ) -> pa.Table:
     """Rows (of ROLLOUTS or LEDGER) with verdict columns made anew; every other column as it was.
