@@ -186,7 +186,7 @@ _STATED = re.compile(
 
 
 def final_answer(text: str) -> tuple[str, str | None]:
-    r"""(what precedes it, the region of the final answer) of a completion whose form nobody asked for: all of it where
+    r"""(what precedes it, the region of the final answer) of a completion without a prescribed form: all of it where
     it has a `\boxed{}`, else its `<answer>` tags, else what follows the last `####`, `answer is` or `answer:`.
 
     >>> final_answer("3 + 4 = 7. The answer is 7. Done"), final_answer("6*3\n#### 18"), final_answer("It may be 7.")
