@@ -11,8 +11,19 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from cli import options
 from flows.running.forecast import UNITS, Forecast, amounts
@@ -31,6 +42,13 @@ PIPED_SECONDS = 10.0
 WIDTH, SHOWN = 30, 240
 
 
+class Clock(TimeRemainingColumn):
+    """Time since a stage began while its amount of work is unknown, as when an engine loads; then the time left."""
+
+    def render(self, task: Task) -> Text:
+        return TimeElapsedColumn().render(task) if task.total is None else super().render(task)
+
+
 class Watch:
     """Shows running stages: on a terminal a live line for each, in a pipe one line per finished stage and progress
     lines."""
@@ -40,7 +58,7 @@ class Watch:
         self.console, self._store, self.made = Console(stderr=apart, highlight=False), store, 0
         detail = TextColumn("{task.fields[unit]} [cyan]{task.fields[detail]}")
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), detail)
-        self._bars = Progress(*columns, TimeElapsedColumn(), console=self.console)
+        self._bars = Progress(*columns, Clock(), console=self.console)
         self._bar: dict[Ref, TaskID] = {}
         self._seen: set[Ref] = set()
         self.to_make: set[Ref] = set()
@@ -61,7 +79,8 @@ class Watch:
                 waits = "waiting for the engine" if event.ref.kind in OCCUPYING else ""
                 self._bar[event.ref] = self._bars.add_task(event.title, total=None, unit="", detail=waits)
             case "advanced" if event.ref in self._bar:
-                how = {"completed": event.done, "total": event.total, "unit": event.unit, "detail": event.detail}
+                detail = "" if event.unit == "steps" else event.detail  # a step has a line of its own
+                how = {"completed": event.done, "total": event.total, "unit": event.unit, "detail": detail}
                 self._bars.update(self._bar[event.ref], **how)  # type: ignore[arg-type]
                 self._print_progress(event)
             case "noted":
