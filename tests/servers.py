@@ -21,6 +21,23 @@ import pytest
 from tests.needs import lacks
 
 REPO = Path(__file__).resolve().parents[1]
+#: The demo, small enough for a minute on one core.
+SHRUNK = {
+    "pool.synthetic": "8",
+    "pool.heldout_per_source": "2",
+    "training.steps": "2",
+    "training.groups_per_step": "2",
+    "training.eval_every": "2",
+    "hardware.batch_size": "32",
+    "passk.draws": "200",
+}
+#: As forms have it.
+SMALL = {
+    "profile": "demo",
+    "arms": ["panel"],
+    "engine": "transformers",
+    "settings": [{"field": field, "value": value} for field, value in SHRUNK.items()],
+}
 
 
 def free_port() -> int:

@@ -107,21 +107,10 @@ def test_a_tree_is_printed_and_its_rounds_are_in_the_ledger_and_paid_for_once(tm
         searched(tmp_path, *REVISED, "--seed", "1")
 
 
-def test_a_last_round_that_went_past_the_budget_is_said(tmp_path: Path) -> None:
-    """A round is whole: what it spends is known once it is there."""
-    words = ("--method", "evolution:generations=1", "--tokens", "129", "--root", str(tmp_path))
-    last = ask(PROBLEM, *words).stdout.splitlines()[-1]
-    assert re.search(r"\(8 completions, \d+ tokens; the last round went past the budget of 129\)$", last)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--arm", "pannel"), "unknown arm 'pannel' .known: panel, "),
-        (("--adapter", "training-0000"), "no artifact, run or study 'training-0000'"),
-        (("--step", "2"), "--step selects one of"),
-        (("--model", "no-such-model"), "base model no-such-model is not there"),
-        (("--method", "majorty"), "unknown method 'majorty'; did you mean 'majority'"),
         (("--method", "rewarded"), "method rewarded is scored by a reward model: set reward to its folder"),
         ((*REVISED, "--tokens", "128"), "tokens=128 is below one rollout, whose completion alone may take 128"),
     ],
@@ -129,9 +118,3 @@ def test_a_last_round_that_went_past_the_budget_is_said(tmp_path: Path) -> None:
 def test_a_mistake_is_told_before_a_model_is_loaded(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     with pytest.raises(UserError, match=said):
         ask(PROBLEM, *words, "--root", str(tmp_path))
-
-
-@pytest.mark.slow
-def test_vllm_streams_too() -> None:
-    [row] = told(PROBLEM, "--gold", "32", engine="vllm")
-    assert row["completion"].startswith("<mutipersonaDebate>") and row["verdict"] in ("correct", "wrong")

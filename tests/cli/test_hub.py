@@ -77,8 +77,6 @@ def test_a_plan_fetches_nothing_and_a_run_all_of_it(tmp_path: Path, there: dict[
     ("wrong", "said"),
     [
         ((f"lab/small@{COMMIT}", f"lab/gated@{COMMIT}"), "gated repo"),
-        ((f"lab/small@{COMMIT}", f"lab/none@{COMMIT}"), "Repository Not Found"),
-        ((f"lab/small@{COMMIT}", f"lab/small@{'1' * 40}"), "Revision Not Found"),
         ((f"lab/riddles@{COMMIT}", f"lab/nothing@{COMMIT}"), "put its problems into"),
     ],
 )
@@ -94,24 +92,6 @@ def test_what_cannot_be_had_is_one_sentence_before_anything_is_made(
     assert not [*(tmp_path / ".varband").glob("pool/*")]
 
 
-def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path: Path, there: dict[str, str]) -> None:
-    """And what was put there by hand is taken."""
-    offline = {**there, "HF_HUB_OFFLINE": "1"}
-    done = varband(tmp_path, offline, "run", "mine.toml", "--plain")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    for words in (
-        f"hf download lab/small --revision {COMMIT} --local-dir small, and name that folder",
-        f"hf download openai/gsm8k --repo-type dataset --revision {COMMIT}, and put its problems into",
-        "a line of JSON each with problem and gold",
-    ):
-        assert words in done.stderr
-    place = tmp_path / ".varband" / "hub" / f"gsm8k_train-{COMMIT[:12]}" / "gsm8k_train.jsonl"
-    assert str(place.relative_to(tmp_path)) in done.stderr
-    place.parent.mkdir(parents=True)
-    place.write_text(json.dumps({"problem": "How much is 1 and 1?", "gold": "2"}))
-    assert "gsm8k" not in varband(tmp_path, offline, "run", "mine.toml", "--plain").stderr
-
-
 def test_another_commit_is_not_taken_for_the_one_that_lies_there(tmp_path: Path, there: dict[str, str]) -> None:
     """Of a set that nobody has described, as of a known one."""
     first = STUDY.replace(f"lab/small@{COMMIT}", "demo")
@@ -124,12 +104,3 @@ def test_another_commit_is_not_taken_for_the_one_that_lies_there(tmp_path: Path,
         varband(tmp_path, there, "plan", "mine.toml").stdout.split()
     )
     assert varband(tmp_path, there, "run", "mine.toml", "--plain").returncode == 2
-
-
-def test_a_hub_that_is_out_of_reach_is_one_sentence(tmp_path: Path) -> None:
-    """Without what its library says of every try."""
-    (tmp_path / "mine.toml").write_text(f'base = "demo"\nmodel = "lab/small@{COMMIT}"\n')
-    nowhere = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "home")}
-    done = varband(tmp_path, nowhere, "run", "mine.toml", "--plain")
-    assert done.returncode == 2 and done.stderr.startswith("varband: mine.toml, line 2: model: "), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr

@@ -73,13 +73,6 @@ def test_a_finished_study_is_listed_under_a_second_name_and_nothing_is_made(root
     assert [one.label.split(" · ")[0] for one in reports(root) if one.ref == again["report"]] == ["paper-figure"]
 
 
-@pytest.mark.parametrize("name", ["demo", "a/b", "ü"])
-def test_a_name_that_shadows_or_is_none_is_refused(name: str, tmp_path: Path) -> None:
-    told = said("run", "demo", f"--name={name}", root=tmp_path / "none", fails=True)
-    assert told.startswith(f"varband: --name: '{name}' is ") and "choose another" in told
-    assert not (tmp_path / "none").exists()
-
-
 def test_a_run_and_a_name_are_taken_where_refs_are(made: tuple[Path, Row, Row]) -> None:
     root, first, second = made
     for text in ("cooler", run_named(root, "cooler").id, second["report"]):  # type: ignore[union-attr]
@@ -87,15 +80,6 @@ def test_a_run_and_a_name_are_taken_where_refs_are(made: tuple[Path, Row, Row]) 
         assert said("store", "show", text, root=root).startswith(second["report"])
     assert str(find(root, "demo")) == first["report"]
     assert "no artifact, run or study 'coooler'" in said("store", "show", "coooler", root=root, fails=True)
-
-
-def test_a_run_without_a_report_says_how_to_get_one(root: Path) -> None:
-    run = run_named(root, "cooler")
-    assert run is not None
-    write_run(root, run.model_copy(update={"report": None, "state": "parked"}))
-    assert f"run {run.id} has no report yet, it is parked: varband resume {run.id} --root {root}\n" in said(
-        "store", "show", "cooler", root=root, fails=True
-    )
 
 
 def test_compare_says_what_was_asked_otherwise_and_what_was_found(made: tuple[Path, Row, Row]) -> None:
@@ -130,31 +114,6 @@ def test_sql_says_of_how_many_studies_its_rows_are(root: Path) -> None:
     assert told(*counted, root=root)[1] == "", "one study alone"
 
 
-def test_a_name_of_several_runs_is_said_and_rm_never_guesses(root: Path, tmp_path: Path) -> None:
-    run, demo = run_named(root, "cooler"), run_named(root, "demo")
-    assert run is not None and demo is not None
-    old = {"id": "cooler-00000001", "report": demo.report, "started": "2026-01-01T00:00:00+00:00"}
-    new = {"id": "cooler-00000002", "report": None, "state": "parked", "started": "2999-01-01T00:00:00+00:00"}
-    for more in (old, new):
-        write_run(root, run.model_copy(update=more))
-    several = f"'cooler' fits 3 runs: cooler-00000002 (parked), {run.id} (finished), cooler-00000001 (finished)"
-    note = f"varband: {several}; this is of {run.id}, the newest that has a report: an id asks for another\n"
-    for words in (("store", "show", "cooler"), ("report", "cooler", "-o", str(tmp_path))):
-        out, err = told(*words, root=root)
-        assert err == note and out, words
-    assert "this is of" not in told("store", "show", "cooler-00000001", root=root)[1]
-    before = {*root.rglob("*.json")}
-    for words in (("store", "rm", "cooler"), ("store", "rm", "cooler", "--yes")):
-        assert said(*words, root=root, fails=True) == f"varband: {several}; name one by its id\n"
-    assert {*root.rglob("*.json")} == before
-    said("store", "rm", "cooler-00000002", "--yes", root=root)
-    assert {one.id for one in all_runs(root)} == {run.id, demo.id, "cooler-00000001"}
-    write_run(root, run.model_copy(update={"report": None, "state": "failed"}))
-    write_run(root, run.model_copy(update={**old, "report": None, "state": "failed"}))
-    refused = said("store", "show", "cooler", root=root, fails=True)
-    assert refused.startswith("varband: 'cooler' fits 2 runs: ") and refused.endswith("(failed); name one by its id\n")
-
-
 def test_rm_takes_what_is_of_one_study_alone_and_restores_it(root: Path) -> None:
     before, paid = set(Store(root).refs()), len(Ledger(root).shard_paths())
     would = said("store", "rm", "cooler", root=root)
@@ -174,15 +133,3 @@ def test_rm_keeps_what_is_wanted(root: Path) -> None:
     inner = store.manifest(Ref.parse(run.report)).input_refs[0]
     assert "artifacts are made from it" in said("store", "rm", str(inner), "--yes", root=root, fails=True)
     assert "no run or study 'nothing'" in said("store", "rm", "nothing", root=root, fails=True)
-
-
-@pytest.mark.parametrize("words", [("report",), ("audit",), ("ask", "1+1?", "--adapter", "training-0")])
-def test_a_root_that_nobody_made_is_refused_and_not_made(words: tuple[str, ...], tmp_path: Path) -> None:
-    told = said(*words, root=tmp_path / "mistyped", fails=True)
-    assert f"--root {tmp_path / 'mistyped'}: there is no such folder" in told and not [*tmp_path.iterdir()]
-
-
-def test_a_run_is_gone_on_with_by_its_study_s_name(root: Path) -> None:
-    """Here it is there already."""
-    assert "cooler: " in said("resume", "cooler", root=root)
-    assert "no run 'cooles' under" in said("resume", "cooles", root=root, fails=True)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.view import Watch, answer_in_words, glimpse
+from cli.view import answer_in_words, glimpse
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.runs import Run, now, write_run
-from tasks.stage import Progress
 from tests import warm
 
 OF_ARMS = ("trained_as", "model", "adapter")
@@ -41,19 +40,12 @@ def said(*words: str, root: Path, **environment: str) -> str:
     ("words", "expected"),
     [
         ("varband re", {"register", "report", "resume", "replay"}),
-        ("varband run qwen-1.5b/o", {"qwen-1.5b/objectives"}),
         ("varband plan min", {"mine.toml"}),
         ("varband resume mi", {"mine-00000000"}),
-        ("varband report --against mi", {"mine-00000000"}),
-        ("varband plan demo --se", {"--seeds", "--set"}),
         ("varband run demo --set training.lora", {"training.lora_rank=", "training.lora_alpha="}),
         (
             "varband plan demo --arms panel --set arms.",
             {f"arms.{arm}.{of}=" for arm in ("panel", "thinking") for of in OF_ARMS},
-        ),
-        (
-            "varband run mine.toml/cold --set lessons.gsm8k.pool.l",
-            {f"lessons.gsm8k.pool.l{of}=" for of in ("evels", "imit")},
         ),
     ],
 )
@@ -85,23 +77,3 @@ def test_the_answer_in_words_is_the_reports(demo_store: Path) -> None:
     page = re.sub(r"\\|&lt;|<", "", (store.files(report) / "report.md").read_text())
     told = answer_in_words(demo_store, Ref.parse(str(report)))
     assert len(told) > 3 and all(re.sub(r"\\|<", "", sentence) in page for sentence in told)
-
-
-def test_a_pipe_is_told_now_and_then_how_far_a_stage_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """Once at its beginning, and not at every batch; a training says every step. Another process makes the rollouts."""
-    with Watch() as watch:
-        ref = Ref("rollouts", "0" * 16)
-        watch.on_progress(Progress("started", "screen panel", ref))
-        for done in (256, 512):
-            watch.on_progress(Progress("advanced", "screen panel", ref, done, 1600, "rollouts"))
-        watch.to_make = {ref}
-        watch.on_progress(Progress("reused", "screen panel", ref))
-        training = Ref("training", "0" * 16)
-        watch.on_progress(Progress("started", "train panel", training))
-        for done in (1, 2):
-            watch.on_progress(Progress("advanced", "train panel", training, done, 2, "steps", detail="reward 0.5"))
-    assert capsys.readouterr().out.splitlines() == [
-        "  screen panel: 256 of 1,600 rollouts",
-        "  train panel: step 1 of 2 · reward 0.5",
-        "  train panel: step 2 of 2 · reward 0.5",
-    ]

@@ -25,8 +25,6 @@ main()
     ("words", "extra"),
     [
         (("server", "start"), "prefect"),
-        (("server", "deploy"), "prefect"),
-        (("doctor", "--root", "."), "prefect"),
         (("serve", "--root", "."), "app"),
         (("store", "ls", "--root", "s3://bucket/root"), "s3"),
     ],

@@ -19,43 +19,28 @@ CASES = [
     (THINKING, r"<think>a</think> \boxed{7}", True, True),
     (THINKING, r"so it is 7</think> \boxed{7}", False, True),  # a lone closing tag
     (THINKING, r"<think></think> \boxed{7}", False, True),  # empty trace
-    (THINKING, "<think>\n \n</think> \\boxed{7}", False, True),
     (THINKING, "<think>a</think> ", False, True),  # no answer
     (THINKING, r"<think>a</think> \boxed{}", False, True),  # empty answers
     (THINKING, r"<think>a</think> \boxed{\text{}}", False, True),  # nothing is said in these either
-    (THINKING, r"<think>a</think> \boxed{\ }", False, True),
     *((THINKING, rf"<think>a</think> \boxed{{{empty}}}", False, True) for empty in EMPTY),
     *((THINKING, rf"<think>{empty}</think> \boxed{{7}}", False, True) for empty in EMPTY),
     *((PANEL, f"{D}a{E} <answer>{empty}</answer>", False, True) for empty in EMPTY),
     (THINKING, r"<think>a</think> \boxed{\left\{\right\}}", True, True),
-    (THINKING, r"<think>a</think> \boxed{\mathbb{R}}", True, True),
     (THINKING, r"<think>a</think> \boxed{7", False, True),  # never closed
-    (THINKING, r"<think>&nbsp;</think> \boxed{7}", False, True),
-    (THINKING, r"<think>a</think> \boxed{\infty}", True, True),
-    (PANEL, rf"{D}a{E} <answer>\boxed{{}}</answer>", False, True),
-    (PANEL, f"{D}a{E} <answer>.</answer>", False, True),
-    (PANEL, f"{D}.{E} <answer>7</answer>", False, True),
     (THINKING, r"<think>\boxed{7}</think>", False, True),  # an answer in the trace is none after it
     (THINKING, r"a</think>b<think> \boxed{7}", False, True),  # out of order
     (THINKING, r"<think>a</think><think>b</think> \boxed{7}", False, False),
     (THINKING, r"<think>a \boxed{7}", False, False),
     (PANEL, f"{D}a{E} <answer>7</answer>", True, True),
-    (PANEL, f"{D}a{E}\n<answer> 7 </answer>\n", True, True),
-    (PANEL, f"{D}{E} <answer>7</answer>", False, True),
-    (PANEL, f"{D}a{E} <answer></answer>", False, True),
     (PANEL, f"{D}a <answer>6</answer> b{E} <answer>7</answer>", False, True),  # two pairs
     (PANEL, f"{D}a{E} <answer>7", False, False),
     (PANEL, f"{D}a{E} so <answer>7</answer>", False, False),
-    (PANEL, f"a{E} <answer>7</answer>", False, False),
     (PANEL, f"<answer>7</answer> {D}a{E}", False, False),
     (NO_PANEL, "a <answer>7</answer>", True, True),
     (NO_PANEL, "<answer>7</answer>", False, False),
-    (NO_PANEL, "a <answer></answer>", False, True),
-    (NO_PANEL, "a <answer>x < 5</answer>", True, True),
     (PLAIN, r"3+4 is 7, so \boxed{7}", True, True),
     (PLAIN, r"\boxed{7}", False, False),
     (PLAIN, "3+4 is 7", False, False),
-    (PLAIN, r"3+4 is \boxed{ }", False, True),
     (THINK_TAGS, "<think>a</think> <answer>7</answer>", True, True),
     (THINK_TAGS, "a</think> <answer>7</answer>", False, False),
 ]

@@ -14,16 +14,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, LearnerConfig
 from tasks.domain.grpo.packing import Pack
 from tasks.engines.hardware import Execution, Hardware, free_bytes
-from tasks.engines.memory import (
-    GIB,
-    UNBOUNDED,
-    activation_bytes,
-    check_sampler_memory,
-    check_training_memory,
-    disk_bytes,
-    lora_parameters,
-    sampler_bytes,
-)
+from tasks.engines.memory import GIB, UNBOUNDED, activation_bytes, check_training_memory, lora_parameters
 from tasks.engines.model_files import read_config
 from tests.hollow import hollow_weights
 from tests.random_mixture import CONFIG
@@ -61,13 +52,6 @@ def test_the_estimate_counts_what_the_learner_allocates(tmp_path: Path) -> None:
         policy = Policy(base, config, Execution(device="cpu"))
         expected = lora_parameters(read_config(base), config.lora_rank, config.target_modules, config.expert_rank)
         assert policy.lora.master.numel() == expected
-
-
-def test_the_disk_that_a_training_takes_by_hand(tiny_base: Path) -> None:
-    """2 checkpoints kept and one on its way, each of three float32 vectors; steps 0, 2 and 4 kept and three served."""
-    config = replace(LEARNER, steps=4, eval_every=2)
-    lora = lora_parameters(read_config(tiny_base), 2, config.target_modules)
-    assert disk_bytes(tiny_base, config, Execution()) == (3 * 12 + 6 * 4) * lora
 
 
 def test_activations_by_hand() -> None:
@@ -145,27 +129,6 @@ def small(folder: Path) -> tuple[int, int, int]:
     hollow_weights(folder / "model.safetensors", 500)
     kept, recomputed = (activation_bytes(DENSE, ALL_LINEAR, 2, recompute=r) for r in (False, True))
     return 1000 + lora_parameters(DENSE, 2) * 20 + 10 * 10, kept, recomputed
-
-
-def test_what_a_sampler_takes_by_hand(tmp_path: Path) -> None:
-    """Qwen2.5-1.5B: merging takes 28 · (1536 · 1536 · 2 + 1536 · 256 · 2 + 3 · 1536 · 8960) = 1.31 B values; a rollout of
-    1,000 tokens 28 · 2 · 256 values a token. Of Qwen3-30B-A3B vLLM sets 3.17 GiB aside for adapters of rank 32."""
-    shape: dict[str, Any] = {"hidden_size": 1536, "num_attention_heads": 12, "num_key_value_heads": 2}
-    shape |= {"intermediate_size": 8960, "num_hidden_layers": 28}
-    (tmp_path / "config.json").write_text(json.dumps(shape))
-    hollow_weights(tmp_path / "model.safetensors", 3 * GIB // 2)
-    hardware = Hardware(dtype="bfloat16", max_model_len=1000, memory_fraction=0.5)
-    needed = sampler_bytes(tmp_path, hardware, 32)
-    assert (needed.merging, needed.slots, needed.cache) == (2 * 1_310_195_712, 0, 2 * 28 * 2 * 256 * 1000)
-    assert sampler_bytes(tmp_path, replace(hardware, tensor_parallel=2), 0).weights == 3 * GIB
-    assert check_sampler_memory(tmp_path, hardware, 32, 16 * GIB) == 8 * GIB - needed.merging
-    with pytest.raises(UserError, match=r"needs about 7\.\d GiB of each GPU \(2\.4 for adapters.*adapters=unmerged"):
-        check_sampler_memory(tmp_path, hardware, 32, 13 * GIB)
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    unmerged = replace(hardware, adapters="unmerged")
-    assert sampler_bytes(tmp_path, unmerged, 32).slots / GIB == pytest.approx(3.17, rel=0.01)
-    with pytest.raises(UserError, match="LoRA rank 600: vLLM serves at most 512"):
-        sampler_bytes(tmp_path, unmerged, 600)
 
 
 @pytest.mark.parametrize("short_of_memory", [0, 1, 9])

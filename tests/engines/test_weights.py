@@ -119,15 +119,6 @@ def test_no_engine_is_given_a_model_with_a_hole(folder: Path, spoil: Callable[[P
             start(folder)
 
 
-def test_what_vllm_alone_would_load_is_refused(tmp_path: Path) -> None:
-    """Without an index it loads every .safetensors of the folder; transformers, and so the learner, loads one."""
-    model = Path(shutil.copytree(DEMO, tmp_path / "demo"))
-    refuse_holes(model)
-    shutil.copy(model / "model.safetensors", model / "other.safetensors")
-    with pytest.raises(UserError, match=r"vLLM would load other\.safetensors beside the weights"):
-        refuse_holes(model)
-
-
 def test_what_is_loaded_counts_in_the_type_that_it_is_loaded_in(folder: Path) -> None:
     """Published in float32 a model is as large in a GPU's memory as one in bfloat16: it was planned twice as large."""
     stored = stored_weights(folder)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -138,42 +137,6 @@ def test_ledger_charges_and_runs_are_shared(bucket: str, tmp_path: Path, monkeyp
     assert [r.state for r in all_runs(a.root)] == ["parked"]
 
 
-WORKER = """
-import sys, time, uuid
-from pathlib import Path
-import pyarrow as pa
-sys.path.insert(0, sys.argv[1])
-from storage.ledger import Account, Ledger
-from storage.mirror import Mirror
-from storage.roots import root_folder
-from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns
-from storage.artifacts.store import Payload, Store
-from tasks.engines.toolbox import Toolbox
-from tasks.stage import Session, ledger, session, stage
-
-class Toy(Ref, kind="toy", schema=columns("problem_id str, rollout int, value big")):
-    pass
-
-@stage(Toy, version=1)
-def sample_toy(*, n: int) -> pa.Table:
-    account, book = Account.of("toy", n), ledger()
-    for i in range(n):
-        if ("p", i) not in book.keys(account):
-            print("sampled", i, flush=True)
-            row = {"problem_id": ["p"], "rollout": pa.array([i], pa.int32()), "value": [i * i]}
-            book.append(account, pa.table(row), {"arm": "toy"})
-            time.sleep(0.05)
-    return book.read(account).sort_by("rollout")
-
-store = Store(root_folder(sys.argv[2]))
-store.prepare()
-with session(Session(store, Toolbox())):
-    ref = sample_toy(n=12)
-print("done", ref, store.read(ref)["value"].to_pylist(), flush=True)
-"""
-
-
 #: Of a file that no PUT of the server takes. VARBAND_LARGE_MIB: for a figure with a larger one.
 MEBIBYTES = int(os.environ.get("VARBAND_LARGE_MIB", "160"))
 CARRIER = """
@@ -190,34 +153,6 @@ before = peak()
 write(store, 1, Path(sys.argv[2])) if sys.argv[1] == "put" else store.check(REF)
 print(before, peak(), file_digest(store.files(REF) / "adapter.bin"))
 """
-
-
-def start_worker(bucket: str, cache: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "VARBAND_CACHE": str(cache)}
-    return subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(REPO), bucket], env=environment, stdout=subprocess.PIPE, text=True
-    )
-
-
-def test_a_worker_killed_half_way_is_taken_over_and_nothing_is_sampled_twice(bucket: str, tmp_path: Path) -> None:
-    first = start_worker(bucket, tmp_path / "first")
-    assert first.stdout is not None
-    before = []
-    for line in first.stdout:
-        before.append(line.split()[1])
-        if len(before) == 5:
-            first.send_signal(signal.SIGKILL)
-            break
-    before += [line.split()[1] for line in first.stdout]
-    first.wait()
-    second, third = (start_worker(bucket, tmp_path / name) for name in ("second", "third"))
-    said = [worker.communicate(timeout=120)[0].split("\n") for worker in (second, third)]
-    assert [w.returncode for w in (second, third)] == [0, 0]
-    squares = str([i * i for i in range(12)])
-    assert all(lines[-2].endswith(squares) for lines in said), "both read the same artifact"
-    sampled_later = [line.split()[1] for lines in said for line in lines if line.startswith("sampled")]
-    assert set(before[:4]).isdisjoint(sampled_later), "rollouts that were durable before the kill were sampled again"
-    assert set(before) | set(sampled_later) == {str(i) for i in range(12)}
 
 
 def test_what_a_larger_put_than_the_server_takes_goes_up_in_parts_and_comes_back_streamed(
@@ -342,15 +277,3 @@ def test_a_new_laptop_sees_a_root_with_few_requests(
     before += len(requests)
     assert len(ls("store", "ls", cache=tmp_path / "new", root=bucket)) == artifacts
     assert len(server.requests()[before:]) <= listings, "the second time only the listing is asked for"
-
-
-def test_what_one_machine_removed_comes_back_on_none(
-    bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
-    write_run(a.root, run_of(1))
-    assert [run.id for run in all_runs(b.root)] == ["demo-00000001"]
-    monkeypatch.setattr("storage.mirror.UNDERWAY_SECONDS", -60.0)
-    assert a._mirror is not None
-    a._mirror.forget(a.root / "runs" / "demo-00000001.json")
-    assert all_runs(b.root) == [] and all_runs(a.root) == []

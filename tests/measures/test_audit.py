@@ -86,9 +86,7 @@ def test_arms_that_were_trained_with_other_settings_are_found() -> None:
     ("version", "drawn", "found"),
     [
         (1, {"temperature": {"float": "0.7"}, "top_p": {"float": "1.0"}}, ["behaviour"]),
-        (2, {"temperature": {"float": "0.7"}, "top_p": {"float": "1.0"}}, []),
         (1, {"temperature": {"float": "1.0"}, "top_p": {"float": "1.0"}}, []),
-        (1, {}, []),
         (2, {"top_p": {"float": "0.9"}}, ["behaviour"]),
     ],
 )
@@ -145,10 +143,3 @@ def test_coverage_leaks_and_p_values() -> None:
     students = normal | {"p_printed": 3.2e-07}
     assert codes(leaks=[leak], coverage=[seen], tests=[normal]) == ["encoder_coverage", "near_duplicate", "normal_p"]
     assert codes(tests=[students]) == []
-
-
-def test_arms_of_different_answer_kinds_and_answers_on_which_a_grader_raised_are_lines_of_their_own() -> None:
-    said = {"answer_kinds": "answers are judged of panel as math and whole as integer", "grader_raised": "3 of 8"}
-    rows = [{"code": code, "said": fact, "place": "here"} for code, fact in said.items()]
-    found = {row["code"]: row["inference"] for row in findings_of({"notes": rows}).to_pylist()}
-    assert "the rule's" in found["answer_kinds"] and "count as not right" in found["grader_raised"]

@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import DiversityComparison
-from storage.sql import named, query
 from tasks.embedding import embedded
 from tasks.measures.bands import bands_of, crosstab_of
 from tasks.measures.curves import curves_of
@@ -110,20 +108,3 @@ def test_an_arm_that_lacks_a_source_is_named(which: str) -> None:
         r for r in crosstab(parts).to_pylist() if (r["metric"], r["arm"], r["source"]) == ("count", lacking, "aime")
     ]
     assert {(r["count"], r["estimate"], r["n"], r["reason"]) for r in counts} == {(0, None, 0, said)}
-
-
-def test_policies_without_any_trace_are_in_the_report_with_a_reason() -> None:
-    rows = query(
-        named("report_diversity"),
-        final=pa.concat_tables(BAD["every trace malformed"]),
-        diversity=DiversityComparison.schema.empty_table(),
-    ).to_pylist()
-    assert [(r["arm"], r["other"], r["n"], r["difference"], r["reason"]) for r in rows] == [
-        (
-            "panel",
-            "thinking",
-            0,
-            None,
-            "no traces were embedded: one of the two has none, or the study asks for no diversity",
-        )
-    ]

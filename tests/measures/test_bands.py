@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.errors import UserError
 from storage.rules import Band
 from tasks.measures.bands import _ratio, bands_of, crosstab_of
 
@@ -40,29 +39,6 @@ def test_crosstab_of_two_arms(rollouts: Make) -> None:
     assert (one["ratio"]["count"], one["ratio"]["estimate"], one["ratio"]["n"]) == (1, 0.5, 3)  # common problems only
     counts = {(r["arm"], r["band"]): r["count"] for r in rows if r["metric"] == "count" and r["source"] == "all"}
     assert (counts["panel", "variance"], counts["thinking", "variance"], counts["thinking", "all_zero"]) == (2, 3, 0)
-
-
-def test_doubled_rollouts_are_refused(rollouts: Make) -> None:
-    one = rollouts({"a": "cw"})
-    with pytest.raises(UserError, match="given more than once"):
-        bands_of(pa.concat_tables([one, one]))
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "said"),
-    [
-        (["cw", "cw", "ww"], ["cw", "cw", "cc"], "the two variance bands are the same problems: no interval"),
-        (["cc", "ww", "ww"], ["cw", "cw", "ww"], "panel has no problem in the variance band"),
-        (["cw", "ww", "ww"], ["cc", "ww", "ww"], "thinking has no problem in the variance band"),
-    ],
-)
-def test_a_ratio_without_an_interval_has_a_reason(rollouts: Make, one: list[str], other: list[str], said: str) -> None:
-    banded = [
-        bands_of(rollouts({f"p{i}": letters for i, letters in enumerate(groups)}, arm=arm))
-        for arm, groups in (("panel", one), ("thinking", other))
-    ]
-    rows = crosstab_of(pa.concat_tables(banded), 8).to_pylist()
-    assert [(r["low"], r["reason"]) for r in rows if r["metric"] == "ratio"] == [(None, said)]
 
 
 def test_the_published_ratio_of_variance_bands_has_an_interval_over_the_same_problems() -> None:

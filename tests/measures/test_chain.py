@@ -13,7 +13,7 @@ from statsmodels.regression.mixed_linear_model import MixedLM
 from storage.artifacts.kinds import Bands
 from storage.rules import band
 from tasks.domain.statistics.regression import MIXED, Slope, between_groups, slope
-from tasks.measures.chain import FEWEST, LINKS, chain_of
+from tasks.measures.chain import LINKS, chain_of
 from tests.measures.further_studies import chain_studies, names, sigmoid
 from tests.measures.further_studies import rows as study_rows
 
@@ -71,17 +71,6 @@ def test_a_source_that_is_more_diverse_and_gains_more_does_not_turn_the_slope_ro
         above += row["low"] > 0
         assert row["estimate"] < 0.01
     assert above == 0
-
-
-def test_too_little_to_tell_is_a_reason() -> None:
-    groups, bands, spread = study(FEWEST - 1, 0.0)
-    said = {r["reason"] for r in chain_of(groups, bands, spread).to_pylist() if r["metric"] in LINKS}
-    assert all(text.endswith(f"a slope wants {FEWEST}") for text in said)
-    groups, bands, spread = study(30, 0.0)
-    sizes = pa.array([2, *bands["group_size"].to_pylist()[1:]], pa.int32())
-    adaptive = bands.set_column(bands.schema.get_field_index("group_size"), "group_size", sizes)
-    rows = [r for r in chain_of(groups, adaptive, spread).to_pylist() if r["source"] == "all"]
-    assert rows[0]["reason"] == "groups of the screening differ in size, as adaptive ones do: their shares are biased"
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.6])

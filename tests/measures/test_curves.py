@@ -59,13 +59,6 @@ def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
     assert gain["method"] == "t over problems and seeds"
 
 
-def test_one_step_has_no_gain(rollouts: Make) -> None:
-    rows = curves_of(count_groups(rollouts({"a": "c"})), None, {}, {}).to_pylist()
-    assert {(r["estimate"], r["reason"]) for r in rows if r["series"] == "gain"} == {
-        (None, "evaluated at one step only")
-    }
-
-
 def test_gains_stand_beside_what_was_trained_on() -> None:
     rows = [{"series": "gain", "arm": "panel", "source": "amc"}, {"series": "gain", "arm": "thinking", "source": "amc"}]
     a, b = with_shares(rows, {"panel": {"amc": 1, "aime": 3}}, {"panel": {"amc": 1, "aime": 1}})

@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Embeddings
-from storage.errors import UserError
 from tasks.embedding import embedded
 from tasks.measures.diversity import answers_of, compare_columns, diversity_of
 from tests.measures.conftest import classed_by_letter
@@ -46,38 +44,6 @@ def test_in_a_window_only_traces_that_fill_it_count(rollouts: Make) -> None:
     assert [shown[w]["n"] for w in ("whole", "head2000chars")] == [3, 3]
     none = diversity_of(embedded(rollouts({"a": "ccw"}), v, np.ones(3), "last16")).to_pylist()[0]
     assert (none["n"], none["diversity"], none["reason"]) == (0, None, "no trace is longer than the window")
-
-
-def test_what_a_window_shows_is_not_adjusted_for_the_length_of_the_whole(rollouts: Make) -> None:
-    """Two arms whose traces differ fourfold in length: of whole traces no adjustment is supported, in a window it is."""
-    draw, found = np.random.default_rng(0), {}
-    for window in ("whole", "first256"):
-        tables = []
-        for arm, tokens in (("panel", 10), ("thinking", 40)):
-            rows = rollouts({f"p{i}": "ccww" if i % 2 else "cwww" for i in range(30)}, arm=arm)
-            rows = rows.set_column(rows.column_names.index("num_tokens"), "num_tokens", pa.array([tokens] * len(rows)))
-            v = draw.normal(size=(len(rows), 4)).astype(np.float32)
-            tables.append(
-                diversity_of(embedded(rows, v / np.linalg.norm(v, axis=1)[:, None], np.full(len(rows), 0.5), window))
-            )
-        [row] = (r for r in compare_columns(tables, ("diversity",)).to_pylist() if r["basis"] == "all")
-        found[window] = row["adjusted_reason"]
-    assert "length" in found["whole"] and "windows of equal length" not in (found["first256"] or "")
-
-
-def test_malformed_completions_have_no_vector(rollouts: Make) -> None:
-    table = vectors_of(rollouts({"a": "ctt", "b": "tt"}), [0.0])
-    assert table.schema.equals(Embeddings.schema)
-    row = diversity_of(table).to_pylist()
-    assert [(r["problem_id"], r["n"], r["diversity"], r["reason"]) for r in row] == [
-        ("a", 1, None, "one trace has no pair")
-    ]
-
-
-def test_nan_from_an_encoder_is_refused(rollouts: Make) -> None:
-    table = embedded(rollouts({"a": "cc"}), np.full((2, 2), np.nan, np.float32), np.ones(2), "whole")
-    with pytest.raises(UserError, match="not finite"):
-        diversity_of(table)
 
 
 def test_answers_without_an_encoder(rollouts: Make) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from tasks.domain.statistics.means import SILENT
 from tasks.measures.curves import gains_of
 from tasks.measures.groups import count_groups
 
@@ -56,29 +55,6 @@ def test_arms_of_the_same_adapters_are_paired_by_seed(rollouts: Make) -> None:
     assert same["estimate"] == other["estimate"] == 0.0 and same["seeds"] == other["seeds"] == 3
     assert other["high"] - other["low"] > 2 * (same["high"] - same["low"]) > 0
     assert same["sequence_low"] < same["low"] and other["sequence_high"] > other["high"]
-
-
-def test_two_seeds_at_an_edge_say_nothing_though_both_arms_share_them(rollouts: Make) -> None:
-    start = [rollouts(dict.fromkeys("abcdefgh", "cwww"), arm=arm) for arm in ("panel", "thinking")]
-    ends = [
-        rollouts(dict.fromkeys("abcdefgh", "cccc"), arm=arm, step=5, adapter=f"p{i}")
-        for arm in ("panel", "thinking")
-        for i in range(2)
-    ]
-    found = told(*start, *ends)["all"]
-    assert found["low"] is None and found["reason"] == SILENT
-
-
-def test_what_cannot_be_asked_says_why(rollouts: Make) -> None:
-    still = told(rollouts({"a": "cw"}), rollouts({"a": "cw"}, arm="thinking"))["all"]
-    assert (still["estimate"], still["reason"]) == (None, "panel and thinking: evaluated at one step only")
-    apart = told(
-        rollouts({"a": "cw"}),
-        rollouts({"a": "cw"}, step=1, adapter="p"),
-        rollouts({"b": "cw"}, arm="thinking"),
-        rollouts({"b": "cw"}, arm="thinking", step=1, adapter="t"),
-    )["all"]
-    assert (apart["estimate"], apart["reason"]) == (None, "no problem that both arms were asked at both ends")
 
 
 def test_a_problem_asked_twice_in_other_words_counts_once(rollouts: Make) -> None:

@@ -13,11 +13,11 @@ from storage.artifacts.store import Store
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.grpo.learner_config import BASELINE
 from tasks.domain.statistics.means import Seeded
-from tasks.measures.objectives import compare_objectives, compared, of_steps, policy_of, values_of
+from tasks.measures.objectives import compare_objectives, compared, of_steps, values_of
 from tasks.partitions import partition_answers
 from tests.dashboards.made_up_rows import steps_of
 from tests.dashboards.synthetic import put
-from tests.measures.conftest import MakeRollouts, classed_by_letter
+from tests.measures.conftest import MakeRollouts
 
 NAMES = ["pass@1"]
 
@@ -40,13 +40,6 @@ def test_metrics_of_a_problem_by_hand() -> None:
     assert found["right ways among 8"] == pytest.approx(1 - 9 / 12870 + 0.5)
 
 
-def test_a_problem_with_fewer_rollouts_is_left_out(rollouts: MakeRollouts) -> None:
-    table = classed_by_letter(rollouts({"p1": "cw", "p2": "c", "p0": "ww"}))
-    names, found = policy_of({0: table.append_column("cluster", table["problem_id"])})
-    assert names == NAMES and not found.trained
-    assert found.problem_P.tolist() == ["p0", "p1"] and found.values_SPV[0, :, 0].tolist() == [0.0, 0.5]
-
-
 def test_wrong_answers_are_one_if_the_grader_says_so(rollouts: MakeRollouts, in_store: Store) -> None:
     """By value or text they would be two: neither is a number, and they are spelt otherwise."""
 
@@ -66,15 +59,6 @@ def test_wrong_answers_are_one_if_the_grader_says_so(rollouts: MakeRollouts, in_
     )
     found = {row["metric"]: row for row in in_store.read(table).to_pylist()}["distinct answers among 8"]
     assert (found["before"], found["after"]) == (1.0, 2.0)
-
-
-def test_a_policy_that_is_the_baselines_has_a_reason_for_no_p() -> None:
-    same = [0.2, 0.4, 0.9, 0.1]
-    ends = {BASELINE: policy(same, trained=1), "MaxRL": policy(same, trained=2)}
-    own, other = compared(NAMES, policy([0.1, 0.3, 0.5, 0.2]), ends)
-    assert own["reason"] is None
-    assert other["over_baseline"] == 0.0 and other["p_value"] is None
-    assert other["reason"] == "no problem differs from another"
 
 
 def test_changes_and_what_is_more_than_the_baselines() -> None:

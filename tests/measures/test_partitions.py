@@ -94,8 +94,3 @@ def test_stages_hand_the_classes_on(in_store: Store) -> None:
     assert [(r["distinct"], r["distinct_wrong"]) for r in answers] == [(2, 1)]
     with pytest.raises(UserError, match="not the one installed"):
         partition_rollouts(rollouts=ref, embeddings=vectors, calibration=known, grader_version="2-old")
-
-
-def test_partitions_of_other_rollouts_are_refused() -> None:
-    with pytest.raises(UserError, match="have no answer class"):
-        classed(answering(("7",), ()), partitions_of(answering(("7",), (), problem="b"), never))

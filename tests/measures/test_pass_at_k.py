@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from storage.sql import named, query
 from tasks.domain.statistics.means import ONE_PROBLEM
 from tasks.measures.groups import count_groups
 from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of, solved_by_of
@@ -30,12 +29,6 @@ def test_two_problems_by_hand(rollouts: Make) -> None:
     row = found["pass@k", "all", 1]
     assert row["low"] <= row["estimate"] <= row["high"]
     assert (row["n"], row["rollouts"], row["tokens"]) == (2, 4, 25.0)
-
-
-def test_fewer_rollouts_than_k_is_null_with_its_reason(rollouts: Make) -> None:
-    row = table(count_groups(rollouts({"a": "cw", "b": "cwww"})))["pass@k", "all", 4]
-    assert (row["estimate"], row["low"]) == (None, None)
-    assert "fewer than k = 4" in row["reason"]
 
 
 def test_seeds_are_averaged_by_problem(rollouts: Make) -> None:
@@ -71,26 +64,6 @@ def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
     ]
 
 
-def test_where_the_cheaper_one_has_too_few_as_many_tokens_are_all_that_it_has(rollouts: Make) -> None:
-    """One rollout of thinking costs one, two and eight of panel's four, which at two is held against all of panel's four
-    on each but the first: on the last they cost half a rollout of thinking."""
-    panel = [rollouts({"a": "cwww", "b": "cwww", "c": "cwww"})]
-    thinking = [rollouts({p: "ccww"}, arm="thinking", tokens=t) for p, t in (("a", 10), ("b", 20), ("c", 80))]
-    rows = contrasts_of(count_groups(pa.concat_tables(panel + thinking)), (1, 2, 4), 100, 0).to_pylist()
-    one, two, four = (r for r in rows if r["metric"] == "equal_tokens" and r["source"] == "all")
-    # panel at 1, 2, 4 of its own: 1/4, 1/2, 1; thinking at 1, 1, 1/2: 1/2, 1/2, 1/4
-    assert one["estimate"] == pytest.approx((0.25 - 0.5 + 0.5 - 0.5 + 1.0 - 0.25) / 3)
-    less = "on 1 of 3 problems all 4 of the cheaper one's cost less, and as many tokens are compared"
-    assert one["reason"] == f"58 tokens; at k = 2.33, other at k = 0.833; {less}"
-    # at 2, 4, 4: 1/2, 1, 1; thinking at 2, 2, 1/2: 5/6, 5/6, 1/4
-    assert two["estimate"] == pytest.approx((0.5 - 5 / 6 + 1.0 - 5 / 6 + 1.0 - 0.25) / 3)
-    assert one["low"] < one["estimate"] < one["high"]
-    assert (four["estimate"], four["reason"]) == (
-        None,
-        "4 of the dearer cost more than all 4 of the other on 2 of 3 problems",
-    )
-
-
 def test_the_last_doubling_and_what_is_left_unsolved(rollouts: Make) -> None:
     groups = count_groups(rollouts({"a": "cwwwww", "b": "wwwwww"}))
     rows = {r["k"]: r for r in asymptotes_of(groups).to_pylist() if r["source"] == "all"}
@@ -121,14 +94,3 @@ def test_unequal_groups_are_judged_at_the_smaller_size_too(rollouts: Make) -> No
     assert (row["solved_by"], row["equal_n"]) == ("arm_only", False)
     assert row["chance_of_arm"] == pytest.approx(0.5)  # two of the four rollouts: 3 of 6 pairs hold the correct one
     assert row["chance_of_other"] == 0.0
-
-
-def test_two_policies_without_a_common_problem_are_a_row_of_nulls(rollouts: Make) -> None:
-    both = [rollouts({"a": "cw"}), rollouts({"b": "cw"}, arm="thinking")]
-    table = solved_by_of(count_groups(pa.concat_tables(both)))
-    assert [(r["problem_id"], r["solved_by"], r["reason"]) for r in table.to_pylist()] == [
-        (None, None, "no problem in common")
-    ]
-    shown = query(named("report_solved_by"), solved_by=table).to_pylist()
-    assert [(r["problems"], r["both"], r["reason"]) for r in shown] == [(0, None, "no problem in common")]
-    assert query(named("report_solved_by_one"), solved_by=table).num_rows == 0

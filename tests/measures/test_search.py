@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.kinds import Searches
-from tasks.domain.statistics.means import ONE_PROBLEM
 from tasks.measures.search import COLUMNS, ORACLE, PASS_AT_1, contrasts_of, curves_of, within_budgets
 
 BUDGETS = (10, 20, 40)
@@ -57,25 +56,6 @@ def test_curves_areas_and_slopes_by_hand() -> None:
     assert spent == [(4.0, 0.5), (16.5, 1.5), (24.0, 2.0)]
 
 
-@pytest.mark.parametrize("method", ["first", PASS_AT_1])
-def test_one_rollout_costs_one_however_many_are_drawn_for_the_ceiling(method: str) -> None:
-    """p's take 8 and 10 tokens, q's 15 each, of which 10 pay for none; the ceiling spends both of each."""
-    table = curves_of(within_budgets(nodes(ONE_ARM), BUDGETS), BUDGETS).to_pylist()
-    spent = {
-        m: [(r["tokens"], r["rollouts"]) for r in table if r["method"] == m and r["tokens"]] for m in (method, ORACLE)
-    }
-    means = {"first": [(4.0, 0.5), (11.5, 1.0), (11.5, 1.0)], PASS_AT_1: [(4.5, 0.5), (12.0, 1.0), (12.0, 1.0)]}
-    assert spent[method] == means[method]
-    assert spent[ORACLE] == [(4.0, 0.5), (16.5, 1.5), (24.0, 2.0)]
-
-
-def test_no_method_is_above_the_ceiling() -> None:
-    table = curves_of(within_budgets(nodes(ONE_ARM), BUDGETS), BUDGETS)
-    ceiling = estimates(table, metric="accuracy", method=ORACLE)
-    for method in ("first", "majority"):
-        assert all(a <= b for a, b in zip(estimates(table, metric="accuracy", method=method), ceiling, strict=True))
-
-
 def test_methods_and_arms_are_paired_by_problem() -> None:
     other = {("thinking", method, problem): rounds for (_, method, problem), rounds in ONE_ARM.items()}
     other["thinking", "majority", "q"] = [(15, True, True), (15, False, True)]
@@ -108,16 +88,6 @@ def test_pass_at_1_is_the_chance_of_the_first_whatever_ended_the_drawing() -> No
     table = curves_of(within_budgets(nodes(searches), (40,)), (40,))
     [found] = estimates(table, metric="accuracy", method=PASS_AT_1)
     assert abs(found - 0.5) < 5 * (0.25 / 2000) ** 0.5
-
-
-def test_a_slope_says_how_many_problems_answer_within_the_smallest_budget() -> None:
-    """q's first round does not fit 10 tokens."""
-    curves = curves_of(within_budgets(nodes(ONE_ARM), BUDGETS), BUDGETS).to_pylist()
-    said = {r["method"]: r["reason"] for r in curves if r["metric"] == "slope"}
-    assert said["majority"] == "50% of problems have a round within 10 tokens"
-    alone = {key: rounds for key, rounds in ONE_ARM.items() if key[2] == "p"}
-    curves = curves_of(within_budgets(nodes(alone), BUDGETS), BUDGETS).to_pylist()
-    assert {r["reason"] for r in curves if r["metric"] == "slope"} == {ONE_PROBLEM}
 
 
 def test_the_best_method_is_chosen_on_other_problems() -> None:

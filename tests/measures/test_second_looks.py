@@ -65,17 +65,6 @@ def test_a_second_draw_agrees_as_often_as_the_first_one_foresees() -> None:
     assert found[SECOND, "mislabelled", "all_zero"]["estimate"] < 0.3
 
 
-def test_what_cannot_be_screened_again_says_why() -> None:
-    none = pa.Table.from_pylist(groups("b", [1], size=8))
-    rows = rescreening_of(bands([0, 1, 3, 8], 8), none).to_pylist()
-    assert rows[0]["reason"] == "no rollouts of the screened policy but the screening's own"
-    assert {r["reason"] for r in rows[1:3]} == {"no beta-binomial can be fitted to the first draw"}
-    uneven = bands([0, 1], 8).set_column(3, "group_size", pa.array([8, 2], pa.int32()))
-    assert (
-        rescreening_of(uneven, none).to_pylist()[1]["reason"] == "halves are of groups of one even size of at least 4"
-    )
-
-
 def test_only_other_rollouts_of_the_same_policy_are_a_second_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks.measures import rescreening
 

@@ -34,11 +34,6 @@ def test_a_cost_is_of_the_problems_that_its_interval_is_of(rollouts: Make) -> No
     assert row["low"] < 20.0 < row["high"]
 
 
-def test_nothing_correct_has_no_cost(rollouts: Make) -> None:
-    row = rows(rollouts({"a": "wt"}))[0]
-    assert (row["estimate"], row["reason"], row["truncated"]) == (None, "no rollout is correct", 0.5)
-
-
 def test_the_cost_of_one_arm_over_another_by_hand(rollouts: Make) -> None:
     """Six problems of 30 tokens, of 9 correct answers in all, against six of 45, of 7."""
     first, second = {"a": "cw", "b": "cc", "d": "cw", "e": "cc", "f": "cw", "g": "cc"}, {"a": "cc"}
@@ -86,10 +81,3 @@ def test_lengths_by_who_is_correct(rollouts: Make) -> None:
     correct = found["both_correct"]
     assert (correct["mean"], correct["other_mean"], correct["longer_in"]) == (15.0, 45.0, 1)
     assert correct["ratio_geomean"] == pytest.approx(3)
-
-
-def test_where_a_ratio_of_lengths_has_no_interval_it_is_said_why(rollouts: Make) -> None:
-    alike = dict.fromkeys("abdef", "cc")
-    both = pa.concat_tables([rollouts(alike), rollouts(alike, arm="thinking", tokens=30)])
-    (row,) = [r for r in rows(both) if (r["metric"], r["source"], r["bucket"]) == ("bucket", "all", "all_paired")]
-    assert (row["ratio_low"], row["reason"]) == (None, "every problem has the same ratio: no interval")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tasks.domain.statistics.difficulty import adaptive_saving, rollouts_until_decided
-from tasks.embedding import embedded, in_other_words
+from tasks.embedding import embedded
 from tasks.measures.diversity import ceilings_of
 from tasks.measures.votes import votes_of
 from tests.measures.conftest import classed_by_letter
@@ -89,12 +89,3 @@ def test_floor_by_hand(rollouts: Make) -> None:
     # within: (1/2 + 0)/2; between: 1, 1, 1 + √3/2 twice; position: (1/4 − 1/2)/(1 + √3/4 − 1/2)
     assert rows[0]["between"] == pytest.approx(1 + 3**0.5 / 4)
     assert rows[0]["position"] == pytest.approx(-0.25 / (0.5 + 3**0.5 / 4))
-
-
-def test_the_first_trace_with_a_synonym_is_reworded(rollouts: Make) -> None:
-    table = rollouts({"a": "ccc", "b": "tc"})
-    traces = pa.array(["x = 1", "so x = 1", "thus 2", None, "y"], pa.string())
-    said = in_other_words(table.set_column(table.column_names.index("trace"), "trace", traces))
-    assert said.select(["problem_id", "rollout", "trace"]).to_pylist() == [
-        {"problem_id": "a", "rollout": 1, "trace": "thus x = 1"}
-    ]

@@ -73,24 +73,6 @@ def test_every_row_has_an_interval_or_a_reason() -> None:
     assert unlikely["reason"] == "no problem has 2 rollouts with a class and a log-probability"
 
 
-@pytest.mark.parametrize("letters", ["t", "tttt", "wwww", "c", "w"])
-def test_bad_groups_have_reasons(letters: str) -> None:
-    for problems in (["a"], ["a", "b"]):
-        rows = measured(classed_rows(dict.fromkeys(problems, letters)))
-        assert rows
-        assert all(r["low"] is not None or r["reason"] for r in rows)
-        if "c" not in letters:
-            assert all(r["reason"] for r in rows if r["basis"] == "correct" and r["other"] is None)
-
-
-def test_empty_traces_and_no_k_above_one() -> None:
-    rows = classed_rows({"a": "cw", "b": "cw"})
-    at = rows.schema.get_field_index("trace")
-    empty = rows.set_column(at, rows.schema.field(at), pa.array([""] * 4))
-    assert one(measured(empty), "ead", basis="all", k=2)["reason"] == "no problem has 2 traces of 16 words"
-    assert [r for r in measured(rows, (1,)) if r["other"] is None] == []
-
-
 def test_correlations_with_length_and_accuracy_are_there() -> None:
     rng = np.random.default_rng(0)
     groups = {
@@ -120,14 +102,6 @@ def test_rank_correlation_by_hand_and_where_it_has_none() -> None:
     assert rank_correlation(x[:3], x[:3], x[:3]).reason == "fewer than 5 problems"
     rng, half = np.random.default_rng(2), np.minimum(np.arange(100), 50)
     assert rank_correlation(rng.normal(size=100), rng.normal(size=100), half).reason.startswith("a few large clusters")  # type: ignore[union-attr]
-
-
-def test_rank_correlation_is_scipys() -> None:
-    from scipy.stats import rankdata
-
-    rng = np.random.default_rng(1)
-    x, y = rng.integers(0, 5, 40).astype(float), rng.normal(size=40)
-    assert rank_correlation(x, y, np.arange(40)).estimate == pytest.approx(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
 
 
 def test_a_study_has_them(in_store: Store) -> None:

@@ -8,12 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.scale_data import GROUP, fill_ledger
-from benchmarks.scale_stages import alone
 from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts
 from storage.artifacts.rows import beside
 from storage.artifacts.store import Store
-from storage.ledger import Ledger
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.statistics.windows import REWORDED
 from tasks.embedding import embedded
@@ -69,16 +66,6 @@ def test_those_of_later_problems_wait_and_those_of_none_are_empty() -> None:
     assert found == [(["a"], [1]), (["b"], []), (["c"], [3])]
 
 
-def test_what_waits_holds_nothing_of_what_was_taken() -> None:
-    """Empty chunks of a million rows' parts made each part slower than the one before."""
-    rows = pa.table({"problem_id": [f"p{i:03d}" for i in range(240)], "n": range(240)})
-    parts, others = ([rows.slice(i, size) for i in range(0, 240, size)] for size in (4, 6))
-    known = set(rows["problem_id"].to_pylist())
-    pairs = list(beside(parts, others, known, rows.schema))
-    assert [other["n"].to_pylist() for _, other in pairs] == [part["n"].to_pylist() for part in parts]
-    assert max(other["n"].num_chunks for _, other in pairs) <= 2
-
-
 # What is held at once does not grow with the ledger: four times the rollouts, the same memory but for their keys.
 
 
@@ -86,27 +73,3 @@ def test_what_waits_holds_nothing_of_what_was_taken() -> None:
 #: one took 29 kB or more, of vectors 13 in diversity and 8 in its ceilings; what allocators keep is among these, and of
 #: vectors the reader's group of rows.
 ROLLOUTS, TOKENS = 3_072, 500
-KB_EACH = {
-    "rollouts, all of them in the ledger": 8.0,
-    "regraded under overrides": 8.0,
-    "embeddings": 8.0,
-    "classes of answers": 8.0,
-    "diversity": 11.5,
-    "ceilings of diversity": 4.0,
-}
-
-
-@pytest.fixture(scope="module")
-def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """By problems."""
-    made = {times * ROLLOUTS // GROUP: tmp_path_factory.mktemp("few") for times in (1, 4)}
-    for problems, root in made.items():
-        fill_ledger(Ledger(root), problems, TOKENS)
-    return made
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KB_EACH)
-def test_memory_does_not_grow_with_the_ledger(roots: dict[int, Path], name: str) -> None:
-    few, many = (alone(root, problems, name)["mb"] for problems, root in roots.items())
-    assert (many - few) * 1000 / (3 * ROLLOUTS) < KB_EACH[name]

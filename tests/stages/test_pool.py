@@ -166,14 +166,6 @@ def test_published_bands_give_the_published_training_sets(real: tuple[Store, Poo
         assert set(found) == set(_published(shared, f"{arm}_train"))
 
 
-def test_splits_refuse_what_they_cannot_do() -> None:
-    pool = pa.table({"problem_id": ["a", "b"], "source": ["s", "s"], "cluster": ["a", "b"], "source_id": ["1", "2"]})
-    with pytest.raises(UserError, match="source s has 2 problems, 3 cannot be held out"):
-        draw_split(pool, 3, 0)
-    with pytest.raises(UserError, match="all 2 problems of source s would be held out"):
-        draw_split(pool, 2, 0)
-
-
 def test_evaluation_sources_are_held_out_whole() -> None:
     pool = pa.table(
         {

@@ -12,16 +12,13 @@ import pytest
 
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
-from storage.ledger import Ledger
 from storage.reading.catalog import ask
-from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.engines.protocols import Completion, Request
 from tasks.pool import make_synthetic_pool
 from tasks.regrading import regrade_rollouts
-from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
@@ -63,11 +60,9 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         (replace(PANEL, trace_tag="another"), False),
         (replace(PANEL, answer_form="boxed"), False),
         (replace(PANEL, answer_form="boxed", trace_tag=None), False),
-        (replace(PANEL, trace_opened=True), False),
         (replace(PANEL, template="Say it. {problem}"), True),
         (replace(PANEL, stop=()), True),
         (replace(PANEL, chat=True), True),
-        (replace(PANEL, enable_thinking=True), True),
     ],
 )
 def test_another_reading_reads_again_and_another_prompt_samples_again(
@@ -107,22 +102,6 @@ def test_regrading_reads_as_was_read_whatever_the_arm_has_become(lab: Lab) -> No
     assert set(again["verdict"].to_pylist()) == set(boxed["verdict"].to_pylist()) == {"no_answer"}
 
 
-def test_artifacts_and_accounts_name_the_scaffold_by_digest(lab: Lab) -> None:
-    """In the notes that a report lists of every artifact, and in what the ledger says of an account."""
-    lab.rows()
-    (ref,) = lab.store.refs("rollouts")
-    ((_, about),) = Ledger(lab.store.root).accounts()
-    assert lab.store.manifest(ref).provenance.notes["scaffold"] == about["scaffold"] == PANEL.digest
-
-
-def test_a_policy_has_the_scaffold_of_the_day_unless_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = replace(PANEL, template="Say it. {problem}")
-    kept = Policy(arm="panel", model=MODEL)
-    monkeypatch.setitem(ARMS, "panel", replace(ARMS["panel"], scaffold=other))
-    assert Policy(arm="panel", model=MODEL).scaffold == other
-    assert kept.scaffold == PANEL != other and kept != Policy(arm="panel", model=MODEL)
-
-
 def test_a_studys_part_of_the_ledger_is_of_its_policies_on_its_problems(lab: Lab) -> None:
     """Another prompt, and another pool under the same prompt, are other studies'."""
     mine = lab.rows()
@@ -140,11 +119,3 @@ def test_a_studys_part_of_the_ledger_is_of_its_policies_on_its_problems(lab: Lab
         ].as_py()
 
     assert counted(ref) == mine.num_rows < counted(None)
-
-
-def test_an_arm_under_another_name_is_another_account_and_a_scaffold_under_another_name_is_not() -> None:
-    """As docs/studies.md says it: rows and accounts are of an arm."""
-    policy = Policy(arm="panel", model=MODEL)
-    renamed = replace(policy, arm="debate", scaffold=PANEL)
-    reworded = replace(policy, scaffold=replace(PANEL, name="debate"))
-    assert account_of(renamed, EVALUATION) != account_of(policy, EVALUATION) == account_of(reworded, EVALUATION)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,14 @@ from storage.artifacts.kinds import Pool
 from storage.artifacts.store import Payload
 from storage.errors import UserError
 from storage.ledger import Ledger
-from tasks.domain.policies import ServedAdapter
-from tasks.domain.search.method import PREFIX, Ask
-from tasks.domain.search.registry import method_named
+from tasks.domain.search.method import PREFIX
 from tasks.engines.grading.graders import Graders
-from tasks.engines.protocols import Completion, Request
-from tasks.rollouts import account_of, entered
+from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
-from tasks.searches import Terms, Tree, hand_over, uncut
 from tasks.stage import Session, session
 from tests import warm
 from tests.stages import search_lab
-from tests.stages.search_lab import DRAW, END, EVERY, POLICY, SERVED, FromPromptAndSeed, Lab, a_lab, graders, lab
+from tests.stages.search_lab import DRAW, END, EVERY, POLICY, SERVED, Lab, a_lab, graders, lab
 
 __all__ = ["graders", "lab"]
 
@@ -63,15 +58,6 @@ def test_no_method_sees_the_gold(lab: Lab, name: str) -> None:
         {k: v for k, v in row.items() if k not in judged} for row in others
     ]
     assert [row["chosen_correct"] for row in rows] != [row["chosen_correct"] for row in others]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SERVED)
-def test_a_search_is_the_same_whatever_was_paid_before(tmp_path: Path, graders: Graders, lab: Lab, name: str) -> None:
-    """Drawn in other batches, or after others had drawn what it needs, its trees are the same."""
-    for other in ("majority:width=5", "self_score:width=3"):
-        lab.search(other)
-    assert a_lab(tmp_path / "alone", graders, batch_size=24).search(name) == lab.search(name)
 
 
 def test_what_two_methods_need_alike_is_paid_once(lab: Lab) -> None:
@@ -201,44 +187,9 @@ def test_a_search_that_is_killed_for_good_leaves_the_same_trees(
 # What is amiss: no problem, no answer, no weights, another grader.
 
 
-class Mute(FromPromptAndSeed):
-    """It ends every text without an answer, steps too."""
-
-    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        for done in super().generate(requests, adapter):
-            yield replace(done, text="I cannot say")
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_a_problem_that_nobody_answers_has_no_answer(tmp_path: Path, graders: Graders, name: str) -> None:
-    rows = a_lab(tmp_path, graders, engine=Mute()).search(name)
-    last = {row["problem_id"]: row for row in rows}.values()
-    assert {row["chosen_answer"] for row in last} == {None} and not any(row["chosen_correct"] for row in rows)
-
-
 @pytest.mark.parametrize("size", [16, None])
 def test_no_problem_is_no_search(tmp_path: Path, graders: Graders, size: int | None) -> None:
     lab = a_lab(tmp_path, graders, batch_size=size)
     assert lab.search(f"beam:end={END}", split="heldout") == [] and lab.engine.sampled == 0
     with pytest.raises(UserError, match="grader 0-none is not the one that is active"):
         lab.search("first", grader_version="0-none")
-
-
-def test_what_reads_an_adapter_again_says_where_its_weights_are_not(lab: Lab, tmp_path: Path) -> None:
-    """The ledger has every rollout, but self-certainties are of distributions."""
-    problem = lab.store.read(lab.pool).to_pylist()[0]
-    terms = Terms(
-        policy=POLICY, sampling=DRAW, tokens=1, context=10**6, adapter=ServedAdapter("adapter-1", tmp_path / "gone")
-    )
-    lab.search("first:width=1")
-    for name, message in (
-        ("first", None),
-        ("self_certainty", r"adapter-1: its weights are not in this copy .* self-cert"),
-    ):
-        tree = Tree(problem, method_named(name), terms)
-        with session(Session(lab.store, lab.toolbox)):
-            asked = uncut([(tree, Ask())], terms, {})
-            rows = entered([request for _, _, request in asked]).to_pylist()
-            with pytest.raises(UserError, match=message) if message else nullcontext():
-                hand_over(asked, rows, terms)
-                assert len(tree.hand) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,21 +102,6 @@ def test_a_path_has_the_tokens_of_one_completion(lab: Lab) -> None:
     assert longest == DRAW.max_tokens
     full = {row["node"] for row in rows.values() if length(row) == longest}
     assert not full & {row["parents"] for row in rows.values()}
-
-
-class Silent(FromPromptAndSeed):
-    """It says nothing more after a first step, as a policy does that ends a text there."""
-
-    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        for done in super().generate(requests, adapter):
-            begun = "".join(map(chr, requests[done.key].prompt_ids)).partition("Assistant: ")[2]
-            yield replace(done, text="" if begun else "<mutipersonaDebate>so.")
-
-
-def test_a_path_that_goes_on_with_nothing_has_ended(tmp_path: Path, graders: Graders) -> None:
-    lab = a_lab(tmp_path, graders, engine=Silent())
-    rows = lab.search(f"beam:beams=2:expand=2:end={END}:by=likelihood")
-    assert {row["round"] for row in rows} == {0, 1} and not any(row["chosen"] for row in rows)
 
 
 class Straggling(FromPromptAndSeed):

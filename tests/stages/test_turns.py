@@ -104,7 +104,6 @@ def test_a_step_of_drafts_critiques_and_refinements(lab: Lab, heldout: int) -> N
         ("refined", 4),
         *(pytest.param("refined", turn, marks=pytest.mark.slow) for turn in (1, 2, 5)),
         *(pytest.param("multi_agent", turn, marks=pytest.mark.slow) for turn in (1, 2, 4, 5)),
-        pytest.param("darling_encoded", 2, marks=pytest.mark.slow),
     ],
 )
 def test_killed_between_two_turns_and_resumed_is_the_undisturbed_run(
@@ -176,16 +175,6 @@ def test_a_turn_that_outgrows_the_context_is_cut_and_that_is_said(lab: Lab, adva
     assert len(later_prompts(lab, CRITIC.digest)) == len(later_prompts(lab, PANEL.digest)) == fit
     if advantage == "refined":
         assert lab.store.read(made).to_pylist()[0]["truncated"] >= (EACH - fit) / EACH
-
-
-@AGENTS
-def test_where_no_turn_fits_the_step_is_one_of_drafts(lab: Lab, advantage: str) -> None:
-    made = train(lab, advantage, context=DRAW.max_tokens)
-    assert not any(later for *_, later in by_turn(lab))
-    rows = lab.store.read(made).to_pylist()
-    assert len(rows) == 2
-    if advantage == "refined":
-        assert [(row["correct_mean"], row["truncated"], row["updates"]) for row in rows] == [(0.0, 1.0, 0)] * 2
 
 
 # Generator and critic as two adapters.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -13,15 +12,12 @@ import pytest
 
 from flows.upkeep.verify import verify
 from storage.artifacts.manifest import parse_manifest
-from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import Notice, UserError
 from storage.mirror import mirror_of
 from storage.reading.catalog import ask
 from storage.reading.views import views
 from storage.records.copies import copy_study
-from storage.records.garbage import BIN, to_bin
-from storage.records.record import DAMAGED, set_aside
 from storage.roots import ADDRESS
 from storage.sql import query
 from tests.storage.records.test_copies import made
@@ -104,23 +100,6 @@ def test_no_connection_reads_or_writes_another_file(tmp_path: Path, private: Pat
     with pytest.raises(Exception, match="disabled"):
         query(sql)
     assert private.read_bytes() == SECRET
-
-
-WRITES: dict[str, Callable[[Path, Ref], object]] = {
-    DAMAGED: lambda root, ref: set_aside(root, Store(root).path(ref)),
-    BIN: lambda root, ref: to_bin(Store(root), [(Store(root).path(ref), "not needed")]),
-}
-
-
-@pytest.mark.parametrize("name", WRITES)
-def test_what_mends_or_tidies_a_root_writes_within_it(tmp_path: Path, name: str) -> None:
-    theirs, elsewhere = tmp_path / "theirs", tmp_path / "elsewhere"
-    ref = made(theirs)[1]
-    elsewhere.mkdir()
-    (theirs / name).symlink_to(elsewhere)
-    with pytest.raises(UserError, match="link"):
-        WRITES[name](theirs, ref)
-    assert not list(elsewhere.iterdir()) and Store(theirs).path(ref).is_dir()
 
 
 def test_a_new_root_is_its_users_alone(tmp_path: Path) -> None:

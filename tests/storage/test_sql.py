@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,9 +44,3 @@ def test_the_interval_of_sql_is_that_of_the_stages(values: list[float]) -> None:
         [ends] = asked.sql("select interval_over_problems(list(x order by place)) as ends from t")["ends"].to_pylist()
     found = combined([(1.0, np.array(values)[None, :, None])], [False], reach=1.0).interval()
     assert ends == (None if len(values) == 1 else pytest.approx([float(end[0]) for end in found]))
-
-
-def test_nothing_is_left_over_when_the_interpreter_ends() -> None:
-    code = "from storage.sql import query; print(query('select interval_over_problems([0.0, 1.0]) as ends')['ends'][0])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == ""

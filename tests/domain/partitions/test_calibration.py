@@ -39,14 +39,6 @@ def test_each_problem_is_judged_by_the_others() -> None:
     assert 0 < row["recall_low"] < 0.5 < row["recall_high"] <= 1
 
 
-def test_nothing_joined_has_a_reason_in_place_of_an_interval() -> None:
-    apart = LabelledGroup(np.array([[1.0, 0.2, 0.3], [0.2, 1.0, 0.1], [0.3, 0.1, 1.0]]), "aab")
-    row = calibrated([GROUP, apart, GROUP])
-    assert row["precision"] is not None
-    alone = calibrated([GROUP, GROUP])
-    assert (alone["precision"], "precision_low" in alone, alone["reason"][:5]) == (1.0, False, "fewer")
-
-
 def test_strategies_are_told_apart_without_an_encoder() -> None:
     """Held against problems that the threshold was not set on. At chance one pair in five would be right."""
     groups = [LabelledGroup(jaccard([profile(t) for t in p.traces]), p.solutions) for p in labelled_problems()]

@@ -61,12 +61,6 @@ def test_pool_has_no_text_twice_and_a_tenth_of_level_five() -> None:
     assert [level_of(i) for i in range(10)] == [1, 2, 3, 4, 1, 2, 3, 4, 1, 5]
 
 
-def test_a_larger_pool_begins_with_the_smaller_one() -> None:
-    small, large = demo_problems(5, 3), demo_problems(9, 3)
-    assert [p for p in large if int(p["source_id"].rsplit("-", 1)[1]) < 5] == small
-    assert demo_problems(5, 4) != small
-
-
 def test_pretraining_never_meets_a_problem_of_a_pool() -> None:
     rng = random.Random(0)
     drawn = [pretraining_problem(rng) for _ in range(500)]
@@ -87,16 +81,6 @@ def test_a_teacher_that_does_not_slip_is_well_formed_and_right(
     assert parsed.tag_valid or scaffold == "no_panel"
     assert parsed.region is not None and parsed.region.strip() in (p.gold, rf"\boxed{{{p.gold}}}")
     assert parsed.trace
-
-
-def test_slips_grow_with_the_level() -> None:
-    rng = random.Random(0)
-    right = {}
-    for level in PRETRAINING_LEVELS:
-        problems = [draw_problem("synthetic_chains", level, rng) for _ in range(400)]
-        right[level] = sum(f">{p.gold}<" in teacher_completion(p, "panel", rng) for p in problems) / 400
-    assert right[1] > 0.85 > right[2] > right[3] > right[4]
-    assert 0.1 < right[4] < 0.4
 
 
 @settings(deadline=None)

@@ -52,12 +52,3 @@ def test_copies_cost_no_more_than_one_comparison_each() -> None:
     assert len(across) < 9 * len(texts)
     assert {p.first for p in across} == {*range(600)}
     assert {p.second for p in across} == {*range(300)}
-
-
-def test_other_scripts_are_compared_by_their_letters() -> None:
-    held = "求所有满足条件的正整数的个数并说明理由"
-    others = ["证明对于任意三角形其内角和等于一百八十度", "求所有满足条件的正整数的个数并给出证明", held]
-    assert [p.second for p in near_duplicates([held], others)] == [1, 2]
-    assert near_duplicates(["+", "÷ ×"], ["−", "∞", "÷ ×"]) == [Pair(1, 2, 1.0)], (
-        "without any word only copies are alike"
-    )

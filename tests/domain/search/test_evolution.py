@@ -23,8 +23,3 @@ def test_parents_are_two_attempts_and_drawn_by_fitness() -> None:
     share = Counter(frozenset(c.name for c in pair) for pair in drawn)[frozenset("ab")] / 4000
     expected = 1 / 8 * 2 / 7 + 2 / 8 * 1 / 6
     assert abs(share - expected) < 5 * (expected * (1 - expected) / 4000) ** 0.5
-
-
-def test_an_island_of_one_attempt_has_one_parent() -> None:
-    """Though it is there twice, as what joined from another island may be."""
-    assert [c.name for c in parents([attempt("a"), attempt("a")], {"a": 0.0}, (1, 0, 0))] == ["a"]

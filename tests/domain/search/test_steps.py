@@ -10,7 +10,7 @@ import pytest
 
 from tasks.domain.search.method import Candidate
 from tasks.domain.search.registry import method_named
-from tasks.domain.search.steps import DVTS, MCTS, NEAREST, Beam, Particles, StepSearch, resampled, weights
+from tasks.domain.search.steps import DVTS, MCTS, Beam, Particles, StepSearch, resampled
 from tests.domain.search.test_evolution import attempt
 
 LETTERS = "abcdefghij"
@@ -74,11 +74,6 @@ def test_tree_search_expands_what_promises_most() -> None:
     assert told == [["a", "b"], ["ba", "bb"], ["aa", "ab"]]
 
 
-def test_tree_search_ends_where_everything_has_ended() -> None:
-    told, _ = driven(MCTS(by="outcome", expand=2, simulations=99), lambda path: 0.5, length=2)
-    assert len(told) == 3 and sorted(map(tuple, told[1:])) == [("aa", "ab"), ("ba", "bb")]
-
-
 def test_particles_go_on_in_proportion_to_their_weight() -> None:
     told, answer = driven(Particles(by="process", over="last", particles=4, depth=4), lambda p: float(p[0] == "b"))
     assert told[0] == ["a", "b", "c", "d"]
@@ -91,11 +86,6 @@ def test_drawing_anew_is_fair() -> None:
     made = [attempt(name) for name in scores]
     draws = Counter(c.name for depth in range(1000) for c in resampled(made, scores, 4, 1.0, depth))
     assert abs(draws["y/0"] / 4000 - 0.75) < 5 * (0.75 * 0.25 / 4000) ** 0.5
-
-
-def test_the_coldest_weights_are_the_bests_alone() -> None:
-    assert weights([0.0, 1 - NEAREST, 0.5], 1e-4) == [0.0, 1.0, 0.0]
-    assert weights([0.0, 0.0], 1e-4) == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(("over", "expected"), [("last", 0.8), ("least", 0.5), ("product", 0.4)])

@@ -96,17 +96,6 @@ def test_intervals_hold_for_pools_that_are_spread_like_no_beta(pool: Pool) -> No
     assert min(map(np.mean, held.values())) >= 0.8  # three standard errors under 0.95
 
 
-def test_few_problems_in_a_band_are_told_without_bounds() -> None:
-    """Of one problem in a band nothing is known but that it was there: 79 % of studies of 20 such problems were covered."""
-    rows = told([(8, 0)] * 27 + [(8, 1), (8, 4), (8, 8)])
-    live_in_band, ones = rows["live_in_band", "variance"], rows["mislabelled", "all_one"]
-    assert live_in_band["estimate"] is not None
-    assert (live_in_band.get("low"), live_in_band["reason"]) == (None, "2 problems are in it: bounds want 5")
-    assert (ones.get("low"), ones["reason"]) == (None, "1 problem is in it: bounds want 5")
-    low, high = ends(rows["mislabelled", "all_zero"])
-    assert low < high
-
-
 def test_near_duplicates_say_no_more_than_one() -> None:
     """Every problem five times over: the likelihood grows fivefold, and so does what it does not tell from the best.
     Before, intervals of expected bands were as narrow as those of five times as many problems."""

@@ -55,18 +55,6 @@ def test_an_interval_excludes_0_where_p_is_below_its_level() -> None:
     assert ((found.p_equivalent(margin) < 0.05) == ((low > -margin) & (high < margin))).mean() > 0.97
 
 
-def test_a_p_far_below_any_that_is_printed_is_a_number() -> None:
-    """Of two seeds t is endless before p is 0: its square was none, and a warning."""
-    apart = (
-        np.stack([np.array([[0.5, 0.5]] * 400), np.array([[0.5, 0.7]] * 400)])
-        + np.linspace(0, 0.01, 400)[None, :, None]
-    )
-    with np.errstate(over="raise", invalid="raise"):
-        p_V = combined([(1.0, apart)], [True]).p_value()
-    assert p_V[0] < 1e-150
-    assert 0.01 < p_V[1] < 0.2
-
-
 def test_problems_of_which_most_are_one_say_no_more_than_one() -> None:
     """Half of 100 problems near-duplicates of one: before, the interval held the mean in 73 % of studies. Clusters that
     are as large as one another, though few, keep theirs."""

@@ -52,9 +52,3 @@ def test_what_is_measured_of_a_group_does_not_depend_on_its_size() -> None:
             float(np.mean([e.spread(v) for v in vectors])),  # type: ignore[arg-type]
         ]
     assert found[6] == pytest.approx(found[24], rel=0.05)
-
-
-def test_one_trace_has_no_diversity() -> None:
-    one = unit_vectors(1, 0)
-    assert [f(one) for f in (e.mean_pairwise_distance, e.spread, e.num_clusters)] == [None] * 3
-    assert (e.vendi_of_k(one, 4), e.length_cv(np.ones(1))) == (None, None)

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from storage.rules import tail_freedom
-from tasks.domain.statistics.curves_of_k import at_fraction, told_of
+from tasks.domain.statistics.curves_of_k import at_fraction
 from tasks.domain.statistics.means import combined, errors_at_any_look, folded, holds_for, ratio, together
 from tasks.domain.statistics.paired_tests import explained_difference, unblurred, unsupported
 from tasks.domain.statistics.shares import proportions
@@ -125,12 +124,6 @@ def test_a_ratio_stays_positive() -> None:
         ratio(x, y * 0, False)
 
 
-def test_few_problems_that_moved_have_few_degrees_of_freedom() -> None:
-    d = np.zeros((100, 1))
-    d[:3] = 1.0
-    assert tail_freedom(d)[0] == pytest.approx(2 * 100 / (1 / (0.03 * 0.97) - 3 - 1), rel=1e-6)
-
-
 def test_equivalence_by_hand() -> None:
     found = combined([(1.0, np.array([[[-0.01], [0.0], [0.01], [0.0]]]))], [False])
     error = np.sqrt(2e-4 / 3 / 4)
@@ -188,13 +181,3 @@ def test_a_share_of_hardly_any_problem_is_covered(n: int) -> None:
     for share in np.concatenate([np.linspace(0.01, 4, 200) / n, 1 - np.linspace(0.01, 4, 200) / n]):
         chance = stats.binom.pmf(np.arange(n + 1), n, share)
         assert chance[(low <= share) & (share <= high)].sum() >= 0.92, share
-
-
-def test_no_difference_is_found_that_is_larger_than_any_can_be() -> None:
-    """Two problems: a report said that it "would find 260.3 pp" of a difference of gains."""
-    values = [np.array([[[0.25], [0.5]]]), np.array([[[0.75], [0.25]]])]
-    few = combined([(1.0, values[0]), (-1.0, values[1])], [True, True], reach=1.0, shares=True)
-    assert few.known_V[0] and np.isnan(few.detectable()[0])
-    assert "detectable" not in told_of(few, 2, alike="")[0]
-    many = combined([(1.0, np.repeat(v, 60, axis=1)) for v in values], [True, True], reach=1.0, shares=True)
-    assert 0 < many.detectable()[0] < 1

@@ -14,10 +14,7 @@ from scipy import stats
 
 from storage.rules import resample_classes, resample_means
 from tasks.domain.statistics import paired_tests as s
-from tasks.domain.statistics.difficulty import fit
-from tasks.domain.statistics.paired_tests import mcnemar_exact
 from tasks.domain.statistics.power import Design, simulate
-from tasks.published.importing import paired_p_range
 
 differences = st.lists(st.floats(-3, 3, allow_nan=False), min_size=2, max_size=12)
 
@@ -85,21 +82,6 @@ def test_drawing_class_counts_is_the_bootstrap_over_problems(correct: list[int])
     error = values.std() / math.sqrt(len(values))
     assert by_class.mean() == pytest.approx(plain.mean(), abs=5 * error / math.sqrt(4000) + 1e-9)
     assert by_class.std() == pytest.approx(error, rel=0.1, abs=1e-9)
-
-
-def test_beta_binomial_finds_what_it_was_drawn_from() -> None:
-    rng = np.random.default_rng(0)
-    c = rng.binomial(8, rng.beta(0.4, 1.5, 20_000))
-    model = fit([(8, int(v)) for v in c])
-    assert model is not None
-    assert (model.a, model.b) == (pytest.approx(0.4, rel=0.05), pytest.approx(1.5, rel=0.07))
-    assert model.live_share(8) == pytest.approx(((c > 0) & (c < 8)).mean(), abs=0.01)
-
-
-def test_range_of_p_contains_the_extreme_pairings() -> None:
-    low, high = paired_p_range(14, 29, 100)
-    assert low == pytest.approx(mcnemar_exact(15, 0))
-    assert high == pytest.approx(mcnemar_exact(29, 14))
 
 
 def test_power_agrees_with_a_published_table() -> None:

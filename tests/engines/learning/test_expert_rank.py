@@ -14,7 +14,6 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.adapter_files import adapter_files, read_served
 from tasks.engines.learning.merging import merge_into
 from tasks.engines.learning.policy import Execution, Policy
-from tasks.engines.model_checks import check_rank, check_trainable
 from tests.engines.conftest import shifted
 from tests.made_elsewhere import adapter
 from tests.tiny_model import write_tiny_mixture
@@ -81,19 +80,3 @@ def test_an_adapter_made_elsewhere_says_both_ranks(written: Path, tmp_path: Path
     several = adapter(tmp_path / "several", rank=4, ranks={"q_proj": 2})
     with pytest.raises(UserError, match="only one rank of linear layers and one of experts are served"):
         adapter_files(several)
-
-
-def test_a_rank_of_experts_is_refused_where_there_are_none_and_where_a_gpu_cannot_read_it(
-    base: Path, tiny_base: Path
-) -> None:
-    with pytest.raises(UserError, match="expert_rank is 8 and the base model has no experts"):
-        Policy(tiny_base, CONFIG, Execution(device="cpu"))
-    with pytest.raises(UserError, match="expert_rank is 8 and the base model has no experts"):
-        check_trainable(tiny_base, CONFIG, gpu=False)
-    check_trainable(base, CONFIG, gpu=True)
-    with pytest.raises(UserError, match="expert_rank is 4; LoRA of experts needs a multiple of 8 here"):
-        check_trainable(base, replace(CONFIG, expert_rank=4), gpu=True)
-    check_trainable(base, replace(CONFIG, expert_rank=4), gpu=False)
-    with pytest.raises(UserError, match="lora_rank is 6; LoRA of experts needs a multiple of 4 here"):
-        Policy(base, replace(CONFIG, lora_rank=6, expert_rank=None), Execution(device="cpu"))
-    check_rank(4, None, 0, 2)

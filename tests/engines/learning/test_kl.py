@@ -5,31 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from tasks.engines.learning.update import Clock
-from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
 from tests.engines.learning.test_learner import run
-from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped
-from tests.engines.learning.test_updates import updater_of
-
-
-@pytest.mark.parametrize("minibatches", [1, 2, 3])
-def test_kl_holds_the_dead_groups_of_a_step_whatever_its_minibatches(tiny_base: Path, minibatches: int) -> None:
-    groups = grouped(random_rollouts(PROBLEMS, 4, seed=1))
-    one, *others = groups
-    groups |= {p: [replace(r, correct=True, tag_valid=True) for r in groups[p]] for p in others}
-    assert len(others) == 2
-    rows = []
-    for weight in (0.1, 0.0):
-        updater = updater_of(tiny_base, replace(CONFIG, kl_weight=weight, minibatches=minibatches))
-        updater.start_here()
-        rows.append(updater.update(groups, Clock()))
-    held, free = rows
-    assert (held["updates"], held["trained_tokens"]) == (minibatches, held["num_tokens"])
-    assert free["updates"] == 1
-    assert 0 < free["trained_tokens"] <= sum(len(r.token_ids) for r in groups[one])
 
 
 def test_kl_is_to_where_training_started(tiny_base: Path, tmp_path: Path) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from storage.errors import UserError
 from tasks.engines.adapter_files import read_served
-from tasks.engines.hardware import Hardware, merges_adapters
 from tasks.engines.learning.merging import merge_into, merged, rounded
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
@@ -118,20 +115,3 @@ def test_gradients_are_those_of_the_adapter_beside_the_weight(base: str, request
         Updater(policy, CONFIG, 8192).gradient(groups, Clock())
         grads.append(policy.lora.grad.clone())
     assert torch.linalg.vector_norm(grads[1] - grads[0]) < 1e-5 * torch.linalg.vector_norm(grads[0])
-
-
-@pytest.mark.parametrize(
-    ("config", "hardware", "what"),
-    [
-        ({"quantization_config": {"bits": 4}}, {}, "quantised"),
-        ({}, {"tensor_parallel": 2}, "several GPUs"),
-        ({}, {"dtype": "float16"}, "float16"),
-    ],
-)
-def test_what_cannot_be_merged_is_served_beside_the_weights(
-    config: dict[str, object], hardware: dict[str, Any], what: str
-) -> None:
-    assert merges_adapters({}, Hardware()) and not merges_adapters({}, Hardware(adapters="unmerged"))
-    assert not merges_adapters(config, Hardware(**hardware))
-    with pytest.raises(UserError, match=what):
-        merges_adapters(config, Hardware(adapters="merged", **hardware))

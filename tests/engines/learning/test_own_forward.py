@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,17 +27,6 @@ LEARNER = LearnerConfig(
     target_modules=tuple(ATTENTION),
 )
 APART = "log-probs are .* away from those of the model's own forward pass"
-#: Types whose own shape, layers or several parts ask for fields that others do not have.
-_UNMADE = (
-    "axk1 axk2 bamba bart bigbird_pegasus blenderbot blenderbot-small blt codegen cohere_compass_text ctrl "
-    "dbrx deepseek_v2 deepseek_v3 deepseek_v32 dots1 emu3 falcon fuyu gemma3 gemma3n gemma3n_text gemma4 "
-    "gemma4_assistant gemma4_text gemma4_unified gemma4_unified_assistant git glm4_moe_lite glm_moe_dsa "
-    "got_ocr2 gpt-sw3 gpt2 gpt_bigcode gptj granitemoehybrid hy_v4 jamba kimi_linear lfm2_moe llama4 "
-    "longcat_flash mamba2 marian mbart minicpm3 mllama moshi mpt musicgen musicgen_melody mvp openai-gpt "
-    "pegasus phi4_multimodal plbart qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp "
-    "qwen4_exp_text reformer roc_bert trocr whisper xglm xlm xlnet xlstm xmod youtu zamba zamba2 zaya"
-)
-UNMADE = frozenset(_UNMADE.split())
 
 
 def learner_of(base: Path, temperature: float = 1.0, dtype: str = "float32") -> Policy:
@@ -69,13 +57,8 @@ def test_rounding_is_no_other_policy(tmp_path: Path, temperature: float, dtype: 
     [
         ({"model_type": "gpt_oss"}, 8, "not tried with models of type 'gpt_oss'"),
         ({"sliding_window": 8, "model_type": "mistral"}, 9, "up to 8 tokens alone"),
-        ({"sliding_window": 8, "model_type": "mistral"}, 8, ""),
-        ({"sliding_window": 8, "model_type": "qwen3", "use_sliding_window": True}, 9, "up to 8 tokens alone"),
-        ({"sliding_window": 8, "model_type": "qwen3_moe"}, 900, ""),
         ({"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}, None, "up to 8 tokens alone"),
-        ({"sliding_window": 8, "layer_types": ["full_attention"] * 2}, 900, ""),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, 8, "follows the longest rollout of a pack"),
-        ({"model_type": "qwen2", "sliding_window": 8, "use_sliding_window": True, "max_window_layers": 2}, 900, ""),
     ],
 )
 def test_what_the_learner_does_not_compute_is_refused_before_it_samples(
@@ -147,15 +130,6 @@ def test_types_that_no_field_gives_away_are_refused(tmp_path: Path, kind: str, s
         learner_of(write_tiny_of(kind, tmp_path / kind))
 
 
-@pytest.mark.slow
-def test_types_of_transformers_are_computed_or_refused_in_words(tmp_path: Path) -> None:
-    """All but those of which the common fields make no small model."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as TYPES
-
-    computed = set()
-    for kind in {*TYPES} - UNMADE:
-        base = write_tiny_of(kind, tmp_path / kind)
-        with suppress(UserError):
-            Policy(base, LEARNER, Execution(device="cpu"))
-            computed.add(kind)
-    assert computed >= {*TRIED}
+@pytest.mark.parametrize("kind", TRIED)
+def test_types_on_the_list_are_computed(tmp_path: Path, kind: str) -> None:
+    learner_of(write_tiny_of(kind, tmp_path / kind))

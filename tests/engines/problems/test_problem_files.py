@@ -18,7 +18,7 @@ from cli.grade import grade
 from cli.pool import pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.problems.sources import SOURCES, source_spec
+from tasks.domain.problems.sources import SOURCES
 from tasks.engines.grading.graders import read_grade_items
 from tasks.engines.problems import hub
 from tasks.engines.problems.hub import fetch_source, load_hub
@@ -36,26 +36,11 @@ GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
         ('{"uid": "b", "problem": "Two?"}', "line 2: no field 'gold'"),
         ('{"uid": "a", "problem": "Two?", "gold": "2"}', "line 2: the id 'a' stands in line 1 already"),
         ('{"uid": "b", "problem": "Two?", "gold": " "}', "line 2: field 'gold' must be text and not empty"),
-        ('{"uid": "b", "problem": "Two?", "gold": null}', "line 2: field 'gold' must be text and not empty"),
         ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem' must be text"),
         ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),
-        ('["b"]', "line 2: expected an object"),
-        ('{"uid": "b", "problem": "Two?", "gold": "2", "year": "MMXX"}', "line 2: field 'year'"),
-        ('{"uid": ["b"], "problem": "Two?", "gold": "2"}', "line 2: field 'source_id'"),
-        ('{"uid": true, "problem": "Two?", "gold": "2"}', "line 2: field 'source_id' must be text, found True"),
         ('{"uid": "b", "problem": "Two?", "gold": NaN}', "line 2: field 'gold' must be text or a finite number"),
-        ('{"uid": "b", "problem": "Two?", "gold": 1e999}', "line 2: field 'gold' must be text or a finite number"),
-        ('{"uid": "b", "problem": "Two?", "gold": true}', "line 2: field 'gold' must be text"),
-        ('{"uid": "b", "problem": "Two?", "gold": ["2"]}', "line 2: field 'gold' must be text"),
-        ('{"uid": "b", "problem": "Two?", "gold": "$$"}', "line 2: field 'gold' must be text and not empty"),
-        ('{"uid": "b", "problem": "Two?", "gold": "\\u200b"}', "line 2: field 'gold' must be text and not empty"),
         ('{"uid": "b", "problem": "Two?", "gold": ' + "9" * 5000 + "}", "line 2: cannot be read"),
-        ('{"uid": "b", "problem": "Two?", "gold": "' + "9" * 5000 + '"}', "line 2: field 'gold' has 5,000 characters"),
         ('{"uid": "b", "problem": "T \\ud800?", "gold": "2"}', "line 2: field 'problem' holds half of a character"),
-        ('{"uid": "b", "problem": {"text": "Two?"}, "gold": "2"}', "line 2: field 'problem' must be text"),
-        ('{"uid": "b", "problem": "Two?", "gold": "2", "level": {"a": 1}}', "line 2: field 'level' must be text"),
-        ('{"uid": "b", "problem": "Two?", "gold": "2", "year": 99999999999}', "line 2: field 'year'"),
-        ('{"uid": "b", "problem": "Two?", "gold": "2"} x', "line 2: is not JSON (Extra data)"),
         ("[" * 100_000, "line 2: cannot be read"),
     ],
 )
@@ -96,21 +81,9 @@ def test_an_answer_of_gsm8k_is_what_stands_behind_its_solution(tmp_path: Path) -
     assert [r["gold"] for r in read_problems(path, "mine")] == ["18"]
 
 
-def test_mixed_encodings(tmp_path: Path) -> None:
-    file = tmp_path / "mine.jsonl"
-    file.write_bytes(GOOD.encode() + b"\n" + '{"uid": "b", "problem": "né?", "gold": "2"}'.encode("latin-1"))
-    with pytest.raises(UserError, match=r"line 2: byte \d+ is not UTF-8"):
-        read_problems(file, "mine")
-
-
 @pytest.mark.parametrize(
     ("raw", "words"),
-    [
-        (GOOD.encode("utf-16"), "is not UTF-8"),
-        (b"[1]", "entry 1: expected an object with problem and gold, found int"),
-        (json.dumps(json.loads(GOOD), indent=1).encode(), "line 1: is not JSON"),
-        (b"problem,gold\nOne?,1\n", "line 1: is not JSON"),
-    ],
+    [(GOOD.encode("utf-16"), "is not UTF-8"), (json.dumps(json.loads(GOOD), indent=1).encode(), "line 1: is not JSON")],
 )
 def test_files_that_are_something_else(tmp_path: Path, raw: bytes, words: str) -> None:
     (tmp_path / "mine.jsonl").write_bytes(raw)
@@ -139,18 +112,6 @@ def test_a_bad_file_leaves_nothing_behind(tmp_path: Path) -> None:
     done = CliRunner().invoke(pool, ["build", str(tmp_path / "mine.jsonl"), "--root", str(tmp_path / "root")])
     assert isinstance(done.exception, UserError) and done.exception.exit_code == 2
     assert not (tmp_path / "root").exists()
-
-
-def test_empty_and_missing_files(tmp_path: Path) -> None:
-    (tmp_path / "none.jsonl").write_text("\n")
-    with pytest.raises(UserError, match="holds no problems"):
-        read_problems(tmp_path / "none.jsonl", "none")
-    with pytest.raises(UserError, match="does not exist"):
-        source_spec(tmp_path / "gone.jsonl", None)
-    with pytest.raises(UserError, match="unknown source 'gsm8k_tset'; did you mean 'gsm8k_test'"):
-        source_spec("gsm8k_tset", tmp_path)
-    with pytest.raises(UserError, match=r"has no amc\.jsonl"):
-        source_spec("amc", tmp_path)
 
 
 def test_parquet_reads_like_jsonl(tmp_path: Path) -> None:
@@ -224,9 +185,7 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        ("lab/riddles@main", "is no source on the hub: write a set's name, or OWNER/NAME"),
         (f"openai/gsm8k@{'a' * 40}", "is known here: write gsm8k_train@COMMIT or gsm8k_test@COMMIT"),
-        (f"gsm8k_tran@{'a' * 40}", "did you mean 'gsm8k_train'"),
         (f"amc@{'a' * 40}:test", "a known set has its split; leave :test out"),
     ],
 )
@@ -239,10 +198,7 @@ def test_what_is_no_id_of_problems_on_the_hub(wish: str, said: str) -> None:
     ("line", "words"),
     [
         ('{"arm": "pannel", "completion": "x", "gold": "1"}', "field 'arm' is 'pannel' (known: panel"),
-        ('{"arm": "panel", "gold": "1"}', "no field 'completion'"),
         ('{"completion": "7", "gold": "7"}', "no field 'arm' (found: completion, gold); name one of panel, thinking"),
-        ('{"arm": "panel", "completion": "x", "gold": ""}', "field 'gold'"),
-        ('{"arm": "panel", "completion": "x", "gold": "1", "finish": "eos"}', "field 'finish' is 'eos'"),
         ("{", "is not JSON"),
     ],
 )

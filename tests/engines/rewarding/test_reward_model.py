@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import UserError
 from tasks.engines import rewarding
 from tasks.engines.hardware import Hardware
 from tasks.engines.rewarding import BATCH_TOKENS, RewardModel
@@ -57,13 +56,3 @@ def test_an_end_of_text_is_read_though_it_is_what_pads(model: RewardModel) -> No
     bare, _ = model.score([("1?", text, False), ("1?", longer, False)])
     assert whole.tokens == bare.tokens + 1 and whole.score != bare.score
     assert model.score([("1?", text + "<|end|>", False)]) == [whole]
-
-
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [(0, "it is LlamaForCausalLM, and scores are those of a model for sequence"), (3, "it has 3 labels; a reward is")],
-)
-def test_a_folder_that_scores_nothing_is_refused(tmp_path: Path, labels: int, said: str) -> None:
-    write_tiny_model(tmp_path, labels=labels)
-    with pytest.raises(UserError, match=said):
-        RewardModel(tmp_path, Hardware())

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage.errors import Parked, UserError
-from tasks.domain.policies import ServedAdapter
+from storage.errors import Parked
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.replicas import ReplicatedGenerator
@@ -50,12 +49,6 @@ def test_a_call_that_is_given_up_leaves_nothing_behind(generator: ReplicatedGene
     next(given_up)
     given_up.close()
     assert sorted(c.key for c in generator.generate(asked(3, first=100), None)) == [100, 101, 102]
-
-
-def test_what_one_of_them_refuses_is_said(generator: ReplicatedGenerator) -> None:
-    with pytest.raises(UserError, match=r"nowhere"):
-        list(generator.generate(asked(2), ServedAdapter("missing", Path("/nowhere"))))
-    assert len(list(generator.generate(asked(2), None))) == 2
 
 
 def test_one_that_dies_parks_the_run() -> None:

@@ -13,19 +13,13 @@ from tasks.engines.sampling.prompts import refuse_shown
 SHOWN = [
     ("Which is prime? (A) 4 (B) 5 (C) 6", "Which is prime? (A) 4 (B) 5 (C) 6 Answer: B"),
     ("What is the value of 5!", "What is the value of 5! Answer: 120"),
-    ("三加四等于多少？请计算结果是多少呢？", "例: 三加四等于多少？请计算结果是多少呢？ 7"),
     ("What is 15 + 27", "What is 15 + 27 -> 42"),
-    ("What is 15 + 27?", "*What is 15 + 27* 42"),
     ("A list has three numbers. What is it?", "1.A list has three numbers. What is it? 3"),
-    (r"Solve $\frac{x}{2} = \sqrt{16}$", r"Solve $\frac{x}{2} = \sqrt{16}$ - answer: 8"),
 ]
 OTHERS = [
     ("What is 12 + 5?", r"What is 12 + 5 \times 3?"),
-    ("What is 12 + 5?", "What is 12 + 5% of 3?"),
     ("10 + 20 + 30 =", "5 * 10 + 20 + 30 ="),
-    ("What is 12 + 5?", "What is 12 + 5 − 3?"),
     ("Сколько будет пять плюс семь?", "Сколько будет пять плюс семьдесят?"),
-    ("12 + 5 + 33 =", "0.12 + 5 + 33 ="),
 ]
 
 

@@ -14,7 +14,6 @@ import pytest
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.records.runs import Run, all_runs, now, read_run, runs_table, write_run
 from storage.records.spending import Journal, charges, spending_by_arm
 from tasks.domain.budget import Budget
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
@@ -168,26 +167,3 @@ def test_what_was_counted_is_what_the_ledger_holds(tmp_path: Path) -> None:
     right = sum(rows["correct"].to_pylist())
     assert (panel["rollouts"], panel["correct"]) == (48, right)
     assert panel["tokens_per_correct"] == (None if right == 0 else entered_tokens / right)
-
-
-def _run(**changes: object) -> Run:
-    fields: dict[str, object] = {
-        "id": "demo-1",
-        "profile": "demo",
-        "request": {},
-        "state": "running",
-        "started": now(),
-        "heartbeat": now(),
-        "host": "elsewhere",
-        "pid": 1,
-    }
-    return Run.model_validate(fields | changes)
-
-
-def test_a_run_that_fell_silent_is_shown_as_crashed(tmp_path: Path) -> None:
-    write_run(tmp_path, _run())
-    assert read_run(tmp_path, "demo-1").shown_state == "running"
-    write_run(tmp_path, _run(heartbeat="2026-01-01T00:00:00+00:00"))
-    assert runs_table(tmp_path)["state"].to_pylist() == ["crashed"]
-    write_run(tmp_path, _run(state="parked", heartbeat="2026-01-01T00:00:00+00:00"))
-    assert [r.shown_state for r in all_runs(tmp_path)] == ["parked"]

@@ -15,8 +15,7 @@ from flows.running.pieces import Piece
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.runs import all_runs
-from tests.flows.server.test_ui import SHRUNK
-from tests.servers import end, prefect_server
+from tests.servers import SHRUNK, end, prefect_server
 
 
 def state(name: str, *, ended: bool = True) -> Any:

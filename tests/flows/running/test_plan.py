@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from flows.running.costs import CHARACTERS, FILL, PROBLEM, Cost, costs, likely_length, total
-from flows.running.forecast import Forecast
 from flows.running.plan import plan
 from flows.study.prices import prices_of
 from flows.study.profile import Lesson, Profile, Search
@@ -18,7 +17,6 @@ from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import LEDGER
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from tasks.domain.budget import Budget
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
@@ -146,23 +144,3 @@ def test_what_an_earlier_stage_will_have_sampled_is_not_paid_for_again(tmp_path:
     question = replace(PLAIN, final=replace(PLAIN.final, group_size=128))
     base = [cost for title, cost in priced(question, tmp_path) if title.startswith("evaluate panel at step 0 ")]
     assert [(cost.rollouts, cost.rollouts_reused) for cost in base] == [(50 * 128, 0), (0, 50 * 2)]
-
-
-def test_what_is_left_for_another_machine_is_marked_and_costs_nothing_here(tmp_path: Path) -> None:
-    store, study = Store(tmp_path), study_of(PLAIN, tmp_path)
-    whole = Forecast.of(study, store, Budget())
-    hardware = replace(PLAIN.hardware, without=("embeddings",))
-    apart = Forecast.of(replace(study, profile=replace(PLAIN, hardware=hardware)), store, Budget())
-    left = {p.step.ref.kind for p in apart.planned if p.left}
-    assert {"embeddings", "calibrations", "diversity", "report"} <= left and not left & {
-        "rollouts",
-        "training",
-        "bands",
-    }
-    embedding = sum(
-        c.usd + c.gpu_hours for p, c in zip(whole.planned, whole.costs, strict=True) if p.step.ref.kind == "embeddings"
-    )
-    assert embedding > 0 and apart.whole.gpu_hours < whole.whole.gpu_hours
-    assert all(c == Cost() for p, c in zip(apart.planned, apart.costs, strict=True) if p.left)
-    number = sum(p.left for p in apart.planned)
-    assert f"{number} are left for another machine" in " ".join(apart.sentences()) and "| left |" in apart.markdown()

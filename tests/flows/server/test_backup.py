@@ -13,9 +13,8 @@ import pytest
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tests.chaos.server_faults import api, deployment
-from tests.flows.server.test_ui import SHRUNK
 from tests.needs import lacks
-from tests.servers import REPO, end, lose_database, postgres, prefect_server
+from tests.servers import REPO, SHRUNK, end, lose_database, postgres, prefect_server
 
 pytestmark = pytest.mark.slow
 

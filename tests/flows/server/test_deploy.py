@@ -72,35 +72,6 @@ def test_code_is_renewed_and_decisions_stay(server: Server, edited: dict[str, An
     assert decisions(server) == edited
 
 
-def test_parameters_that_do_not_fit_the_form_any_more_are_named(server: Server) -> None:
-    at = f"/deployments/{deployment(server, NIGHTLY)['id']}"
-    loose = {"parameter_openapi_schema": {"type": "object", "properties": {}}, "parameters": {"adapters": ["x"]}}
-    assert api(server, "PATCH", at, loose).status_code == 204
-    api(server, "PATCH", at, {"version": "old"})
-    said = server.varband("server", "deploy").stdout
-    assert "do not fit the form" in said and "adapters" in said
-    now = deployment(server, NIGHTLY)
-    assert now["parameters"] == {"adapters": ["x"]} and now["version"] != "old"
-    api(server, "PATCH", at, {"parameters": {}})
-    assert "deployment reeval: renewed\n" in server.varband("server", "deploy").stdout
-
-
-def test_an_automation_that_people_turned_off_stays_off(server: Server) -> None:
-    def automations() -> dict[str, dict[str, Any]]:
-        return {a["name"]: a for a in api(server, "POST", "/automations/filter", {}).json()}
-
-    off = "varband: a crashed run starts again"
-    before = automations()
-    api(server, "PATCH", f"/automations/{before[off]['id']}", {"enabled": False})
-    server.varband("server", "deploy")
-    after = automations()
-    assert not after[off]["enabled"]
-    # one that is written anew forgets which runs it was waiting for
-    assert {n: a["updated"] for n, a in after.items() if n != off} == {
-        n: a["updated"] for n, a in before.items() if n != off
-    }
-
-
 def test_of_a_study_s_own_deployments_the_file_is_renewed_and_decisions_stay(server: Server, tmp_path: Path) -> None:
     """Called as its file; what people entered beside its text, and another study of the same nights, are theirs."""
     mine = tmp_path / "mine.toml"

@@ -46,15 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def abandoned(server: Server) -> str:
-    """A nightly run whose worker died before it started; made early, because it is noticed after five minutes."""
-    run = tomorrow(server)
-    assert ask_to_start(server, run) == "ACCEPT"
-    return run
-
-
-@pytest.fixture(scope="module")
-def workers(server: Server, abandoned: str) -> None:
+def workers(server: Server) -> None:
     server.worker("cpu", "cpu-1", limit=2)
     server.worker("gpu", "gpu-1", limit=1)
 
@@ -64,11 +56,6 @@ def tomorrow(server: Server) -> str:
     later = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2126-01-01T00:00:00Z"}}
     path = f"/deployments/{deployment(server, 'reeval/reeval')['id']}/create_flow_run"
     return api(server, "POST", path, {"state": later}).json()["id"]
-
-
-def ask_to_start(server: Server, run: str) -> str:
-    """What a worker asks before it starts a run, and the server's answer."""
-    return api(server, "POST", f"/flow_runs/{run}/set_state", {"state": {"type": "PENDING"}}).json()["status"]
 
 
 def test_deploying_twice_changes_nothing(server: Server) -> None:
@@ -87,14 +74,6 @@ def test_deploying_twice_changes_nothing(server: Server) -> None:
     assert known() == before
     assert before[0] == ["experiment", "gc", "plan", "reeval", "regrade", "report", "search", "zz_make"]
     assert before[2] == [("experiments", 1), ("nightly", 10)], "nightly work comes after experiments"
-
-
-def test_the_nightly_run_is_scheduled_with_its_time_zone_and_waits_instead_of_being_dropped(server: Server) -> None:
-    nightly = deployment(server, "reeval/reeval")
-    schedule = nightly["schedules"][0]["schedule"]
-    assert (schedule["cron"], schedule["timezone"]) == ("0 2 * * *", "UTC")
-    assert nightly["concurrency_options"]["collision_strategy"] == "ENQUEUE"
-    wait_until(lambda: api(server, "POST", "/flow_runs/filter", {"deployments": {"name": {"any_": ["reeval"]}}}).json())
 
 
 def test_a_wrong_form_is_refused_and_the_refusal_names_the_field(server: Server) -> None:
@@ -145,16 +124,6 @@ def test_a_run_that_is_lost_again_and_again_is_left_to_people(server: Server, wo
     time.sleep(15)  # an automation acts within a few seconds
     ended = wait_for(server, run, "Crashed")
     assert ended["run_count"] == TRIES + 1
-
-
-def test_a_run_abandoned_before_its_start_gives_the_nightly_slot_back(server: Server, abandoned: str) -> None:
-    second = tomorrow(server)
-    if api(server, "GET", f"/flow_runs/{abandoned}").json()["state"]["name"] == "Pending":
-        assert ask_to_start(server, second) == "REJECT", "the slot was not held"
-        found = api(server, "GET", f"/flow_runs/{second}").json()["state"]["name"]
-        assert found == "AwaitingConcurrencySlot", "the later nightly run was dropped"
-    wait_until(lambda: api(server, "GET", f"/flow_runs/{abandoned}").json()["state"]["name"] == "Crashed", 480)
-    assert ask_to_start(server, second) == "ACCEPT"
 
 
 def test_doctor_knows_the_server_its_pools_and_workers(server: Server, workers: None, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ import pytest
 from storage.artifacts.kinds import Training
 from storage.artifacts.store import Store
 from storage.records.nights import last_nights
-from storage.records.spending import charges
 from tests.chaos.server_faults import api, deployment, logs, start, wait_for, wait_until
-from tests.flows.server.test_ui import SMALL
 from tests.receiver import Receiver, receiver
-from tests.servers import REPO, Server, end, postgres, prefect_server
+from tests.servers import SMALL, Server, postgres, prefect_server
 
 pytestmark = pytest.mark.slow
 
@@ -117,25 +114,6 @@ def test_a_night_on_which_nothing_changed_checks_every_finished_run(
     rows = table(server, run)
     assert [(row["state"], row["compared"]) for row in rows] == [("holds", "nothing changed")] * 2
     assert not [said for said in hook.received if run["name"] in said["subject"]], "a green night wakes nobody"
-
-
-def test_a_new_engine_draws_anew_once(server: Server, studied: Training, tmp_path: Path) -> None:
-    """Another release of the engine on the worker: what `importlib.metadata` says there."""
-    newer = f"{metadata.version('transformers')}.post1"
-    info = tmp_path / f"transformers-{newer}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: transformers\nVersion: {newer}\n")
-    end(server.workers["gpu-1"])
-    server.worker("gpu", "gpu-1", PYTHONPATH=f"{tmp_path}:{REPO}")
-    before = charges(server.root).num_rows
-    (row,) = table(server, night(server, studies=[SMALL], canary_tokens=0))
-    assert f"→ transformers {newer}; accuracy" in row["compared"] and row["tonight"]
-    paid = charges(server.root).num_rows
-    assert paid > before, "nothing was sampled"
-    (again,) = table(server, night(server, studies=[SMALL], canary_tokens=0))
-    assert again == row and charges(server.root).num_rows == paid, "the same engine was sampled twice"
-    end(server.workers["gpu-1"])
-    server.worker("gpu", "gpu-1")
 
 
 def test_a_figure_that_drifted_turns_the_night_red_and_is_heard(

@@ -23,18 +23,10 @@ def test_doctor_misses_every_deployment_that_is_not_there() -> None:
     [
         ("gc", {"older_than_days": 0, "remove": True}, True),
         ("gc", {"older_than_days": -1}, False),  # would collect what a run makes at this moment
-        ("gc", {"older_than_days": 1e9}, False),
         ("experiment", {"study": {"profile": "demo"}, "budget": {"usd": 20}, "gpu_pool": True}, True),
         ("experiment", {"study": {"profil": "demo"}}, False),
-        ("experiment", {"study": {"name": "my-study_2"}}, True),
         ("experiment", {"study": {"name": "my study"}}, False),
-        ("experiment", {"budget": {"usd": -1}}, False),
-        ("experiment", {"gpu_pool": "perhaps"}, False),
-        ("plan", {"study": {"settings": [{"field": "training.stps", "value": "3"}]}}, False),
-        ("plan", {"study": {"arms": ["panel", "panel"]}}, False),
         ("search", {"search": {"methods": ["majority"]}}, True),
-        ("search", {"search": {"methods": ["majorty"]}}, False),
-        ("search", {"search": {"methods": ["majority"], "tokens": 0}}, False),
     ],
 )
 def test_a_form_refuses_what_cannot_be(deployment: str, parameters: dict[str, Any], fits: bool) -> None:

@@ -12,8 +12,7 @@ import pytest
 from storage.records.runs import all_runs
 from storage.records.spending import charges
 from tests.chaos.server_faults import api, start, wait_for
-from tests.flows.server.test_ui import SHRUNK, SMALL
-from tests.servers import REPO, Server, end, postgres, prefect_server
+from tests.servers import REPO, SHRUNK, SMALL, Server, end, postgres, prefect_server
 
 pytestmark = pytest.mark.slow
 

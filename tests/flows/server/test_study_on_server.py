@@ -16,8 +16,7 @@ from storage.ledger import Ledger
 from storage.records.runs import Run, all_runs
 from storage.records.spending import charges
 from tests.chaos.server_faults import api, start, wait_for, wait_until
-from tests.flows.server.test_ui import SMALL
-from tests.servers import Server, postgres, prefect_server
+from tests.servers import SMALL, Server, postgres, prefect_server
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,11 @@ import pytest
 from flows.running.forecast import Forecast
 from flows.running.plan import plan
 from flows.study.changes import written_out
-from flows.study.forms import BudgetForm
 from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
-from storage.errors import UserError
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import Charge, Journal
-from tasks.domain.budget import MOST, Budget
+from tasks.domain.budget import Budget
 from tests import warm
 
 PLAIN = 'base = "demo"\n[training]\nsteps = 3\n'
@@ -72,19 +70,6 @@ def test_a_plan_counts_what_the_run_has_spent(tmp_path: Path) -> None:
         assert priced.as_json()["spent"] == Amounts(tokens=100).model_dump()
 
 
-@pytest.mark.parametrize("limit", ["tokens", "gpu_hours", "usd"])
-def test_a_limit_is_the_same_in_a_file_a_form_and_on_the_command_line(limit: str) -> None:
-    largest = profile_of("mine.toml", f'base = "demo"\n[budget]\n{limit} = 1e15\n').budget
-    assert Budget.parse(f"{limit}=1e15") == largest == BudgetForm().over(largest).budget()
-    assert BudgetForm().over(largest).raised(BudgetForm(**{limit: MOST})).budget() == largest
-    with pytest.raises(UserError, match=f"{limit} is 1e\\+16; it must be less than or equal to"):
-        Budget.parse(f"{limit}=1e16")
-
-
-def test_a_form_s_empty_limits_are_the_study_s() -> None:
-    assert BudgetForm(usd=5).over(Budget(usd=20, tokens=100)).budget() == Budget(usd=5, tokens=100)
-
-
 SMALL = (
     'base = "demo"\narms = ["panel"]\nseeds = []\nmeasures = ["tokens", "g_pass"]\n[pool]\nsynthetic = 6\n'
     "heldout_per_source = 2\n[screening]\ngroup_size = 2\n[final]\ngroup_size = 2\n[passk]\nks = [1, 2]\n"
@@ -107,17 +92,6 @@ def test_measures_that_are_chosen_are_planned_and_nothing_else_is_called_otherwi
     )
     assert {"measure widths", "measure votes"} <= every.keys() - chosen.keys() and "measure tokens" in chosen
     assert all(every[title] == ref for title, ref in chosen.items() if title in every and title not in AFTER)
-
-
-@pytest.mark.slow
-def test_the_report_is_of_those_and_what_is_paid_for_is_measured_whatever_is_chosen(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(SMALL)
-    root = tmp_path / "root"
-    command = [warm.VARBAND, "run", "a.toml", "--set", "search.methods=majority", "--plain", "--root", str(root)]
-    done = warm.run(command, cwd=tmp_path, env=warm.SHELL)
-    assert done.returncode == 0, done.stderr
-    kinds = {ref.kind for ref in Store(root).refs()}
-    assert {"search_curves", "tokens"} <= kinds and not kinds & {"widths", "votes", "solved_by"}
 
 
 def test_a_measure_that_the_study_cannot_make_is_said_by_its_plan(tmp_path: Path) -> None:

@@ -117,20 +117,6 @@ def test_an_upgraded_package_changes_the_names_of_what_it_makes(
     assert (was.identity() != now.identity()) == sampled_anew
 
 
-def test_a_missing_package_is_one_sentence_with_its_line() -> None:
-    for text, said in (
-        (MINE, "line 6: scaffolds.hours.answer_kind: no grader 'clock'"),
-        (
-            WRITTEN.partition("[training]")[0],
-            "no scaffold 'reversed': no installed package brings one by the entry point varband.scaffolds",
-        ),
-        (WRITTEN.replace('code = "reversed"', 'base = "panel"'), "unknown advantage 'from_middle'"),
-    ):
-        with pytest.raises(UserError) as refused:
-            profile_of("mine.toml", text)
-        assert said in str(refused.value) and "\n" not in str(refused.value), refused.value
-
-
 @pytest.mark.usefixtures("installed")
 def test_another_version_is_not_taken_for_the_one_that_was_meant(graders: Graders) -> None:
     """Stored rollouts of a grader that was upgraded since are judged by nobody."""

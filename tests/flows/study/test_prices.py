@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.accounting import accounted
-from flows.running.plan import plan
-from flows.running.sessions import Charging, unheard
 from flows.study.prices import FILE, team_prices
-from flows.study.request import Request
-from storage.artifacts.store import Store
-from storage.errors import Parked, UserError
+from storage.errors import UserError
 from storage.records.spending import Charge, Journal, spent_in_month
 from tasks.domain.budget import Budget
 from tasks.engines.hardware import Hardware
@@ -56,10 +51,7 @@ def test_the_teams_prices_stand_above_the_listed_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[devices", "cannot be read"),
         ("[devices]\nH100 = -1", "devices.H100: H100 is -1; it must be greater than or equal to 0"),
-        ('[remote."a.example"]\nprompt = 1', "remote.a.example.completion: completion is missing"),
-        ("[month]\nusd = 0", "month.usd: usd is 0; it must be greater than 0"),
         ('[remote."api.example:8000"]\nprompt = 1\ncompletion = 1', "is no host"),
     ],
 )
@@ -67,17 +59,6 @@ def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, text: str, says
     with pytest.raises(UserError, match=says) as refused:
         team_prices(written(tmp_path, text))
     assert FILE in str(refused.value)
-
-
-def test_prices_that_are_there_and_cannot_be_read_are_not_none(tmp_path: Path) -> None:
-    """A limit of the team may stand in them: a link to a share that went away, a folder."""
-    (tmp_path / FILE).symlink_to(tmp_path / "share" / FILE)
-    with pytest.raises(UserError, match="cannot be read"):
-        team_prices(tmp_path)
-    (tmp_path / FILE).unlink()
-    (tmp_path / FILE).mkdir()
-    with pytest.raises(UserError, match="cannot be read"):
-        team_prices(tmp_path)
 
 
 def test_money_limits_no_server_whose_tokens_have_no_price(tmp_path: Path) -> None:
@@ -118,29 +99,3 @@ def test_a_month_is_all_runs_together_and_no_other_month(tmp_path: Path) -> None
     with pytest.raises(BudgetExceeded, match="the budget leaves") as own:
         attempt(tmp_path, "tokens=600", generator, month=Budget(tokens=10_000))
     assert not of_team(own.value)
-
-
-@pytest.mark.parametrize(("team", "onward"), [(True, False), (False, True)])
-def test_a_wall_that_a_worker_met_says_what_goes_on(tmp_path: Path, team: bool, onward: bool) -> None:
-    """Its words alone come from there: at the team's month a run with more of its own would park again."""
-    store = Store(tmp_path)
-    study = Request(profile="demo").study(store)
-    planned = plan(study, store)
-    charging = Charging.of(study, store, "demo-1234abcd", Budget(tokens=9000))
-    words = str(BudgetExceeded("the next 32 rollouts may take more than the budget leaves", team=team))
-    with pytest.raises(Parked) as parked, accounted(study, store, planned, charging, unheard, {"profile": "demo"}):
-        raise Parked(words)
-    assert ("varband resume demo-1234abcd" in str(parked.value)) == onward
-    assert ("raise [month]" in str(parked.value)) == team
-
-
-def test_a_wall_advises_no_less_of_what_was_not_spent(tmp_path: Path) -> None:
-    """Who does as it says would take from the tokens that were granted, as it reckons with mean lengths."""
-    store = Store(tmp_path)
-    study = Request(profile="demo").study(store)
-    charging = Charging.of(study, store, "demo-1234abcd", Budget(tokens=1e9, gpu_hours=1e-6))
-    with (
-        pytest.raises(Parked, match=r"--budget tokens=1000000000,gpu_hours=0\.\d+`"),
-        accounted(study, store, plan(study, store), charging, unheard, {"profile": "demo"}),
-    ):
-        raise Parked("the budget of 1e-06 GPU-hours is spent")

@@ -95,42 +95,16 @@ def test_a_stop_that_any_reasoning_holds_is_refused(stop: str) -> None:
             "",
             "after '2 ' stands the character '\\t', no LaTeX: write it between single quotes",
         ),
-        ("\x0crac{1}{2} " + TAGGED, "", "stands the character '\\x0c', no LaTeX"),
-        (TAGGED, EXAMPLE.replace("42.", "\\u0008oxed"), "examples.1: after '12+30=' stands"),
-        (TAGGED, "stop = ['</answer']", "before its last tag is closed"),
-        (TAGGED, "enable_thinking = true", "chat is false"),
         (TAGGED, "trace_opened = true", "trace_opened: who opens the tag?"),
         (ZERO, "", "template: it ends in an opening tag"),
-        (TAGGED, "stop = ['Q:']\n" + EXAMPLE.replace("12+", "Q: 12+"), "'Q:' ends a completion before its answer"),
-        (TAGGED, EXAMPLE.replace("12+30=42.", ""), "example 1 is not in the scaffold's own form"),
-        (
-            ZERO,
-            "trace_opened = true\n" + EXAMPLE.replace("12+", "a</think> b"),
-            "example 1 is not in the scaffold's own",
-        ),
         (TAGGED, "system = 'Be brief.'", "chat: system and messages are parts of a chat"),
         (TAGGED, f"chat = true\nmessages = [{ASKED}]", "messages are the whole prompt; leave out template"),
-        (TAGGED, "answer_kind = 'clock'", "line 6: scaffolds.own.answer_kind: no grader 'clock'"),
-        (TAGGED, "base = 'own'", "line 6: scaffolds.own.base: unknown scaffold 'own'"),
-        (TAGGED, "[scaffolds.panel]\nanswer_form='tag'", "'panel' is a built-in scaffold"),
     ],
 )
 def test_what_no_completion_could_follow_is_refused(template: str, more: str, said: str) -> None:
     with pytest.raises(UserError) as refused:
         own(template, more)
     assert said in str(refused.value) and "mine.toml" in str(refused.value)
-
-
-def test_a_mistake_hides_what_hangs_on_it() -> None:
-    """A scaffold and an arm of one with a mistake, and a question of the study, are not told to lack it."""
-    more = 'colour = 1\n[scaffolds.b]\nbase = "own"\n[arms.mine]\nscaffold = "b"\n[questions.q]\narms = ["mine"]\n'
-    with pytest.raises(UserError, match=r"^mine\.toml, line 6: scaffolds\.own\.colour: no field 'colour'[^\n]*$"):
-        own(TAGGED, more)
-
-
-def test_words_of_other_languages_and_latex_s_braces_are_taken() -> None:
-    for words in ("passo a passo\ne a resposta", "prix:\tau lieu", "is\tan-gon", r"Put it as \boxed{answer}."):
-        assert words in own(f"{words} {TAGGED}").template
 
 
 def test_a_prompt_may_open_the_trace_where_it_says_so() -> None:
@@ -146,11 +120,3 @@ def test_examples_stand_before_the_problem_in_the_scaffold_s_own_form() -> None:
     one = "[[scaffolds.own.examples]]\nproblem='1+1?'\ntrace='one and one'\nanswer='2'\n"
     prompt = own("{problem} <answer>...</answer>", one, tag=None).prompt("2+2?")
     assert prompt == "1+1? <answer>...</answer>one and one <answer>2</answer>\n\n2+2? <answer>...</answer>"
-
-
-def test_questions_of_a_matrix_of_prompts_are_called_by_their_number() -> None:
-    """Words of a prompt are no words that anybody types, or that a run could be called by."""
-    matrix = f"[matrix]\nscaffolds.own.template = ['one {TAGGED}', 'other {TAGGED}']\n"
-    text = f"base = 'demo'\n[scaffolds.own]\ntemplate = '{TAGGED}'\ntrace_tag = 'think'\nanswer_form = 'tag'\n{matrix}"
-    found = [profile_of(f"mine.toml/template=#{n}", text) for n in (1, 2)]
-    assert found[0].arm("own") != found[1].arm("own") and found[0].called == "mine/template=#1"

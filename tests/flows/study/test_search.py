@@ -19,9 +19,7 @@ from tests.tiny_model import write_tiny_model
 
 WRONG = {
     "search.methods=majorty": r"unknown method 'majorty'; did you mean 'majority'\?",
-    "search.methods=majority:width=0": r"method majority: .*width is 0; it must be greater than or equal to 1",
     "search.methods=particles:temperature=0": r"method particles: .*temperature is 0; it must be greater than 0",
-    "search.methods=rewarded": r"method rewarded is scored by a reward model: set reward to its folder",
     "search.methods=majority,majority:width=16": r"search: methods: majority and majority:width=16 are one method",
 }
 
@@ -31,21 +29,6 @@ def test_a_method_that_cannot_be_served_is_refused(setting: str) -> None:
     with pytest.raises(UserError, match=WRONG[setting]) as raised:
         overridden(PROFILES["demo"], [setting])
     assert "\n" not in str(raised.value)
-
-
-def test_a_scaffold_without_steps_is_refused_by_methods_that_need_them() -> None:
-    asked = ["search.methods=majority,beam:end=.", "arms=panel,no_panel"]
-    with pytest.raises(UserError, match=r"method beam:end=\. goes step by step, and the scaffold of no_panel marks no"):
-        overridden(PROFILES["demo"], asked)
-    assert overridden(PROFILES["demo"], [*asked[:1], "arms=panel,thinking"]).search.methods == (
-        "majority",
-        "beam:end=.",
-    )
-
-
-def test_a_folder_that_is_no_reward_model_is_refused_before_work(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="it is LlamaForCausalLM"):
-        asked(write_tiny_model(tmp_path / "reward", labels=0)).study(Store(tmp_path))
 
 
 def test_a_reward_model_is_named_by_its_content(tmp_path: Path) -> None:
@@ -89,9 +72,3 @@ def test_the_end_of_a_step_is_kept_to_the_letter_where_it_stands_in_quotes(end: 
     setting = f"search.methods=majority,beam:end={end!r}"
     [_, name] = overridden(PROFILES["demo"], [setting]).search.methods
     assert method_named(name) == Beam(end=end)
-
-
-def test_a_budget_below_one_rollout_is_refused_with_numbers() -> None:
-    with pytest.raises(UserError, match=r"search: tokens=128 is below one rollout, .* may take 128 tokens"):
-        overridden(PROFILES["demo"], ["search.methods=majority", "search.tokens=128"])
-    assert overridden(PROFILES["demo"], ["search.tokens=1"]).search.methods == ()  # nothing is searched

@@ -11,17 +11,12 @@ from pathlib import Path
 import pytest
 
 from flows.running.sessions import Listener, unheard
-from flows.server.deployed import _resolved
-from flows.study.forms import StudyForm
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
-from flows.upkeep import machine, reeval
-from flows.upkeep.machine import UNKNOWN, environment_now
-from flows.upkeep.reeval import Kept, NightPage, Options, Unchecked, kept_adapters, night, reevaluate
-from flows.upkeep.regrading import regrade_store
+from flows.upkeep import reeval
+from flows.upkeep.reeval import Kept, NightPage, Options, Unchecked, night
 from storage.artifacts.kinds import Training
 from storage.artifacts.store import Store
-from storage.errors import Parked, UserError
 from storage.ledger import Ledger
 from storage.records.nights import Night
 from storage.records.record import put_overrides
@@ -30,12 +25,10 @@ from tasks.domain.policies import ServedAdapter
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
 from tasks.grading import active_grader
-from tasks.metering import BudgetExceeded
-from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
 from tests.stages.test_sampling import DRAW, GROUP, POLICY, Lab, lab
-from tests.storage.records.test_garbage import recorded
 from tests.storage.records.test_nights import a_night
 
 __all__ = ["lab"]  # the fixture
@@ -107,13 +100,6 @@ def test_an_exact_engine_repeats_some_completions_and_compares_tokens(exact: Nig
     assert exact.again(canary_tokens=3 * ONE_PROBLEM) == (found, 0), "a second night of one day costs nothing"
 
 
-def test_a_differing_token_is_reported_before_all_problems_are_drawn(exact: Nights) -> None:
-    exact.pass_to("from-the-seed 1", token=7)
-    found, sampled = exact.next(canary_tokens=ONE_PROBLEM)
-    assert (found.drawn, sampled) == ("whole", (1 + exact.problems) * GROUP)
-    assert f"{GROUP} of {GROUP} completions differ from the evaluation's, of the same seeds; accuracy" in found.found
-
-
 def test_a_canary_draws_other_problems_each_night_with_seeds_of_its_own(rounded: Nights) -> None:
     first, sampled = rounded.next(canary_tokens=2 * ONE_PROBLEM)
     second, _ = rounded.next(canary_tokens=2 * ONE_PROBLEM)
@@ -148,24 +134,6 @@ def test_a_worse_engine_is_drift_until_the_former_one_is_back(rounded: Nights) -
     assert (back.state, back.drawn) == ("holds", "whole")
 
 
-def test_a_server_without_a_version_is_sampled_every_night(rounded: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounded.pass_to(f"openai {UNKNOWN}")
-    assert [rounded.next(canary_tokens=0)[0].drawn for _ in range(2)] == ["whole", "whole"]
-
-    class Server:
-        def version(self) -> str:
-            return "0.11.0"
-
-        def model(self, names: None, served: str) -> str:
-            return "qwen"
-
-    monkeypatch.setattr(machine, "endpoint_for", lambda address: Server())
-    remote = replace(STUDY, profile=replace(DEMO, hardware=replace(DEMO.hardware, engine="openai")))
-    found = environment_now(remote, POLICY)
-    assert (found["engine"], found["served model"]) == ("openai 0.11.0", "qwen") and "torch" not in found
-    assert {"engine", "torch", "CUDA", "driver", "card", "model", "grader"} <= environment_now(STUDY, POLICY).keys()
-
-
 def test_a_changed_verdict_is_drift_without_sampling(rounded: Nights) -> None:
     assert rounded.next(canary_tokens=ONE_PROBLEM)[0].state == "holds"
     golds = rounded.lab.store.read(rounded.lab.pool, ["gold"])["gold"].to_pylist()
@@ -188,68 +156,9 @@ def test_a_damaged_adapter_is_called_damaged(rounded: Nights) -> None:
     assert f"{kept.reference} is damaged" in reeval._why_not(Store(store.root), kept)
 
 
-def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first problem is never solved, so an adaptive screening has its whole group too; now its answer counts."""
-    with session(Session(lab.store, lab.toolbox)):
-        made = [
-            draw(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
-            for draw in (sample_rollouts, screen_adaptively)
-        ]
-
-    def changed() -> dict[str, int]:
-        monkeypatch.setattr(lab.toolbox, "grader", active_grader(lab.store.root))
-        with session(Session(lab.store, lab.toolbox)):
-            return {entry["rollouts"]: entry["changed"] for entry in regrade_store(lab.store).artifacts}
-
-    assert changed() == {}
-    gold = lab.store.read(lab.pool).to_pylist()[0]["gold"]
-    override = {"answer": "-12345", "gold": gold, "verdict": "correct", "reason": "a misprint in the gold"}
-    put_overrides(lab.store.root, json.dumps(override))
-    assert changed() == {str(ref): GROUP for ref in made}
-
-
 @contextmanager
 def uncharged(_: Study) -> Iterator[Listener]:
     yield unheard
-
-
-def test_every_adapter_that_cannot_be_compared_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path)
-    store.prepare()
-    looked = lambda studies: list(reevaluate(store, studies, uncharged, Options()))  # noqa: E731
-    assert looked([]) == []
-    recorded(store.root, "finished")
-    (store.root / "runs" / "demo-00000001.json").write_text("{")
-    (broken,) = looked([])
-    assert isinstance(broken, Unchecked) and broken.adapter == "adapters of demo-00000001"
-    adapters = len(STUDY.profile.arms) * len(STUDY.profile.seeds)
-    assert [one.why for one in kept_adapters(STUDY, store) if isinstance(one, Unchecked)] == [
-        "its evaluation is not made yet"
-    ] * adapters
-    lost = _resolved(StudyForm(model=str(tmp_path / "no-model")), store)
-    assert isinstance(lost, Unchecked) and "no-model" in lost.why
-    assert len(looked([lost, STUDY])) == 1 + adapters
-
-    def unreadable(*_: object) -> None:
-        raise UserError("its pool is damaged")
-
-    monkeypatch.setattr(reeval, "kept_adapters", unreadable)
-    assert looked([STUDY, STUDY]) == [Unchecked(f"adapters of {STUDY.profile.called}", "its pool is damaged")]
-
-
-def test_a_budget_limit_ends_the_night(rounded: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(reeval, "night", fails)
-    monkeypatch.setattr(reeval, "kept_adapters", lambda study, store: [rounded.kept])
-    looked = reevaluate(rounded.lab.store, [STUDY], uncharged, Options())
-    error: UserError = BudgetExceeded("the budget is spent")
-    with pytest.raises(Parked):
-        next(looked)
-    error = UserError("its weights are not here")
-    (found,) = reevaluate(rounded.lab.store, [STUDY], uncharged, Options())
-    assert found == Unchecked(rounded.kept.name, "its weights are not here")
 
 
 def test_the_page_has_a_sentence_a_table_and_a_picture(tmp_path: Path) -> None:

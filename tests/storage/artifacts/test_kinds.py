@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,19 +24,6 @@ def tables(passk: PassAtK, crosstab: BandCrosstab, **others) -> Tables:
     return Tables(crosstab=crosstab, passk=passk, **others)
 """
 WRONG = RIGHT.replace("crosstab=crosstab", "crosstab=passk")
-
-
-def complaints(folder: Path, snippet: str) -> str:
-    (folder / "snippet.py").write_text(snippet)
-    (folder / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{REPO}"], "include": ["snippet.py"]}}')
-    command = [str(Path(sys.executable).parent / "pyright"), "--pythonpath", sys.executable, "-p", str(folder)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode else ""
-
-
-def test_passk_where_a_crosstab_is_wanted_is_a_type_error(tmp_path: Path) -> None:
-    assert complaints(tmp_path, RIGHT) == ""
-    assert '"PassAtK" is not assignable to "BandCrosstab"' in complaints(tmp_path, WRONG)
 
 
 def put(store: Store, ref: Ref, table: pa.Table) -> None:

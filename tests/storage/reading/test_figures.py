@@ -12,26 +12,17 @@ import pytest
 from storage.artifacts.kinds import Votes
 from storage.errors import UserError
 from storage.reading import views as module
-from storage.reading.figures import FIGURES, check_sources, in_sections
+from storage.reading.figures import FIGURES
 from storage.reading.views import views
 from storage.sql import named
-from tasks.measures.standard import names_of_measures
 from tasks.report import render as inputs
 from tasks.report.render import _figure
 
-VOTES = FIGURES["votes"]
 SETUP = inputs.Setup(profile="demo", purpose="", question="", model="demo", arms=("panel",))
 SECTIONS = (
     {"id": "training", "title": "Training", "page": "training"},
     {"id": "passk", "title": "pass@k", "page": "results"},
 )
-
-
-def test_a_figure_of_an_unknown_section_is_refused() -> None:
-    assert [len(section.figures) for section in in_sections(SECTIONS, [VOTES])] == [0, 1]
-    lost = replace(VOTES, section="trainnig")
-    with pytest.raises(UserError, match=r"report_votes\.sql: unknown section 'trainnig'; did you mean 'training'\?"):
-        in_sections(SECTIONS, [VOTES, lost])
 
 
 #: Of the policy before training, of one adapter a row, and of labelled traces.
@@ -45,12 +36,6 @@ def test_every_interval_over_trained_policies_says_what_it_holds_for(name: str) 
         assert "holds_for" in text
 
 
-def test_a_figure_of_what_no_report_holds_is_refused() -> None:
-    inputs.check_figures(names_of_measures())
-    with pytest.raises(UserError, match=r"report_votes\.sql: unknown source 'vots'; did you mean 'votes'\? \(known: g"):
-        check_sources([replace(VOTES, sources=("votes", "vots"))], ["votes", "gains"])
-
-
 def test_every_study_checks_its_figures_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.experiment import experiment
 
@@ -58,14 +43,6 @@ def test_every_study_checks_its_figures_before_anything_is_made(monkeypatch: pyt
     monkeypatch.setattr(inputs, "FIGURES", lost)
     with pytest.raises(UserError, match=r"report_entropy_fall\.sql: unknown source 'entropy_fal'.*votes"):
         experiment(None)  # type: ignore[arg-type]
-
-
-def test_a_figure_whose_artifact_this_run_does_not_hold_says_so() -> None:
-    figure = replace(VOTES, empty="")
-    with views({}, {}) as asked:
-        assert _figure(figure, asked, {}, SETUP)["why"] == "Not in this run, which holds no votes."
-    assert replace(VOTES, empty="one arm only.").without_artifact().endswith("holds no votes: one arm only.")
-    assert figure.without_rows == "Nothing to show: the artifact has no row."
 
 
 def test_a_measure_that_its_study_did_not_ask_for_is_lacking_for_no_other_reason() -> None:

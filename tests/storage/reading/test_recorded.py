@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from storage.reading.recorded import listed_runs, run_of, running, spending_of
-from storage.records.runs import Run, all_runs, now, write_run
+from storage.records.runs import Run, now, write_run
 from storage.records.spending import Charge, Journal
 
 REPORT = "report-0123456789abcdef"
@@ -49,9 +49,3 @@ def test_a_silent_run_is_not_running(tmp_path: Path) -> None:
     assert [run.id for run in running(tmp_path)] == ["demo-00000001"]
     states = {row["id"]: row["state"] for row in listed_runs(tmp_path).to_pylist()}
     assert states == {"demo-00000001": "running", "demo-00000002": "crashed"}
-
-
-def test_a_record_that_changes_is_read_anew(tmp_path: Path) -> None:
-    for state in ("running", "failed"):
-        recorded(tmp_path, "demo-00000001", state=state)
-        assert [run.state for run in all_runs(tmp_path)] == [state]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
 from storage.records.notes import note_planned
 from storage.records.record import put_overrides
-from storage.records.runs import now, read_run, write_run
-from storage.records.spending import PRICES, Charge, Journal
+from storage.records.runs import read_run, write_run
+from storage.records.spending import PRICES
 from tasks.domain.policies import BaseModel, Policy
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Payload, Session, session, stage, store, workdir
@@ -141,19 +140,6 @@ def test_a_backup_holds_the_making_that_the_source_holds(tmp_path: Path) -> None
     assert copy_study(here, kept, renew=True).artifacts == 0
 
 
-def test_charges_are_copied_whatever_the_clock_says(tmp_path: Path) -> None:
-    here, kept = tmp_path / "here", tmp_path / "kept"
-    made(here)
-    journal = Journal(here, "demo-00000001")
-    charge = Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=7)
-    journal.enter([charge])
-    copy_study(here, kept)
-    journal.enter([charge])
-    os.utime(journal.path, (1e9, 1e9))  # the clock was set back
-    copy_study(here, kept)
-    assert Journal(kept, "demo-00000001").spent().tokens == 14
-
-
 def test_a_run_takes_along_what_it_needs(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     refs, others = made(here, n=1), made(here, n=2)
@@ -169,16 +155,6 @@ def test_a_run_takes_along_what_it_needs(tmp_path: Path) -> None:
     assert Ledger(there).read(theirs) is None
     assert (there / "runs" / "demo-00000001.jsonl").exists()
     assert copy_study(here, there, "demo-00000001", weights=False).shards == 0
-
-
-def test_what_only_its_user_reads_stays_so_in_the_copy(tmp_path: Path) -> None:
-    ref, *_ = made(tmp_path / "here")
-    recorded(tmp_path / "here", "parked")
-    names = (f"ores/{ref}/data.parquet", "runs/demo-00000001.json")
-    for name, mode in zip(names, (0o600, 0o440), strict=True):
-        (tmp_path / "here" / name).chmod(mode)
-    copy_study(tmp_path / "here", tmp_path / "there")
-    assert [(tmp_path / "there" / name).stat().st_mode & 0o777 for name in names] == [0o600, 0o640]
 
 
 def test_a_copy_names_the_rules_that_it_changed(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from storage.records.record import OVERRIDES, newest_overrides, put_overrides
-from storage.records.runs import Amounts, now
-from storage.records.spending import Charge, Journal, charges, spent_in_month
+from storage.records.runs import now
+from storage.records.spending import Charge, Journal, charges
 
 CHARGE = Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=7)
 
@@ -36,13 +36,3 @@ def test_the_overrides_that_were_put_last_hold_though_the_clock_was_set_back(tmp
     second = put_overrides(tmp_path, "second\n")
     assert newest_overrides(tmp_path) == ("second\n", str(second)) and ahead.exists()
     assert [path.name for path in (tmp_path / OVERRIDES).iterdir() if path.suffix != ".jsonl"] == []
-
-
-def test_a_line_without_the_number_that_it_names_is_no_charge(tmp_path: Path) -> None:
-    journal, month = Journal(tmp_path, "toy-1234"), CHARGE.time[:7]
-    journal.enter([CHARGE])
-    with journal.path.open("ab") as handle:
-        handle.write(
-            f'{{"time": "{month}-01T00:00:00", "tokens": null}}\n{{"time": "{month}-01", "arm": null}}\n'.encode()
-        )
-    assert journal.spent() == spent_in_month(tmp_path, month) == Amounts(tokens=7)
