@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from flows.running.plan import Planned
 from flows.running.sessions import stages_on
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
+from storage.reading.recorded import first_screen
 from storage.rules import Band
 from storage.sql import query
 from tasks.metering import OCCUPYING
@@ -140,12 +140,38 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
         result = {"profile": name, "report": str(report), "html": str(page), "made": watch.made, "stages": stages}
         options.write_json(result | {"seconds": round(seconds, 2), "summary": summary})
         return
+    first = first_screen(store, report)
+    watch.console.print(f"\n{first['verdict']}", style="bold", markup=False)
+    watch.console.print(" ".join(filter(None, (first["holds"], first["audit"]))), markup=False)
+    for line in levels_drawn(store, report):
+        watch.console.print(line, markup=False)
     if summary:
         watch.console.print(summary_table(name, summary))
-    for sentence in answer_in_words(store.root, report):
-        watch.console.print(sentence, markup=False)
     watch.console.print(f"[bold]{watch.made}[/] of {stages} stages made in {seconds:.1f} s")
     watch.console.print(f"report: {page}", soft_wrap=True)
+
+
+#: Columns of a terminal from 0 to 100 %.
+ACROSS = 33
+
+
+def levels_drawn(store: Store, report: Ref) -> Iterator[str]:
+    """Yield a line for each arm (or objective, or method): accuracy before (o) and after (●) between 0 and 100 %."""
+    from storage.reading.figures import answer_figure
+    from storage.reading.query_cache import ask
+    from storage.reading.recipes import report_inputs
+
+    figure = answer_figure(report_inputs(store.manifest(report).recipe))
+    rows = [row for row in ask(store.root, str(report), figure.query).to_pylist() if row["after_rate"] is not None]
+    for row in (row for row in rows if row["row"] == "level"):
+        marks, before, after = ["·"] * ACROSS, row["before_rate"], row["after_rate"]
+        ends = sorted(round((ACROSS - 1) * value) for value in (after, after if before is None else before))
+        marks[ends[0] : ends[1] + 1] = "─" * (ends[1] - ends[0] + 1)
+        if before is not None:
+            marks[round((ACROSS - 1) * before)] = "o"
+        marks[round((ACROSS - 1) * after)] = "●"
+        gained = "" if row["gain"] is None else f"{100 * row['gain']:+6.1f} points"
+        yield f"{row['label'][:16]:16} {''.join(marks)} {100 * after:5.1f} % {gained}"
 
 
 def summary_table(name: str, rows: list[dict[str, Any]]) -> Table:
@@ -208,17 +234,6 @@ def bands_drawn(counts: Sequence[int]) -> Iterator[str]:
     for band, n in zip(Band, counts, strict=True):
         gives = "  a gradient: right and wrong" if band == Band.VARIANCE else ""
         yield f"{band:<9} {'█' * round(WIDTH * n / max(1, whole)):<{WIDTH}} {n:>5}{gives}"
-
-
-def answer_in_words(root: Path, report: Ref) -> list[str]:
-    """Return the report's answer and its caveats."""
-    from storage.reading.query_cache import ask, manifest
-    from tasks.report.findings import answer, caveats, decided_before
-
-    rows, given = partial(ask, root, str(report)), manifest(root, str(report)).recipe.arguments
-    earlier, registered = given.get("earlier_looks"), given.get("registered")
-    looks = len({*(earlier if isinstance(earlier, list) else []), str(report)})
-    return [*answer(rows, looks), decided_before(str(registered or ""), looks), *caveats(rows, looks)]
 
 
 def show_plan(priced: Forecast, *, stages: bool) -> None:

@@ -14,8 +14,8 @@ from dashboards.dag import drawn_dag, state_of
 from dashboards.parts import chosen, plot, remember, root, rows_of, selected, show, show_section, table
 from storage.errors import UserError
 from storage.reading.charts import drawn, lines
-from storage.reading.figures import FIGURES, Chart, on_page
-from storage.reading.query_cache import descent, manifest, reports, settings_apart
+from storage.reading.figures import FIGURES, Chart, answer_figure, on_page
+from storage.reading.query_cache import descent, manifest, reports, settings_apart, sources
 from storage.reading.recorded import (
     METRICS,
     answer_of,
@@ -37,6 +37,7 @@ def overview() -> None:
     if report is not None:
         st.subheader("The answer", anchor="answer")
         st.markdown(answer_of(root(), report.ref) or "This run's report has no page.")
+        show(answer_figure([name for name in ("objectives", "search_curves") if sources(root(), report.ref, (name,))]))
         show(FIGURES["summary"])
     _runs()
     if (found := nights(root())).num_rows:

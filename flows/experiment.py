@@ -125,6 +125,7 @@ def experiment(study: Study) -> Report:
             settings=study.settings,
             prompts=study.prompts,
             command=study.command,
+            asks=p.about or p.purpose,
             registered=study.registered,
             earlier_looks=study.earlier_looks,
         ),

@@ -53,6 +53,8 @@ def drawn(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec
                 found += bars(part, chart.labels)
             case "heat":
                 found += heat(part, *key)
+            case "levels":
+                found += levels(part, arms)
             case "pairs":
                 found.append(pairs(chart, part, *key))
             case _:
@@ -230,6 +232,82 @@ def heat(rows: Sequence[Row], arm: str, other: str) -> list[Spec]:
     ]
     description = f"{arm} against {other}, {sum(count.values())} problems"
     return [_spec(cells, description, height=240, encoding=encoding, layer=layer)]
+
+
+def levels(rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
+    """Return the chart of an answer: for each arm (or objective, or method) its accuracy before and after, and below
+    each difference beside the differences that the study is too small to find. rows: of a query report_answer_*."""
+    above = [row for row in rows if row["row"] != "difference" and row["after_rate"] is not None]
+    below = [row for row in rows if row["row"] == "difference" and row["gain"] is not None]
+    if not above:
+        return []
+    looks = {arm: ARM_STYLES[place] for arm, place in styles(arms).items()}
+    colour = {"color": _scale("arm", {arm: look.light for arm, look in looks.items()}, legend=None)}
+
+    def points_of(row: Row, names: Sequence[str]) -> Row:
+        return {name: None if row.get(name) is None else 100 * row[name] for name in names}
+
+    ends = ("after_rate", "after_rate_low", "after_rate_high", "before_rate", "gain")
+    shown = [{**row, **points_of(row, ends)} for row in above]
+    for row in shown:
+        row["told"] = (
+            "" if row["gain"] is None or row["row"] == "seed" else f"{row['gain']:+.1f} points".replace("-", "−")
+        )
+    main = {"filter": "datum.row == 'level'"}
+    y = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
+    scale: Spec = {"scale": {"zero": False, "nice": True}}
+    at = {"x": _field("after_rate", title="held-out accuracy, %", **scale)}
+    layers: list[Spec] = [
+        {"transform": [main], "mark": {"type": "rule", "size": 9, "opacity": 0.3}}
+        | {"encoding": colour | y | {"x": _field("after_rate_low", title=at["x"]["title"], **scale)}
+           | {"x2": {"field": "after_rate_high"}}},
+        {"transform": [main], "mark": {"type": "rule", "size": 2}}
+        | {"encoding": colour | y | {"x": _field("before_rate", **scale), "x2": {"field": "after_rate"}}},
+        {"transform": [main], "mark": {"type": "point", "size": 90, "fill": "white", "opacity": 1}}
+        | {"encoding": colour | y | {"x": _field("before_rate", **scale)}},
+        {"transform": [{"filter": "datum.row == 'seed'"}], "mark": {"type": "point", "filled": True, "size": 22}}
+        | {"encoding": colour | y | at},
+        {"transform": [main], "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1}}
+        | {"encoding": colour | y | at},
+        {"transform": [main], "mark": {"type": "text", "align": "left", "x": ANSWER_WIDTH + 14, "color": INK}}
+        | {"encoding": y | {"text": _field("told", "nominal")}},
+    ]  # fmt: skip
+    lines_above = len({row["label"] for row in shown})
+    panels: list[Spec] = [
+        {"data": {"values": shown}, "width": ANSWER_WIDTH, "height": 34 * lines_above, "layer": layers}
+    ]
+    if below:
+        panels.append(_differences([{**row, **points_of(row, DIFFERENCE)} for row in below]))
+    description = "accuracy before and after, and the differences"
+    return [
+        {"description": description, "config": CONFIG, "vconcat": panels, "resolve": {"scale": {"color": "shared"}}}
+    ]
+
+
+#: Width of an answer's panels; the labels to the left and the numbers to the right come on top.
+ANSWER_WIDTH = 560
+_LABELS: Spec = {"labelLimit": 220, "labelFontSize": 12, "minExtent": 130, "domain": False, "ticks": False}
+DIFFERENCE = ("gain", "gain_low", "gain_high", "detectable_gain")
+
+
+def _differences(rows: Sequence[Row]) -> Spec:
+    for row in rows:
+        row["told"] = f"{row['gain']:+.1f} points".replace("-", "−")
+        row["least"] = None if row["detectable_gain"] is None else -row["detectable_gain"]
+    y = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
+    ends = {"x": _field("gain_low", title="difference, points"), "x2": {"field": "gain_high"}}
+    grey = {"x": _field("least", title="difference, points"), "x2": {"field": "detectable_gain"}}
+    layers: list[Spec] = [
+        {"mark": {"type": "bar", "height": 26, "color": LINE, "opacity": 0.6}, "encoding": y | grey},
+        {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "strokeDash": [3, 3], "color": SOFT}}
+        | {"encoding": {"x": _field("zero")}},
+        {"mark": {"type": "rule", "size": 2, "color": INK}, "encoding": y | ends},
+        {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "color": INK}}
+        | {"encoding": y | {"x": _field("gain")}},
+        {"mark": {"type": "text", "align": "left", "x": ANSWER_WIDTH + 14, "color": INK}}
+        | {"encoding": y | {"text": _field("told", "nominal")}},
+    ]  # fmt: skip
+    return {"data": {"values": list(rows)}, "width": ANSWER_WIDTH, "height": 34 * len(rows), "layer": layers}
 
 
 def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: str, other: str) -> Spec:

@@ -192,6 +192,14 @@ def variables(styles: Mapping[str, Style], *, dark: bool = False) -> str:
     return "".join(f"--{name}:{(style.dark if dark else style.light).lower()};" for name, style in styles.items())
 
 
+def answer_figure(inputs: Collection[str]) -> Figure:
+    """Return the figure that answers a study's question. inputs: names of what its report is made from."""
+    asked = next(
+        (of for of, name in (("objectives", "objectives"), ("search", "search_curves")) if name in inputs), "gain"
+    )
+    return FIGURES[f"answer_{asked}"]
+
+
 def on_page(page: str) -> tuple[Section, ...]:
     """Return the sections on a page of the app, in the report's order."""
     return tuple(section for section in SECTIONS if section.page == page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -51,6 +52,12 @@ def answer_of(root: Path, report: str) -> str:
     if not page.is_file():
         return ""
     return page.read_text(encoding="utf-8").partition("\n## The answer\n")[2].partition("\n## ")[0].strip()
+
+
+def first_screen(store: Store, report: Ref) -> dict[str, Any]:
+    """Return the verdict of a report, what it holds for, and a sentence on its audit; empty for one of before."""
+    path = linkless(store.files(report), "answer.json")
+    return orjson.loads(path.read_bytes()) if path.is_file() else {}
 
 
 #: Columns that a page may plot by step.

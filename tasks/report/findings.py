@@ -33,7 +33,7 @@ def answer(ask: Ask, looks: int = 1) -> list[str]:
     its traces lie further apart. looks: at this question so far, this one included."""
     summary, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     return [
-        *_difference_of_gains(_gains(ask, looks), form, _broken_gate(ask)),
+        *_difference_of_gains(gains(ask, looks), form, broken_gate(ask)),
         _bands(summary, ask("report_band_tests").to_pylist(), form),
         _training(summary, ask("report_gains").to_pylist(), form),
         *_widths(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist(), form),
@@ -44,7 +44,7 @@ def caveats(ask: Ask, looks: int = 1) -> list[str]:
     """Return what can and cannot be concluded, and what the reader must know before believing the answer."""
     rows, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
-    warned = _conclusions(_gains(ask, looks), form, _broken_gate(ask))
+    warned = _conclusions(gains(ask, looks), form, broken_gate(ask))
     if heldout and max(heldout) < FEW:
         warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
     seeds = len({row["seed"] for row in rows} - {None})
@@ -79,7 +79,7 @@ def decided_before(registered: str, looks: int) -> str:
     return f"{registered} {look}".strip()
 
 
-def _gains(ask: Ask, looks: int) -> list[Row]:
+def gains(ask: Ask, looks: int) -> list[Row]:
     """Return the rows of the difference of gains. After more looks than one: with the interval that holds at all of
     them, with what it detects, and without p-values, which hold at one look."""
     rows = ask("report_difference_of_gains").to_pylist()
@@ -94,7 +94,7 @@ def _at_all_looks(row: Row) -> Row:
     return row | silent | {"more_gain_low": low, "more_gain_high": high, "detectable_gain": least}
 
 
-def _broken_gate(ask: Ask) -> list[str]:
+def broken_gate(ask: Ask) -> list[str]:
     """What the audit found that the study's own gate forbids."""
     return [row["fact"] for row in ask("report_audit").to_pylist() if row["code"] == "gate"]
 
@@ -207,7 +207,7 @@ class Form:
 Verdict = Literal["withheld", "unknown", "alike", "undecided", "different"]
 
 
-def _judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
+def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
     """Return what a row of the difference of gains allows to be said of its two arms, and why no more.
 
     gate: facts about arms, by name. `alike`: they gain the same to within MARGIN.
@@ -231,7 +231,7 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
         if row["source"] != "all" or (row["more_gain"] is None and not trained):
             continue
         arms, more = (row["arm"], row["other"]), 100 * (row["more_gain"] or 0.0)
-        verdict, why = _judged(row, form, gate)
+        verdict, why = judged(row, form, gate)
         if verdict in ("withheld", "unknown"):
             known = verdict == "unknown" and row["more_gain"] is not None
             seen = f" ({signed(more)} pp, {row['n']} problems)" if known else ""
@@ -262,7 +262,7 @@ def _conclusions(rows: Sequence[Row], form: Form, gate: Sequence[str]) -> list[s
     can, cannot = list[str](), list[str]()
     for row in (row for row in rows if row["source"] == "all"):
         arm, other, least = row["arm"], row["other"], row["detectable_gain"]
-        verdict, why = _judged(row, form, gate)
+        verdict, why = judged(row, form, gate)
         if verdict == "alike":
             can.append(f"{arm} and {other} gain the same to within {100 * MARGIN:g} pp, for {row['holds_for']}")
         elif verdict == "different":

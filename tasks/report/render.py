@@ -26,13 +26,16 @@ from storage.reading.figures import (
     PAGE_STYLES,
     SECTIONS,
     Figure,
+    answer_figure,
     check_sources,
     chosen_measures,
+    styles,
     variables,
 )
 from storage.reading.views import Views, helper_tables, inputs_of, views
-from storage.sql import named
+from storage.sql import named, query
 from tasks.report.findings import answer, caveats, decided_before
+from tasks.report.headline import headline
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir
 
@@ -42,7 +45,7 @@ class Setup(Group):
     """What was asked. arms: in the order in which everything lists and colours them. model: its name, a label.
     Labels too: title, about, what a team calls its own study and says of it; changes, what differs from the profile
     that it is based on; settings, all of it as a file; prompts, of each arm as it is asked; command, that asks for it;
-    registered, a sentence; earlier_looks, reports on the same question.
+    asks, the question and the page's title; registered, a sentence; earlier_looks, reports on the same question.
     """
 
     profile: str
@@ -56,6 +59,7 @@ class Setup(Group):
     settings: str = field(default="", compare=False)
     prompts: tuple[str, ...] = field(default=(), compare=False)
     command: str = field(default="", compare=False)
+    asks: str = field(default="", compare=False)
     registered: str = field(default="", compare=False)
     earlier_looks: tuple[str, ...] = field(default=(), compare=False)
 
@@ -81,11 +85,13 @@ def style_sheet() -> str:
 
 
 REFS_SHOWN = 6
+#: Characters of a table's line that fit a page of 1,280 pixels, alone and beside another figure.
+WIDE, NARROW = 128, 58
 
 
-@stage(Report, version=19)
+@stage(Report, version=20)
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
-    """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md."""
+    """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md, answer.json."""
     refs = inputs_by_name(problems, evidence, tables)
     with views(inputs_of(store(), refs), helper_tables(refs, setup.arms)) as asked:
         summary = asked.ask("report_summary").cast(Report.schema)
@@ -93,9 +99,11 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
             {"id": s.id, "title": s.title, "lead": s.lead}
             | {"figures": [_figure(f, asked, refs, setup) for f in s.figures]}
             for s in SECTIONS
-            if s.only_with is None or s.only_with in refs
+            if s.id != "answer" and (s.only_with is None or s.only_with in refs)
         ]
         looks = len({*setup.earlier_looks} | {str(making())})
+        first = headline(asked.ask, refs, looks)
+        drawing = _figure(answer_figure(refs), asked, refs, setup, looks)
         sentences = answer(asked.ask, looks)
         warned = [decided_before(setup.registered, looks), *caveats(asked.ask, looks)]
     name = setup.title or setup.profile
@@ -105,6 +113,10 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         "base": setup.profile,
         "purpose": ". ".join(filter(None, (setup.about.rstrip("."), setup.purpose))),
         "command": setup.command or f"varband run {setup.profile}",
+        "asks": setup.asks or setup.about or setup.question,
+        "headline": first,
+        "drawing": drawing,
+        "colours": {arm: f"s{place}" for arm, place in styles(setup.arms).items()},
         "answer": sentences,
         "caveats": warned,
         "sections": sections,
@@ -114,13 +126,17 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
     }
     folder = workdir() / "pages"
     folder.mkdir(exist_ok=True)
+    (folder / "answer.json").write_bytes(orjson.dumps(first))
     for file in ("report.html", "report.md"):
         (folder / file).write_text(_rendered(f"{file}.j2", page), encoding="utf-8")
     return Payload(summary, files=folder)
 
 
-def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Setup) -> dict[str, object]:
-    """Return one figure as the templates need it; one that cannot be shown says why in its place."""
+def _figure(
+    figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Setup, looks: int = 1
+) -> dict[str, object]:
+    """Return one figure as the templates need it; one that cannot be shown says why in its place. looks: after several
+    the difference of gains is drawn with the interval that holds at all of them."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
     table, drawings, why = None, "", ""
     if not refs.get(figure.sources[0]):
@@ -131,6 +147,9 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Set
         except UserError as error:  # an older artifact lacks a column
             why = f"Not shown: {error}"
         else:
+            if looks > 1 and "sequence_low" in rows.column_names:
+                ends = ", ".join(f"coalesce(sequence_{end}, gain_{end}) as gain_{end}" for end in ("low", "high"))
+                rows = query(f"select * replace ({ends}) from rows", rows=rows)
             drawings = "".join(map(as_svg, drawn(figure.chart, rows, setup.arms)))
             table = shown(rows.to_pylist(), rows.column_names) if rows.num_rows else None
             if not rows.num_rows:
@@ -144,6 +163,7 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Set
         "more": max(0, len(sources) - REFS_SHOWN),
         "svg": drawings,
         "table": table,
+        "parts": table.parts(NARROW if drawings else WIDE) if table else [],
         "why": why,
     }
 

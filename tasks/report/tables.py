@@ -23,6 +23,37 @@ class Shown:
     rows: tuple[tuple[str, ...], ...]
     note: str
 
+    def parts(self, most: int) -> list[Shown]:
+        """Return tables of at most so many characters a line, each with the first columns that name its rows.
+
+        >>> wide = Shown(("arm", "rate", "n"), (False, True, True), (("panel", "12.5 %", "40"),), "")
+        >>> [part.columns for part in wide.parts(16)]
+        [('arm', 'rate'), ('arm', 'n')]
+        """
+        widths = [_width(name, [row[place] for row in self.rows]) for place, name in enumerate(self.columns)]
+        keys = [place for place in range(min(2, len(self.columns))) if not self.numeric[place]]
+        parts, room = [list[int]()], 0
+        for place, width in enumerate(widths):
+            if parts[-1] and room + width > most and len(parts[-1]) > len(keys):
+                parts.append(list(keys))
+                room = sum(widths[key] for key in keys)
+            parts[-1].append(place)
+            room += width
+        return [self._of(part) for part in parts]
+
+    def _of(self, places: Sequence[int]) -> Shown:
+        rows = tuple(tuple(row[place] for place in places) for row in self.rows)
+        return Shown(tuple(self.columns[p] for p in places), tuple(self.numeric[p] for p in places), rows, self.note)
+
+
+#: A longer cell of text is wrapped.
+WRAPPED = 30
+
+
+def _width(name: str, cells: Sequence[str]) -> int:
+    """Characters that a column takes, with the space behind it; its name is broken between words."""
+    return max(max(map(len, name.split()), default=0), *(min(len(cell), WRAPPED) for cell in cells), 0) + 2
+
 
 def number(value: float | None, digits: int = 3) -> str:
     """

@@ -7,9 +7,10 @@ import re
 import pyarrow as pa
 import pytest
 
+from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.charts import as_svg, drawn
-from storage.reading.figures import ARM_STYLES, FIGURES, SECTIONS, on_page, styles
+from storage.reading.figures import ARM_STYLES, FIGURES, SECTIONS, answer_figure, on_page, styles
 from storage.reading.query_cache import ask
 from storage.sql import QUERIES, named
 from tests.dashboards.conftest import REPO, Study
@@ -52,7 +53,13 @@ def test_every_section_is_on_a_page_of_the_app() -> None:
     assert [s.title for s in on_page("results")] == [s.title for s in SECTIONS if s.page == "results"]
 
 
-@pytest.mark.parametrize("name", FIGURES)
+def test_the_app_shows_the_answer_that_the_report_shows(app_text: tuple[set[str], set[str]], study: Study) -> None:
+    shown = answer_figure(Store(study.root).manifest(study.report).recipe.inputs)
+    assert shown.title in app_text[0] and shown.caption in app_text[1]
+    assert f'id="fig-{shown.name}"' in study.page("report.html")
+
+
+@pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.section != "answer"])
 def test_the_app_shows_what_the_report_shows(app_text: tuple[set[str], set[str]], study: Study, name: str) -> None:
     titles, captions = app_text
     figure = FIGURES[name]

@@ -1,0 +1,45 @@
+/*
+section = "answer"
+place = 10
+title = "Held-out accuracy, and the difference between arms"
+caption = """
+Hollow: before training. Filled: the last adapter, with its 95 % interval; small dots: single training seeds. Below: \
+how much more the first arm gained than the other (without training: solved), with its 95 % interval. Grey: \
+differences that this study is too small to find."""
+sources = ["passk", "curves", "final", "contrasts", "gain_differences"]
+[chart]
+kind = "levels"
+*/
+-- One row per arm, per training seed (if there are several), and per two arms.
+with ends as (
+    select arm, min(step) as first, max(step) as last from passk
+    where metric = 'pass@k' and source = 'all' and k = 1 group by arm),
+per_problem as (
+    select arm, step, seed, problem_id, avg(correct::int) as rate from final group by all),
+seeds as (
+    select arm, seed, avg(rate) as rate from per_problem join ends using (arm)
+    where step = last and last > first group by arm, seed),
+pairs as (
+    select arm, other, estimate, low, high, sequence_low, sequence_high, detectable, holds_for, n, reason
+    from gain_differences where source = 'all'
+    union all by name
+    select arm, other, estimate, low, high, holds_for, n, reason from contrasts
+    where metric = 'gap' and k = 1 and source = 'all' and arm <> other and step = 0 and other_step = 0
+        and (select max(last) from ends) = 0)
+select 'level' as row, l.arm as label, l.arm, null as other, b.estimate as before_rate, l.estimate as after_rate,
+    l.low as after_rate_low, l.high as after_rate_high, g.estimate as gain, g.low as gain_low, g.high as gain_high,
+    null::double as sequence_low, null::double as sequence_high, null::double as detectable_gain, l.holds_for, l.n,
+    a.place
+from ends e join arms a using (arm)
+join passk l on l.arm = e.arm and l.step = e.last and l.metric = 'pass@k' and l.source = 'all' and l.k = 1
+left join passk b on b.arm = e.arm and b.step = e.first and e.first < e.last and b.metric = 'pass@k'
+    and b.source = 'all' and b.k = 1
+left join curves g on g.arm = e.arm and g.series = 'gain' and g.source = 'all'
+union all by name
+select 'seed' as row, arm as label, arm, rate as after_rate, place from seeds join arms using (arm)
+where (select count(distinct seed) from seeds) > 1
+union all by name
+select 'difference' as row, arm || ' − ' || other as label, arm, other, estimate as gain, low as gain_low,
+    high as gain_high, sequence_low, sequence_high, detectable as detectable_gain, holds_for, n, place
+from pairs join arms using (arm)
+order by row desc, place, label

@@ -1,0 +1,222 @@
+"""The first screen of a study: a sentence, what it holds for, a chart and four tiles, by the question of the study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from storage.reading.figures import answer_figure
+from tasks.domain.statistics.means import MARGIN
+from tasks.report.findings import (
+    START,
+    Ask,
+    Form,
+    Row,
+    broken_gate,
+    corrected_away,
+    excludes_zero,
+    gains,
+    judged,
+    listed,
+)
+from tasks.report.tables import minus, number, percent
+
+#: In which order verdicts on pairs of arms are told; the first is the study's.
+TOLD = ("different", "alike", "undecided", "withheld", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A figure of each arm, in their order, and what is shown of their difference."""
+
+    title: str
+    values: tuple[tuple[str, str], ...]
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """verdict: the answer in one sentence. holds: what would have been found, and what the answer holds for. audit:
+    a sentence on its findings; empty without any."""
+
+    verdict: str
+    holds: str
+    audit: str
+    tiles: tuple[Tile, ...]
+
+
+def headline(ask: Ask, inputs: Collection[str], looks: int = 1) -> Headline:
+    """Return the answer to the question of a study: of objectives or a search where it asks about these, otherwise of
+    its arms. inputs: names of what the report is made from. looks: as `findings.answer`."""
+    form = Form(ask("report_form").to_pylist())
+    figure = answer_figure(inputs)
+    match figure.name:
+        case "answer_objectives":
+            verdict, holds = _of_objectives(ask(figure.query).to_pylist())
+        case "answer_search":
+            verdict, holds = _of_search(ask(figure.query).to_pylist())
+        case _:
+            verdict, holds = _of_arms(ask, form, looks)
+    found = ask("report_audit").num_rows
+    audit = f"The audit has {found} finding{'' if found == 1 else 's'} about the design." if found else ""
+    return Headline(verdict, holds, audit, tuple(_tiles(ask, form)))
+
+
+def _points(share: float) -> str:
+    """
+    >>> _points(0.338), _points(0.05), _points(0.0104)
+    ('33.8 points', '5 points', '1 point')
+    """
+    text = f"{abs(100 * share):.1f}".removesuffix(".0")
+    return f"{text} point{'' if text == '1' else 's'}"
+
+
+def _ends(row: Row, name: str) -> str:
+    """The interval of a difference, of which the larger is named first where it has two sides."""
+    ends = [100 * row[f"{name}_{end}"] for end in ("low", "high")]
+    if row[name] < 0 and name == "more_gain":
+        ends = [-ends[1], -ends[0]]
+    low, high = (minus(f"{end:+.1f}") for end in ends)
+    return f"(95 % interval {low} to {high})"
+
+
+def _of_arms(ask: Ask, form: Form, looks: int) -> tuple[str, str]:
+    gate, rows = broken_gate(ask), gains(ask, looks)
+    pairs = [(judged(row, form, gate), row) for row in rows if row["source"] == "all" and row["more_gain"] is not None]
+    if not pairs:
+        return _without_pairs(ask, form)
+    pairs.sort(key=lambda pair: (TOLD.index(pair[0][0]), -abs(pair[1]["more_gain"])))
+    ((verdict, why), row), several = pairs[0], len(pairs) > 1
+    arm, other = (row["arm"], row["other"]) if row["more_gain"] >= 0 else (row["other"], row["arm"])
+    more, holds = f"{arm} gained {_points(row['more_gain'])} more than {other}", [_found(row)]
+    if several:
+        number_of = sum(one == "different" for (one, _), _ in pairs)
+        holds.insert(0, f"Of {len(pairs)} pairs of arms {number_of or 'none'} differ{'s' if number_of == 1 else ''}.")
+    match verdict:
+        case "different":
+            return f"{more} {_ends(row, 'more_gain')}.", _joined(*holds, _holds(row))
+        case "alike":
+            words = f"No difference: {row['arm']} and {row['other']} gain the same to within {_points(MARGIN)}."
+            return words, _joined(*holds, _holds(row))
+        case "undecided":
+            return f"Undecided: {more} {_ends(row, 'more_gain')}.", _joined(*holds, _holds(row))
+        case "withheld":
+            return f"Not compared: {row['arm']} and {row['other']} differ in more than their scaffolds.", f"{why}."
+    return f"Undecided: {more}, and the interval is not known.", f"{why or 'no interval'}."
+
+
+def _without_pairs(ask: Ask, form: Form) -> tuple[str, str]:
+    """One arm that was trained, or arms of which none was."""
+    rows = ask("report_answer_gain").to_pylist()
+    arms = [row for row in rows if row["row"] == "level"]
+    trained = [row for row in arms if row["gain"] is not None and row["gain_low"] is not None]
+    if trained:
+        row = max(trained, key=lambda one: abs(one["gain"]))
+        if excludes_zero(row, "gain"):
+            verb = "gained" if row["gain"] > 0 else "lost"
+            return f"{row['arm']} {verb} {_points(row['gain'])} {_ends(row, 'gain')}.", _holds(row)
+        return f"No gain is shown: {row['arm']} {_signed(row['gain'])} {_ends(row, 'gain')}.", _holds(row)
+    solved = listed(f"{row['arm']} solves {percent(row['after_rate'])}" for row in arms) if arms else ""
+    pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
+    if not pairs:
+        return (f"{solved}; nothing was trained." if arms else "Nothing was evaluated."), _number(arms)
+    row = max(pairs, key=lambda one: (excludes_zero(one, "gain"), abs(one["gain"])))
+    if why := form.withheld((row["arm"], row["other"]), START):
+        return f"Not compared: {row['arm']} and {row['other']} differ in form.", f"{why}."
+    more, less = (row["arm"], row["other"]) if row["gain"] >= 0 else (row["other"], row["arm"])
+    ends = _ends({f"more_{name}": row[name] for name in ("gain", "gain_low", "gain_high")}, "more_gain")
+    words = f"{more} solves {_points(row['gain'])} more than {less} {ends}."
+    return words if excludes_zero(row, "gain") else f"Undecided: {words}", f"Nothing was trained. {_number(arms)}"
+
+
+def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
+    pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
+    if not pairs:
+        return "No objective can be compared: no interval is known.", _number([r for r in rows if r["row"] == "level"])
+    shown = [row for row in pairs if excludes_zero(row, "gain") and not corrected_away(row)]
+    row = max(shown or pairs, key=lambda one: abs(one["gain"]))
+    than = "more" if row["gain"] >= 0 else "less"
+    words = f"{row['other']} gained {_points(row['gain'])} {than} than the study's own objective {_ends(row, 'gain')}."
+    count = f"{len(shown) or 'None'} of {len(pairs)} objectives differ{'s' if len(shown) == 1 else ''} from it."
+    return words if shown else f"Undecided: {words}", _joined(count, _holds(row))
+
+
+def _of_search(rows: Sequence[Row]) -> tuple[str, str]:
+    best = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
+    methods = [row for row in rows if row["row"] == "level" and row["label"].rpartition("· ")[2] != "pass@1"]
+    if not best:
+        top = max(methods, key=lambda one: one["after_rate"])
+        return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)
+    row = max(best, key=lambda one: abs(one["gain"]))
+    than = "more" if row["gain"] >= 0 else "less"
+    words = f"{row['other']} solves {_points(row['gain'])} {than} than one rollout {_ends(row, 'gain')}."
+    chosen = f"It is the best of {len({m['label'].rpartition('· ')[2] for m in methods})} methods, chosen afterwards."
+    return words if excludes_zero(row, "gain") else f"Undecided: {words}", _joined(chosen, _holds(row))
+
+
+def _signed(share: float) -> str:
+    return minus(f"{100 * share:+.1f}".removesuffix(".0")) + " points"
+
+
+def _found(row: Row) -> str:
+    least = row["detectable_gain"]
+    if least is None:
+        return "This study cannot find any difference."
+    return f"A difference of {_points(least)} would have been found."
+
+
+def _holds(row: Row) -> str:
+    return f"This holds for {row['holds_for']}." if row.get("holds_for") else ""
+
+
+def _number(rows: Sequence[Row]) -> str:
+    found = max((row["n"] for row in rows if row["n"]), default=0)
+    return f"{found} held-out problems." if found else ""
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(filter(None, parts))
+
+
+def _tiles(ask: Ask, form: Form) -> list[Tile]:
+    arms: dict[str, Row] = {}
+    for row in ask("report_summary").to_pylist():
+        arms.setdefault(row["arm"], row)  # of each arm its first seed
+    tests = [row for row in ask("report_band_tests").to_pylist() if row["metric"] == "ratio"]
+    at_start = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0}
+    apart = [row for row in ask("report_diversity").to_pylist() if at_start.items() <= row.items()]
+
+    def tile(title: str, of: Callable[[Row], str | None], words: str = "") -> Tile:
+        return Tile(title, tuple((arm, text) for arm, row in arms.items() if (text := of(row)) is not None), words)
+
+    def faults(row: Row) -> str:
+        return percent(max(row[name] or 0 for name in ("no_answer", "invalid_tags", "truncated")))
+
+    in_form = "" if any(form.mute(arm) for arm in arms) else "answers are in form"
+    tiles = [
+        tile(
+            "Signal: problems with a gradient",
+            lambda row: percent(row["variance"] / row["problems"]) if row["problems"] else None,
+            _differ(tests, ("estimate", "low", "high"), "has more", 1),
+        ),
+        tile(
+            "Width: distance of traces before training",
+            lambda row: number(width) if (width := row["diversity_before"]) is not None else None,
+            _differ(apart, ("difference", "difference_low", "difference_high"), "is wider", 0),
+        ),
+        tile("Cost: tokens per correct answer", lambda row: f"{c:,.0f}" if (c := row["tokens_per_correct"]) else None),
+        tile("Form: no answer, no tags or cut off", faults, in_form),
+    ]
+    return [one for one in tiles if one.values]
+
+
+def _differ(rows: Sequence[Row], names: tuple[str, str, str], word: str, even: float) -> str:
+    """What is shown of the difference of two arms. even: the value without a difference."""
+    known = [row for row in rows if row[names[1]] is not None and row["arm"] != row["other"]]
+    if len(known) != 1:
+        return ""
+    (row,) = known
+    value, low, high = (row[name] for name in names)
+    if low <= even <= high or corrected_away(row):
+        return "no difference shown"
+    return f"{row['arm'] if value > even else row['other']} {word}"

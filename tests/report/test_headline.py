@@ -1,0 +1,120 @@
+"""The first screen says what the rows say, in at most 25 words, and of each kind of study its own question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.report.headline import headline
+
+Row = dict[str, Any]
+PAIR: Row = {
+    "arm": "panel",
+    "other": "thinking",
+    "source": "all",
+    "more_gain": 0.001,
+    "more_gain_low": -0.056,
+    "more_gain_high": 0.058,
+    "sequence_low": -0.1,
+    "sequence_high": 0.1,
+    "p_adjusted": 0.9,
+    "p_equivalent_corrected": 0.3,
+    "detectable_gain": 0.08,
+    "n": 100,
+    "seeds": 1,
+    "holds_for": "these adapters, not the recipe",
+    "reason": None,
+}
+LEVEL: Row = {"row": "level", "label": "panel", "arm": "panel", "other": None, "before_rate": 0.5, "after_rate": 0.625}
+LEVEL |= {"gain": 0.125, "gain_low": 0.05, "gain_high": 0.2, "detectable_gain": None, "holds_for": None, "n": 40}
+LEVEL |= {"p_adjusted": None}
+ARM: Row = {"arm": "panel", "problems": 50, "variance": 40, "diversity_before": 0.15, "tokens_per_correct": 37.0}
+ARM |= {"no_answer": 0.0, "invalid_tags": 0.02, "truncated": 0.0}
+
+
+def asked(**tables: list[Row]) -> Callable[[str], pa.Table]:
+    """Answers of the queries; those that are not given have no row."""
+    return lambda name: pa.Table.from_pylist(tables.get(name.removeprefix("report_"), []))
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "holds"),
+    [
+        (
+            {},
+            "Undecided: panel gained 0.1 points more than thinking (95 % interval −5.6 to +5.8).",
+            "A difference of 8 points would have been found. This holds for these adapters, not the recipe.",
+        ),
+        (
+            {"more_gain": -0.1, "more_gain_low": -0.15, "more_gain_high": -0.05, "p_adjusted": 0.001},
+            "thinking gained 10 points more than panel (95 % interval +5.0 to +15.0).",
+            "A difference of 8 points would have been found. This holds for these adapters, not the recipe.",
+        ),
+        (
+            {"p_equivalent_corrected": 0.01},
+            "No difference: panel and thinking gain the same to within 2 points.",
+            "A difference of 8 points would have been found. This holds for these adapters, not the recipe.",
+        ),
+        (
+            {"detectable_gain": None},
+            "Undecided: panel gained 0.1 points more than thinking (95 % interval −5.6 to +5.8).",
+            "This study cannot find any difference. This holds for these adapters, not the recipe.",
+        ),
+        (
+            {"more_gain_low": None, "more_gain_high": None, "reason": "every problem gains the same"},
+            "Undecided: panel gained 0.1 points more than thinking, and the interval is not known.",
+            "every problem gains the same.",
+        ),
+    ],
+)
+def test_two_arms(changed: Row, verdict: str, holds: str) -> None:
+    found = headline(asked(difference_of_gains=[PAIR | changed]), ())
+    assert (found.verdict, found.holds) == (verdict, holds)
+    assert len(verdict.split()) <= 25
+
+
+def test_several_arms_are_told_by_the_pair_that_differs() -> None:
+    far = {"other": "plain", "more_gain": 0.2, "more_gain_low": 0.1, "more_gain_high": 0.3, "p_adjusted": 0.01}
+    found = headline(asked(difference_of_gains=[PAIR, PAIR | far]), ())
+    assert found.verdict == "panel gained 20 points more than plain (95 % interval +10.0 to +30.0)."
+    assert found.holds.startswith("Of 2 pairs of arms 1 differs.")
+
+
+def test_one_arm_and_none_that_was_trained() -> None:
+    alone = headline(asked(answer_gain=[LEVEL]), ())
+    assert alone.verdict == "panel gained 12.5 points (95 % interval +5.0 to +20.0)."
+    still = LEVEL | {"before_rate": None, "gain": None, "gain_low": None, "gain_high": None}
+    other = still | {"arm": "plain", "label": "plain", "after_rate": 0.5}
+    apart = LEVEL | {"row": "difference", "other": "plain", "after_rate": None}
+    untrained = headline(asked(answer_gain=[still, other, apart]), ())
+    assert untrained.verdict == "panel solves 12.5 points more than plain (95 % interval +5.0 to +20.0)."
+    assert untrained.holds == "Nothing was trained. 40 held-out problems."
+
+
+def test_objectives_and_searches_answer_their_own_question() -> None:
+    over = LEVEL | {"row": "difference", "other": "max_rl", "gain": 0.06, "p_adjusted": 0.2}
+    of_objectives = headline(asked(answer_objectives=[LEVEL, over]), ("objectives",))
+    words = "max_rl gained 6 points more than the study's own objective (95 % interval +5.0 to +20.0)."
+    assert (of_objectives.verdict, of_objectives.holds) == (
+        f"Undecided: {words}",
+        "None of 1 objectives differ from it.",
+    )
+    best = LEVEL | {"row": "difference", "other": "majority"}
+    found = headline(
+        asked(answer_search=[LEVEL | {"label": "majority"}, LEVEL | {"label": "pass@1"}, best]), ("search_curves",)
+    )
+    assert found.verdict == "majority solves 12.5 points more than one rollout (95 % interval +5.0 to +20.0)."
+    assert found.holds == "It is the best of 1 methods, chosen afterwards."
+
+
+def test_tiles_and_the_audit() -> None:
+    ratio = {"metric": "ratio", "arm": "panel", "other": "thinking", "estimate": 1.4, "low": 1.1, "high": 1.8}
+    summary = [ARM, ARM | {"seed": 1, "variance": 0}, ARM | {"arm": "thinking", "variance": 25}]
+    found = headline(asked(summary=summary, band_tests=[ratio], audit=[{"code": "one_seed"}]), ())
+    signal, *_, form = found.tiles
+    assert (signal.values, signal.words) == ((("panel", "80 %"), ("thinking", "50 %")), "panel has more")
+    assert form.values[0] == ("panel", "2 %")
+    assert found.audit == "The audit has 1 finding about the design."
