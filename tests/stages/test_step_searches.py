@@ -66,7 +66,7 @@ def test_a_score_keeps_its_spelling_whatever_an_answer_is_called(lab: Lab) -> No
 def test_a_step_goes_on_where_its_parent_stopped(lab: Lab) -> None:
     """By the prompts that the engine was sent, and by the ledger's account of a policy that stops at steps too."""
     table = lab.store.read(lab.pool).to_pylist()
-    prompts = {POLICY.scaffold.prompt(row["problem"]): row for row in table}
+    prompts = {POLICY.scaffold.prompt_text(row["problem"]): row for row in table}
     rows = {row["node"]: row for row in lab.search(BEAM)}
     sent = {prompt for batch in lab.engine.batches for prompt in batch}
     begun = {a_path(row, rows) for row in rows.values()}

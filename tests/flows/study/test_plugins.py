@@ -85,7 +85,7 @@ def test_a_scaffold_in_code_writes_its_prompt_and_reads_its_completions(graders:
     study = profile_of("mine.toml", WRITTEN)
     scaffold = study.arm("backwards").scaffold
     assert scaffold.code == "reversed@lab-tasks==1.0" and scaffold.stop == ("!",)
-    assert scaffold.prompt("one two").startswith("two one <work>")
+    assert scaffold.prompt_text("one two").startswith("two one <work>")
     assert scaffold.parse("so => 7").region == "7" and scaffold.parse("so 7").region is None
     assert graders.grade([GradeItem(scaffold, "so => 7", "7"), GradeItem(scaffold, "7", "7")])[0].correct
 
