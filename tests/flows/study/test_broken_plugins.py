@@ -93,7 +93,9 @@ def refused(text: str) -> str:
 def test_a_scaffold_that_does_not_write_or_read(name: str, said: str) -> None:
     text = 'base = "demo"\narms = ["own"]\n[scaffolds.own]\ncode = "{}"\n'
     assert f"mine.toml, line 4: scaffolds.own.code: scaffold {name}@lab==1.0: {said}" in refused(text.format(name))
-    assert profile_of("mine.toml", text.format("sound")).arm("own").scaffold.prompt_text("1 + 1?").startswith("1 + 1? <")
+    assert (
+        profile_of("mine.toml", text.format("sound")).arm("own").scaffold.prompt_text("1 + 1?").startswith("1 + 1? <")
+    )
 
 
 @pytest.mark.parametrize(
