@@ -32,14 +32,18 @@ PROBE = "7"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmTable(Checked):
-    """`[arms.NAME]`. scaffold, trained_as: as the arm itself is called, where they are not given; trained_as none: it
-    is evaluated as it is. model, adapter: empty for the study's, and for none."""
+    """An arm of a study."""
 
     name: Name
+    """Name of the arm; its table is `[arms.NAME]`."""
     scaffold: str = ""
+    """Its scaffold. Empty: the one of the arm's name."""
     trained_as: Annotated[str | None, OrNone] = ""
+    """The arm whose adapter it is evaluated with. Empty: its own. `none`: it is evaluated without training."""
     model: str = ""
+    """Base model. Empty: the study's."""
     adapter: str = ""
+    """LoRA adapter made elsewhere, from which training starts. Empty: none."""
 
 
 def arm_table(arm: Arm) -> dict[str, Any]:

@@ -16,9 +16,11 @@ from flows.study.objectives import SHARED
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS
 from flows.study.reading import HIDDEN, NONE, Fault, flat, nested
+from flows.study.scaffolds import ArmTable
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.ranges import MOST
+from tasks.domain.scaffolds import Example, Message, Scaffold
 
 #: Options of the command line and of forms, and the setting that each is short for.
 SHORT = {
@@ -131,7 +133,11 @@ def sections() -> list[Section]:
     schema = TypeAdapter(Profile).json_schema()
     records: dict[str, list[str]] = {}
     _collect(schema, schema["$defs"], "", records)
+    own = {"scaffolds.NAME": Scaffold, "scaffolds.NAME.messages": Message, "scaffolds.NAME.examples": Example}
     found = [Section(("",), _words(schema), tuple(_settings(schema, HIDDEN)))]
+    for table, record in ({"arms.NAME": ArmTable} | own).items():
+        schema_of = TypeAdapter(record).json_schema()
+        found.append(Section((table,), _words(schema_of), tuple(_settings(schema_of, ("name",)))))
     for name, tables in records.items():
         record, of_many = schema["$defs"][name], tables[0].endswith(".NAME")
         settings = tuple(_settings(record, ("name",) if of_many else ()))

@@ -47,8 +47,11 @@ class Example(Checked):
     """A solved problem in the prompt (few-shot)."""
 
     problem: str
+    """The problem."""
     trace: str
+    """Its reasoning."""
     answer: str
+    """Its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,40 +59,42 @@ class Message(Checked):
     """One message of a chat prompt."""
 
     role: Literal["system", "user", "assistant"]
+    """Who says it."""
     content: str
+    """Its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold(Ruled, Checked):
-    r"""A prompt, stop strings, tags and a parser.
-
-    template: text with one `{problem}`; a chat scaffold puts it into one user message.
-    system: system message of a chat scaffold. None keeps the chat template's default; an empty text replaces it.
-    messages: the other messages of a chat scaffold, in place of the template, with one `{problem}`.
-    examples: solved problems before it, in the template and the scaffold's own form.
-    answer_kind: how answers are parsed and compared (grading/kinds.py); another package's is named with its version.
-    code: plugin of another package, named with its version: an object or module that may have `prompt(problem)`, and
-        `parse(completion)`, which returns trace and region or None, with its inverse `solved(answer, trace)`.
-    trace_tag: tag around the reasoning, or None if the trace is the text before the answer.
-    answer_form: `tag` (inside `<answer>`), `boxed` (in `\\boxed{}` after the trace), or `final`: anywhere in a
-        completion of no fixed form (grading/regions.py), as in imported rollouts.
-    trace_opened: the chat template of the arm's models, or the template's end, writes the opening tag, so that a
-        completion only closes it.
-    """
+    """A prompt, stop strings, tags and a parser."""
 
     name: Name
+    """Name of the scaffold; its table is `[scaffolds.NAME]`."""
     template: str
+    """Prompt, with `{problem}` once. With `chat` it is one user message."""
     trace_tag: Annotated[str | None, OrNone]
+    """Tag around the reasoning; `none` if the reasoning is the text before the answer."""
     answer_form: AnswerForm
+    r"""`tag`: inside `<answer>`. `boxed`: in `\boxed{}` after the reasoning. `final`: anywhere, as in imported
+    rollouts."""
     stop: tuple[str, ...] = ()
+    """Strings that end a completion."""
     chat: bool = False
+    """Put the prompt into the model's chat template."""
     enable_thinking: bool = False
+    """Passed on to the chat template."""
     trace_opened: bool = False
+    """The prompt already opens the reasoning tag, so that a completion only closes it."""
     examples: tuple[Example, ...] = ()
+    """Solved problems before the problem, written in the scaffold's own form."""
     answer_kind: str = MATH
+    """How answers are parsed and compared: `math`, `integer`, `multiple_choice`, `exact_text`, or a plug-in."""
     code: str = ""
+    """Plug-in that writes the prompt or takes completions apart."""
     system: Annotated[str | None, OrNone] = None
+    """System message of a chat. `none` keeps the chat template's default; an empty text replaces it."""
     messages: tuple[Message, ...] = ()
+    """The other messages of a chat, in place of the template, with `{problem}` once."""
 
     @property
     def pairs(self) -> tuple[str, ...]:
