@@ -22,6 +22,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Candidate as Solution
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.rewards import from_packages, scored
 from tasks.domain.grpo.second_scaffold import answer_key, solutions, trace_classes
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.partitions.classes import Classes, by_trace
@@ -35,6 +36,8 @@ from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.stage import progress, store, toolbox
 
 Row = dict[str, Any]
+#: Columns that rewards of other packages see, after the problem.
+SCORED = ("completion", "answer", "verdict", "num_tokens", "finish")
 #: Samples one turn's requests durably; returns their ledger rows, in order.
 Serve = Callable[[Sequence[RolloutRequest]], pa.Table]
 #: The request of a later turn and its ledger row.
@@ -210,6 +213,11 @@ class Turns:
             requested = [replace(one, policy=replace(one.policy, scaffold=second)) for one in requested]
         rows = serve(requested).to_pylist()
         found = [as_train_rollout(row, own, self.learner.tag_rule) for row in rows]
+        if from_packages(self.learner):
+            found = [
+                replace(rollout, rewards=scored(self.learner, one.problem, *(row[name] for name in SCORED)))
+                for rollout, one, row in zip(found, requested, rows, strict=True)
+            ]
         if "candidates" in needs:
             return self._with_candidates(found, rows)
         if "traces" in needs:

@@ -1,4 +1,4 @@
-"""A distribution of another team's, built and installed into a folder: a grader, a scaffold, an objective."""
+"""A distribution of another team's, built and installed into a folder: a grader, a scaffold, an objective, rewards."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ unequal = "lab_tasks.unequal"
 reversed = "lab_tasks.reversed"
 [project.entry-points."varband.objectives"]
 from_middle = "lab_tasks.middle:from_middle"
+[project.entry-points."varband.rewards"]
+concise = "lab_tasks.brevity:concise"
+endless = "lab_tasks.brevity:endless"
 [tool.setuptools]
 packages = ["lab_tasks"]
 """
@@ -71,13 +74,28 @@ def from_middle(group, context):
     return group.rewards_G - (group.rewards_G.max() + group.rewards_G.min()) / 2, {}
 """
 
+BREVITY = """
+def concise(problem, completion, answer, verdict, num_tokens, finish):
+    return 1 / (1 + num_tokens) if verdict == "correct" else 0.0
+
+def endless(problem, completion, answer, verdict, num_tokens, finish):
+    return len(completion) / 0.0
+"""
+
 
 def install(at: Path, version: str = "1.0") -> Path:
     """The folder to have on the path, with this version of the distribution and no other."""
     source, target = at / f"source-{version}", at / f"installed-{version}"
     (source / "lab_tasks").mkdir(parents=True)
     (source / "pyproject.toml").write_text(PROJECT.format(version=version))
-    modules = {"clock": CLOCK, "raising": RAISING, "unequal": UNEQUAL, "reversed": REVERSED, "middle": MIDDLE}
+    modules = {
+        "clock": CLOCK,
+        "raising": RAISING,
+        "unequal": UNEQUAL,
+        "reversed": REVERSED,
+        "middle": MIDDLE,
+        "brevity": BREVITY,
+    }
     for name, text in {"__init__": "", **modules}.items():
         (source / "lab_tasks" / f"{name}.py").write_text(text)
     asked = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(target), str(source)]

@@ -1,4 +1,5 @@
-"""Plugins of other packages by entry point, for what a study's file cannot express: graders, scaffolds, objectives.
+"""Plugins of other packages by entry point, for what a study's file cannot express: graders, scaffolds, objectives,
+rewards.
 
 Users write NAME; recipes store `NAME@PACKAGE==VERSION`. So an upgraded package changes fingerprints, and another
 version is never used by mistake.
@@ -13,7 +14,7 @@ from typing import Literal
 
 from storage.errors import UserError, did_you_mean
 
-Group = Literal["varband.graders", "varband.scaffolds", "varband.objectives"]
+Group = Literal["varband.graders", "varband.scaffolds", "varband.objectives", "varband.rewards"]
 
 
 def brought(group: Group) -> list[str]:

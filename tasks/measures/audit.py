@@ -27,6 +27,7 @@ from tasks.designs import (
 from tasks.domain.gate import Gate, ScreenedArm, reasons
 from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.rewards import OF_FORM
 from tasks.domain.policies import Policy
 from tasks.evidence import sampled_with
 from tasks.measures.groups import FORM_COLUMNS, Row, form_of
@@ -62,6 +63,7 @@ def audit_designs(
         *(row for ref in (*screenings, *final) for row in _raised(ref)),
         *_undelivered(screenings, set(starts.values()), gate),
         *(row for ref in trainings for row in _without_update(ref)),
+        *rewards_of_form({str(ref): recipe.arguments for ref, recipe in recipes.items()}),
     ]
     return findings_of(
         {
@@ -179,6 +181,17 @@ def _without_update(training: Ref) -> Iterator[Row]:
     if rows.num_rows and not any(rows["updates"].to_pylist()):
         said = f"none of the {rows.num_rows} steps of {rows['arm'][0]} made an update"
         yield {"code": "no_update", "said": said, "place": str(training)}
+
+
+def rewards_of_form(trainings: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]:
+    """Yield the rewards that pay for tags, if the trained scaffolds have different tags. trainings: arguments
+    by ref."""
+    tags = {ref: restored(Policy, arguments["start"]).scaffold.pairs for ref, arguments in trainings.items()}
+    for ref, arguments in trainings.items():
+        learner, has = restored(LearnerConfig, arguments["learner"]), " and ".join(tags[ref]) or "no tags"
+        for name in (term.name for term in learner.rewards if term.name in OF_FORM and len({*tags.values()}) > 1):
+            said = f"the reward '{name}' pays for {has}; another trained arm has other tags"
+            yield {"code": "reward_of_form", "said": said, "place": ref}
 
 
 def _steps(training: Ref) -> Row:

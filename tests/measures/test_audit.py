@@ -11,8 +11,11 @@ import pytest
 from storage.artifacts.fingerprint import canonical
 from storage.artifacts.manifest import Recipe
 from tasks.designs import findings_of, from_training, lesson_leak_rows, recipe_row
+from tasks.domain.arms import ARMS
 from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.rewards import RewardTerm
 from tasks.domain.policies import BaseModel, Policy
+from tasks.measures.audit import rewards_of_form
 
 START = Policy(arm="panel", model=BaseModel(sha256="m"))
 LEARNER = LearnerConfig(steps=40, groups_per_step=1, group_size=8, learning_rate=0.001, lora_rank=16, lora_alpha=16)
@@ -101,6 +104,19 @@ def test_a_stored_training_whose_learner_read_another_distribution_is_found(
     }
     recipe = Recipe(stage="train_adapter", version=version, arguments=arguments, inputs={})
     assert codes(from_training("here", recipe, "pool", 3, 40)) == found
+
+
+def test_a_reward_for_tags_that_arms_do_not_share_is_found() -> None:
+    paid = replace(LEARNER, rewards=(RewardTerm(name="correct"), RewardTerm(name="tag", weight=0.2)))
+
+    def noted(*arms: str, learner: LearnerConfig = paid) -> list[str]:
+        starts = {arm: canonical(replace(START, arm=arm, scaffold=ARMS[arm].scaffold)) for arm in arms}
+        trainings = {arm: {"start": start, "learner": canonical(learner)} for arm, start in starts.items()}
+        return [row["said"] for row in rewards_of_form(trainings)]
+
+    assert noted("panel") == noted("panel", "no_panel", learner=LEARNER) == []
+    [panel, plain] = noted("panel", "no_panel")
+    assert "'tag' pays for mutipersonaDebate and answer;" in panel and "pays for answer;" in plain
 
 
 def test_a_lesson_that_holds_a_held_out_problem_is_found_and_said_to_be_harmless_where_it_was_left_out() -> None:

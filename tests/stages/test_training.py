@@ -24,7 +24,7 @@ from storage.reading.recorded import live_steps
 from tasks.domain.grading.grading import ActiveGrader, Overrides
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LEAST_TEMPERATURE, LearnerConfig, check_sampling
-from tasks.domain.grpo.rewards import reward
+from tasks.domain.grpo.rewards import RewardTerm
 from tasks.domain.grpo.steps import PromptProblem
 from tasks.domain.partitions.classes import by_trace
 from tasks.domain.policies import Policy, Sampling
@@ -214,6 +214,33 @@ def test_an_objective_of_another_package_trains_and_its_version_is_in_the_name(
     assert len(found) == 2
 
 
+def test_a_reward_of_another_package_is_paid_for_what_was_sampled(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mean of each part by step; bands and accuracy are those of the same training without it."""
+    monkeypatch.syspath_prepend(str(install(tmp_path)))
+    terms = (RewardTerm(name="correct"), RewardTerm(name="concise", weight=2.0))
+    config = replace(STILL, steps=1)
+    brief, plain = lab.train(replace(config, rewards=terms)), lab.train(config)
+    assert brief != plain
+    book = Ledger(lab.store.root)
+    [account] = [account for account, _ in book.accounts()]
+    table = book.read(account)
+    assert table is not None
+    rows = table.to_pylist()
+    paid = [2 / (1 + row["num_tokens"]) if row["verdict"] == "correct" else 0.0 for row in rows]
+    assert any(paid)
+    found = {row["metric"]: row["value"] for row in lab.diagnostics(brief)}
+    accuracy = np.mean([row["correct"] for row in rows])
+    assert found["reward_correct"] == pytest.approx(accuracy) and found["reward_concise"] == pytest.approx(
+        np.mean(paid)
+    )
+    assert not any(row["metric"].startswith("reward_") for row in lab.diagnostics(plain))
+    (step,), (usual,) = lab.store.read(brief).to_pylist(), lab.store.read(plain).to_pylist()
+    assert step["reward_mean"] == pytest.approx(accuracy + np.mean(paid))
+    assert {n: step[n] for n in ("correct_mean", "variance")} == {n: usual[n] for n in ("correct_mean", "variance")}
+
+
 def test_a_training_by_the_encoders_classes(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """DARLING: one call of the encoder a step; the classes are those of the calibrated threshold, of which a problem's
     traces that are none at all are one too; the calibration is an input."""
@@ -291,6 +318,5 @@ def test_a_tag_weight_is_named_where_its_sums_are_others() -> None:
     """Of correctness, the tag and no punishment of length, added as they were."""
     outcomes = [(c, t) for c in (True, False) for t in (True, False)]
     for weight in (w / 100 for w in range(101)):
-        found = [reward(correct=c, tag_valid=t, tag_weight=weight) for c, t in outcomes]
-        moved = any(r.total != r.correct + r.tag + r.length for r in found)
+        moved = any(round(c - weight * (not t), 12) != c - weight * (not t) for c, t in outcomes)
         assert ("tag_weight" in replace(STILL, tag_weight=weight).versions()) == moved

@@ -16,7 +16,7 @@ from tasks.domain.grpo.advantages.registry import ADVANTAGES, OWN, group_advanta
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import WeighTokens
 from tasks.domain.grpo.packing import PromptGroup, Trajectory
-from tasks.domain.grpo.rewards import reward
+from tasks.domain.grpo.rewards import parts, total
 from tasks.domain.grpo.steps import TrainRollout
 
 #: A step's rollouts by problem.
@@ -35,17 +35,13 @@ class Credit:
 
 
 def group_rewards(group: Sequence[TrainRollout], config: LearnerConfig) -> list[float]:
-    return [
-        reward(
-            correct=r.correct,
-            tag_valid=r.tag_valid,
-            tag_weight=config.tag_weight,
-            num_tokens=len(r.token_ids),
-            max_tokens=config.max_tokens,
-            overlong_cache=config.overlong_cache,
-        ).total
-        for r in group
-    ]
+    return [total(rollout, config) for rollout in group]
+
+
+def reward_means(groups: Groups, config: LearnerConfig) -> dict[str, float]:
+    """Return the mean of each part over a step's rollouts, for a training that names the parts of its reward."""
+    each = [parts(rollout, config) for group in groups.values() for rollout in group if config.rewards]
+    return {f"reward_{name}": float(np.mean([one[name] for one in each])) for name in (each[0] if each else ())}
 
 
 def seen_by_objective(group: Sequence[TrainRollout], config: LearnerConfig) -> Group:
@@ -57,6 +53,7 @@ def seen_by_objective(group: Sequence[TrainRollout], config: LearnerConfig) -> G
         tuple(r.trace_class for r in group),
         tuple(r.candidates for r in group),
         tuple(r.of_right_draft for r in group if r.of_right_draft is not None),
+        tuple(len(r.token_ids) for r in group),
     )
 
 
@@ -71,8 +68,7 @@ def context_of(config: LearnerConfig) -> Context:
 
 
 def try_brought(config: LearnerConfig) -> None:
-    """Errors: UserError for an objective of another package that cannot weigh a made-up group: said before anything is
-    sampled for it."""
+    """Try an objective of another package on a made-up group, before anything is sampled. Errors: UserError."""
     if config.advantage not in OWN:
         group = made_up(config.group_size)
         group_advantages(group, config.advantage, replace(context_of(config), step=(group,)))

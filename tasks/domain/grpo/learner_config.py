@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import Ruled
 from storage.errors import UserError, did_you_mean
-from tasks.domain.grpo import rewards
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.losses import LOSSES
+from tasks.domain.grpo.rewards import RewardTerm, by_name, from_packages, reward_mistakes, reward_versions
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import (
     MOST,
@@ -80,6 +80,9 @@ class LearnerConfig(Ruled, Checked):
     """Objective: see the table of objectives."""
     tag_weight: NotNegative = 0.2
     """Weight of valid tags in the reward."""
+    rewards: Annotated[tuple[RewardTerm, ...], BeforeValidator(by_name)] = ()
+    """Parts of the reward and their weights. Empty: `correct`, `tag` with `tag_weight`, `overlong` if there is an
+    `overlong_cache`."""
     tag_rule: TagRule = "pairs"
     """Rule of valid tags. `published` is the original study's, which accepts an empty trace."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
@@ -157,7 +160,7 @@ class LearnerConfig(Ruled, Checked):
     def versions(self) -> Mapping[str, int | str]:
         chosen: dict[str, int | str] = {self.advantage: ADVANTAGES[self.advantage].version}
         chosen |= {self.loss: LOSSES[self.loss].version} if self.loss in LOSSES else {}
-        parts = rewards.versions(self.tag_weight, self.overlong_cache)
+        parts = reward_versions(self)
         return {name: version for name, version in chosen.items() if version != 1} | {**parts}
 
     @property
@@ -180,6 +183,7 @@ def check_learner(c: LearnerConfig) -> None:
         known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
         raise UserError(f"learner: unknown advantage {c.advantage!r}{hint}; {known}")
     objective, k = ADVANTAGES[c.advantage], c.advantage_k
+    weight_of_correct = sum(term.weight for term in c.rewards if term.name == "correct")
     of_k, name = "advantage_k" in objective.reads, f"advantage {c.advantage}"
     of_g = f"of {c.group_size} (group_size)"
     experts = {*c.target_modules} & {*EXPERT_PROJECTIONS}
@@ -201,6 +205,15 @@ def check_learner(c: LearnerConfig) -> None:
         (
             c.group_size < objective.least_group,
             f"{name} needs a group_size of {objective.least_group}, not {c.group_size}",
+        ),
+        *((True, words) for words in reward_mistakes(c)),
+        (
+            c.rewards and objective.of_parts and weight_of_correct != 1,
+            f"advantage {c.advantage} weighs correctness itself; give the reward 'correct' a weight of 1",
+        ),
+        (
+            from_packages(c) and {"candidates", "refinements"} & {*objective.needs},
+            f"advantage {c.advantage} trains on several turns or answers, which rewards of other packages cannot score",
         ),
         ("bonus" in objective.reads and not c.bonus, f"{name} with a bonus of 0 is standardised; name that"),
         (

@@ -1,54 +1,39 @@
-"""The training signal of one rollout, with its parts."""
+"""The reward of a rollout: a weighted sum of parts, which are built in or come from other packages (`varband.rewards`).
+
+A part of another package is a function `(problem, completion, answer, verdict, num_tokens, finish) -> float`. Rewards
+train; accuracy, bands and evaluation count `correct` alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from storage.errors import UserError, did_you_mean
+from tasks.domain.plugins import brought, pinned, plugged, told
+from tasks.domain.ranges import Checked, Real
+
+if TYPE_CHECKING:
+    from tasks.domain.grpo.learner_config import LearnerConfig
+    from tasks.domain.grpo.steps import TrainRollout
+
+GROUP = "varband.rewards"
+#: Parts that pay for the form of a scaffold.
+OF_FORM = ("tag", "format")
 
 
-@dataclass(frozen=True, slots=True)
-class Reward:
-    """`total` is what advantages are made of; the parts are kept because only `correct` decides a band."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardTerm(Checked):
+    """A part of the reward by its name, and its weight."""
 
-    correct: float
-    tag: float
-    length: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Rounded, because whether a group is live is asked by equality."""
-        return round(self.correct + self.tag + self.length, 12)
-
-
-def reward(
-    *,
-    correct: bool,
-    tag_valid: bool,
-    tag_weight: float,
-    num_tokens: int = 0,
-    max_tokens: int | None = None,
-    overlong_cache: int = 0,
-) -> Reward:
-    """`correct + tag_weight · (tag_valid - 1) + overlong`: a broken form costs, a sound one earns nothing by itself.
-
-    >>> [reward(correct=c, tag_valid=t, tag_weight=0.2).total for c, t in [(1, 1), (1, 0), (0, 1), (0, 0)]]
-    [1.0, 0.8, 0.0, -0.2]
-    >>> reward(correct=True, tag_valid=False, tag_weight=0.0).total
-    1.0
-    """
-    length = overlong(num_tokens, max_tokens, overlong_cache) if max_tokens and overlong_cache else 0.0
-    return Reward(float(correct), 0.0 if tag_valid else -tag_weight, length)
-
-
-def versions(tag_weight: float, overlong_cache: int) -> Mapping[str, int]:
-    """Of the parts that are computed otherwise than at first: sums are rounded since, which moves those with a
-    punishment of length, and those of a tag_weight that floats do not hold.
-
-    >>> [dict(versions(*parts)) for parts in ((0.2, 0), (0.7, 0), (0.2, 20))]
-    [{}, {'tag_weight': 2}, {'overlong_cache': 2}]
-    """
-    moved = any(round(correct - tag_weight, 12) != correct - tag_weight for correct in (0.0, 1.0))
-    return ({"tag_weight": 2} if moved else {}) | ({"overlong_cache": 2} if overlong_cache else {})
+    name: str
+    """Name of the part: see the table of rewards."""
+    weight: Annotated[Real, Field(ge=-1e6, le=1e6)] = 1.0
+    """Weight of the part in the sum."""
 
 
 def overlong(num_tokens: int, max_tokens: int, cache: int) -> float:
@@ -59,3 +44,89 @@ def overlong(num_tokens: int, max_tokens: int, cache: int) -> float:
     [0.0, -0.5, -1.0, -1.0]
     """
     return min(0.0, max(-1.0, (max_tokens - cache - num_tokens) / cache))
+
+
+OWN: Mapping[str, Callable[[TrainRollout, LearnerConfig], float]] = {
+    "correct": lambda rollout, _: float(rollout.correct),
+    "tag": lambda rollout, _: float(rollout.tag_valid) - 1,
+    "format": lambda rollout, _: float(rollout.tag_valid),
+    "overlong": lambda rollout, c: overlong(len(rollout.token_ids), c.max_tokens or 0, c.overlong_cache),
+    "length": lambda rollout, _: -len(rollout.token_ids) / 1000,
+}
+
+
+def terms(config: LearnerConfig) -> tuple[RewardTerm, ...]:
+    """Return the parts of a training's reward. By default a broken form costs `tag_weight`, a sound one earns nothing,
+    and the last tokens before `max_tokens` cost where there is an `overlong_cache`."""
+    if config.rewards:
+        return config.rewards
+    named = {"correct": 1.0, "tag": config.tag_weight} | ({"overlong": 1.0} if config.overlong_cache else {})
+    return tuple(RewardTerm(name=name, weight=weight) for name, weight in named.items())
+
+
+def parts(rollout: TrainRollout, config: LearnerConfig) -> dict[str, float]:
+    """Return what each part adds to the reward of a rollout."""
+    return {
+        term.name: term.weight * (OWN[term.name](rollout, config) if term.name in OWN else rollout.rewards[term.name])
+        for term in terms(config)
+    }
+
+
+def total(rollout: TrainRollout, config: LearnerConfig) -> float:
+    """Return the reward of a rollout, rounded: a group is live if its rewards differ, and floats of one sum may."""
+    return round(sum(parts(rollout, config).values()), 12)
+
+
+def from_packages(config: LearnerConfig) -> list[str]:
+    """Return the parts that are not built in."""
+    return [term.name for term in config.rewards if term.name not in OWN]
+
+
+def scored(config: LearnerConfig, *given: Any) -> dict[str, float]:
+    """Return the unweighted parts of other packages. given: problem, completion, answer, verdict, num_tokens, finish.
+    Errors: UserError for a function that raises or does not return a finite number."""
+    found: dict[str, float] = {}
+    for name in from_packages(config):
+        function: Any = plugged(GROUP, name)
+        try:
+            found[name] = float(function(*given))
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:  # code of others may raise anything
+            raise UserError(f"reward {name} raises {told(error)}, given {given[1]!r:.80}") from None
+        if not math.isfinite(found[name]):
+            raise UserError(f"reward {name} returns {found[name]}, given {given[1]!r:.80}; it must be a finite number")
+    return found
+
+
+def try_rewards(config: LearnerConfig) -> None:
+    """Call the parts of other packages on made-up rollouts. Errors: UserError, see `scored`."""
+    scored(config, "What is 3 + 4?", "3 + 4 = 7 <answer>7</answer>", "7", "correct", 12, "stop")
+    scored(config, "What is 3 + 4?", "", None, "no_answer", 256, "length")
+
+
+def reward_versions(config: LearnerConfig) -> Mapping[str, int | str]:
+    """Return versions of parts that changed (sums are rounded since version 2, which moves those with a punishment of
+    length, and those of a tag_weight that floats do not hold), and the packages of parts that are not built in."""
+    if config.rewards:
+        packages = {name: pinned(GROUP, name).partition("@")[2] for name in from_packages(config)}
+        return {f"reward {name}": package for name, package in packages.items()}
+    moved = any(round(correct - config.tag_weight, 12) != correct - config.tag_weight for correct in (0.0, 1.0))
+    return ({"tag_weight": 2} if moved else {}) | ({"overlong_cache": 2} if config.overlong_cache else {})
+
+
+def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
+    """Yield what is wrong with the parts of a reward."""
+    names = [term.name for term in config.rewards]
+    for name in from_packages(config):
+        if name.partition("@")[0] not in (known := [*OWN, *brought(GROUP)]):
+            yield f"unknown reward '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})"
+    if len({*names}) < len(names):
+        yield f"rewards names one part twice: {', '.join(names)}"
+    if names and bool(config.overlong_cache) != ("overlong" in names):
+        yield "the reward 'overlong' and overlong_cache belong together: set both or neither"
+
+
+def by_name(given: Any) -> Any:
+    """Return tables by name, as `--set` and a base's file have them, as a list."""
+    return [{**table, "name": name} for name, table in given.items()] if isinstance(given, Mapping) else given

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count, cycle
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,7 @@ class TrainRollout:
     group's. candidates: the answers that it gives, where it was asked for several; it is correct if one of them is.
     other_tokens: of the turns before and after it. critique: of this draft, where the critic is trained too; null where
     it outgrew the context. of_right_draft: of a critique; null of anything else.
+    rewards: unweighted parts of the reward that other packages score, by name.
     """
 
     problem_id: str
@@ -78,6 +79,7 @@ class TrainRollout:
     other_tokens: int = 0
     critique: TrainRollout | None = None
     of_right_draft: bool | None = None
+    rewards: Mapping[str, float] = field(default_factory=dict)
 
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:

@@ -26,6 +26,7 @@ from tasks.domain.grpo.credit import (
     credited,
     group_rewards,
     is_masked,
+    reward_means,
     seen_by_objective,
     trained_groups,
     weighed_tokens,
@@ -98,7 +99,7 @@ class Updater:
         row = rollouts_row(groups, self.config) | updates_row(gradients, self.config, rate)
         rewarded = self.config.entropy_weight or self.config.entropy_target
         weight = {"entropy_weight": self.state.entropy_weight(self.config)} if rewarded else {}
-        self.diagnostics = {**credit.diagnostics, **weight}
+        self.diagnostics = {**credit.diagnostics, **weight, **reward_means(groups, self.config)}
         seen = (seen_by_objective(group, self.config) for group in groups.values())
         self.state = self.state.after(seen, row["entropy"], self.config)
         return row

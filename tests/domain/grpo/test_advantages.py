@@ -14,7 +14,6 @@ from storage.rules import band
 from tasks.domain.grpo.advantages.best_of_k import DIVERGENCE
 from tasks.domain.grpo.advantages.group import Candidate, Context, Group, is_live
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
-from tasks.domain.grpo.rewards import reward
 
 #: (correct, tag valid, answer if wrong, class of its trace)
 Outcome = tuple[bool, bool, int, int]
@@ -50,7 +49,7 @@ VISITS = {"p": {"correct": 3, "0": 9, "2": 1}}
 
 
 def seen(rollouts: list[Outcome]) -> Group:
-    rewards = [reward(correct=c, tag_valid=t, tag_weight=0.2).total for c, t, *_ in rollouts]
+    rewards = [round(c + 0.2 * (t - 1), 12) for c, t, *_ in rollouts]
     answers = tuple("correct" if c else str(a) for c, _, a, _ in rollouts)
     correct = np.array([float(c) for c, *_ in rollouts])
     several = tuple((Candidate(c, 10 + trace, trace),) for c, *_, trace in rollouts)

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from flows.running.plan import plan
+from flows.study.changes import written_out
 from flows.study.request import Request, profile_of
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Context, Group
 from tasks.domain.grpo.advantages.registry import group_advantages
+from tasks.domain.grpo.rewards import scored
 from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.scaffolds import PANEL
 from tasks.engines.grading.graders import GradeItem, Graders
@@ -97,6 +100,26 @@ def test_an_objective_weighs_and_its_version_is_in_the_recipe() -> None:
     rewards_G = np.array([1.0, 0.0, 0.0])
     advantages_G, _ = group_advantages(Group(rewards_G, rewards_G), learner.advantage, Context())
     assert advantages_G.tolist() == [0.5, -0.5, -0.5]
+
+
+BRIEF = """
+base = "demo"
+arms = ["panel"]
+[training]
+rewards = [{name = "correct"}, {name = "concise", weight = 0.1}]
+"""
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_reward_is_tried_and_its_version_is_in_the_recipe() -> None:
+    study = profile_of("mine.toml", BRIEF)
+    assert dict(study.training.versions())["reward concise"] == "lab-tasks==1.0"
+    assert profile_of("mine.toml", written_out(study)).training == study.training
+    assert overridden(study, ["training.rewards.concise.weight=0.5"]).training.rewards[1].weight == 0.5
+    seen = ("1+1?", "2 <answer>2</answer>", "2", "correct", 9, "stop")
+    assert scored(study.training, *seen) == {"concise": 0.1}
+    with pytest.raises(UserError, match=r"line 5: training\.rewards: reward endless raises ZeroDivisionError"):
+        profile_of("mine.toml", BRIEF.replace("concise", "endless"))
 
 
 @pytest.mark.parametrize(("text", "sampled_anew"), [(MINE, False), (WRITTEN, True)])

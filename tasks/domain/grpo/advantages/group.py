@@ -33,6 +33,7 @@ class Group:
     answers: the key of each answer's class, the same in every step; None without an answer. traces: the strategy of
     each trace among the group's; None is one too. candidates: of each rollout, where it gives several answers.
     of_right_drafts: of critiques, whether the draft was right. Empty where the objective asks for none.
+    lengths: tokens of each completion.
     """
 
     rewards_G: np.ndarray
@@ -42,6 +43,7 @@ class Group:
     traces: Sequence[int | None] = ()
     candidates: Sequence[Sequence[Candidate]] = ()
     of_right_drafts: Sequence[bool] = ()
+    lengths: Sequence[int] = ()
 
     @property
     def form_G(self) -> np.ndarray:

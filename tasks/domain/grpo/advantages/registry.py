@@ -42,9 +42,9 @@ def made_up(size: int) -> Group:
     right_G = (np.arange(size) % 2).astype(np.float64)
     ways = [n % 3 for n in range(size)]
     candidates = [(Candidate(bool(right), 1), Candidate(not right, 2)) for right in right_G]
-    return Group(
-        right_G + 0.1, right_G, "made up", tuple(map(str, ways)), tuple(ways), tuple(candidates), tuple(right_G > 0)
-    )
+    several: dict[str, Any] = {"candidates": tuple(candidates), "of_right_drafts": tuple(right_G > 0)}
+    lengths = tuple(range(1, size + 1))
+    return Group(right_G + 0.1, right_G, "made up", tuple(map(str, ways)), tuple(ways), **several, lengths=lengths)
 
 
 Need = Literal["answers", "traces", "vectors", "candidates", "refinements", "agents", "visits"]
