@@ -15,7 +15,7 @@ from flows.study.profiles import DEMO
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
 from tasks.domain.arms import ARMS
-from tasks.domain.scaffolds import Example, Scaffold
+from tasks.domain.scaffolds import Example, Message, Scaffold
 from tasks.stage import Step
 from tests.plugged import install
 
@@ -74,6 +74,8 @@ REWORDED = {
     "examples": (Example(problem="1+1?", trace="one and one", answer="2"),),
     "answer_kind": "integer",
     "code": "reversed@lab-tasks==1.0",
+    "system": "Think in steps.",
+    "messages": (Message(role="user", content="Solve {problem}"),),
 }
 #: What compares arms, and so depends on every one of them.
 COMPARING = {
