@@ -21,6 +21,8 @@ from tasks.report.findings import (
 )
 from tasks.report.tables import minus, number, percent
 
+#: The two policies of a comparison.
+ENDS = (("arm", "step"), ("other", "other_step"))
 #: In which order verdicts on pairs of arms are told; the first is the study's.
 TOLD = ("different", "alike", "undecided", "withheld", "unknown")
 
@@ -59,7 +61,7 @@ def headline(ask: Ask, inputs: Collection[str], looks: int = 1) -> Headline:
             verdict, holds = _of_arms(ask, form, looks)
     found = ask("report_audit").num_rows
     audit = f"The audit has {found} finding{'' if found == 1 else 's'} about the design." if found else ""
-    return Headline(verdict, holds, audit, tuple(_tiles(ask, form)))
+    return Headline(verdict, holds, audit, tuple(_tiles(ask, form, inputs)))
 
 
 def _points(share: float) -> str:
@@ -178,13 +180,19 @@ def _joined(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
 
-def _tiles(ask: Ask, form: Form) -> list[Tile]:
+def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
     arms: dict[str, Row] = {}
     for row in ask("report_summary").to_pylist():
         arms.setdefault(row["arm"], row)  # of each arm its first seed
     tests = [row for row in ask("report_band_tests").to_pylist() if row["metric"] == "ratio"]
     at_start = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0}
     apart = [row for row in ask("report_diversity").to_pylist() if at_start.items() <= row.items()]
+
+    costs = ask("report_token_ratios").to_pylist() if "tokens" in inputs else []
+    ends = {
+        arm: max((row[step] for row in costs for name, step in ENDS if row[name] == arm), default=0) for arm in arms
+    }
+    costs = [row for row in costs if all(ends.get(row[name]) == row[step] for name, step in ENDS)]
 
     def tile(title: str, of: Callable[[Row], str | None], words: str = "") -> Tile:
         return Tile(title, tuple((arm, text) for arm, row in arms.items() if (text := of(row)) is not None), words)
@@ -204,7 +212,11 @@ def _tiles(ask: Ask, form: Form) -> list[Tile]:
             lambda row: number(width) if (width := row["diversity_before"]) is not None else None,
             _differ(apart, ("difference", "difference_low", "difference_high"), "is wider", 0),
         ),
-        tile("Cost: tokens per correct answer", lambda row: f"{c:,.0f}" if (c := row["tokens_per_correct"]) else None),
+        tile(
+            "Cost: tokens per correct answer",
+            lambda row: f"{cost:,.0f}" if (cost := row["tokens_per_correct"]) else None,
+            _differ(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
+        ),
         tile("Form: no answer, no tags or cut off", faults, in_form),
     ]
     return [one for one in tiles if one.values]
