@@ -94,7 +94,7 @@ def show(figure: Figure, write: Callable[[pa.Table], None] | None = None) -> Non
 
 def plot(specs: list[dict[str, Any]]) -> None:
     for spec in specs:
-        st.vega_lite_chart(spec, width="stretch")
+        st.vega_lite_chart(spec, width="content" if "vconcat" in spec else "stretch")
 
 
 def show_section(section: Section) -> None:

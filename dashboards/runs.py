@@ -36,8 +36,11 @@ def overview() -> None:
     report = chosen()
     if report is not None:
         st.subheader("The answer", anchor="answer")
-        st.markdown(answer_of(root(), report.ref) or "This run's report has no page.")
+        *head, words = (answer_of(root(), report.ref) or "This run's report has no page.").split("\n\n", 2)
+        st.markdown("\n\n".join(head) or words)
         show(answer_figure([name for name in ("objectives", "search_curves") if sources(root(), report.ref, (name,))]))
+        with st.expander("In words"):
+            st.markdown(words)
         show(FIGURES["summary"])
     _runs()
     if (found := nights(root())).num_rows:

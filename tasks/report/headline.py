@@ -145,7 +145,9 @@ def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
 
 def _of_search(rows: Sequence[Row]) -> tuple[str, str]:
     best = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
-    methods = [row for row in rows if row["row"] == "level" and row["label"].rpartition("· ")[2] != "pass@1"]
+    methods = [
+        row for row in rows if row["row"] == "level" and row["label"].rpartition("· ")[2] not in ("pass@1", "first")
+    ]
     if not best:
         top = max(methods, key=lambda one: one["after_rate"])
         return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)

@@ -104,7 +104,7 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
     )
     best = LEVEL | {"row": "difference", "other": "majority"}
     found = headline(
-        asked(answer_search=[LEVEL | {"label": "majority"}, LEVEL | {"label": "pass@1"}, best]), ("search_curves",)
+        asked(answer_search=[LEVEL | {"label": "majority"}, LEVEL | {"label": "first"}, best]), ("search_curves",)
     )
     assert found.verdict == "majority solves 12.5 points more than one rollout (95 % interval +5.0 to +20.0)."
     assert found.holds == "It is the best of 1 methods, chosen afterwards."

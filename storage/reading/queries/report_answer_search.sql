@@ -4,7 +4,7 @@ place = 30
 title = "Accuracy of search methods within the largest budget"
 caption = """
 Hollow: before training. Filled: the last adapter, with its 95 % interval. Below: the best method minus one rollout \
-(pass@1), at the same budget."""
+(the method `first`), at the same budget."""
 sources = ["search_curves", "search_contrasts"]
 [chart]
 kind = "levels"
@@ -26,11 +26,11 @@ from after a join arms using (arm)
 left join largest b on b.arm = a.arm and b.method = a.method and b.step <> a.step
     and b.step = (select first from steps s where s.arm = a.arm)
 union all by name
-select 'difference' as row, best.label || ' − pass@1' as label, arm, best.method as other,
+select 'difference' as row, best.label || ' − one rollout' as label, arm, best.method as other,
     if(c.method = best.method, 1, -1) * c.estimate as gain, if(c.method = best.method, c.low, -c.high) as gain_low,
     if(c.method = best.method, c.high, -c.low) as gain_high, c.holds_for, c.n, place
 from best join search_contrasts c using (arm, step) join arms using (arm)
 where c.metric = 'accuracy' and c.other = arm and c.other_step = step
     and c.budget = (select max(budget) from search_contrasts)
-    and ((c.method = best.method and c.other_method = 'pass@1') or (c.other_method = best.method and c.method = 'pass@1'))
+    and ((c.method = best.method and c.other_method = 'first') or (c.other_method = best.method and c.method = 'first'))
 order by row desc, place, after_rate desc, label
