@@ -12,7 +12,7 @@ from storage.reading.recorded import listed_runs
 
 
 def main() -> None:
-    """The rest of the command line is Streamlit's own."""
+    """Remaining arguments are passed to Streamlit."""
     from streamlit.web import cli
 
     for module in ("pandas", "dashboards.app"):  # pandas: what Streamlit loads for its first table

@@ -1,4 +1,4 @@
-"""The team's window on a store. `varband serve` runs it; it reads artifacts and ledger and changes nothing."""
+"""The team's view of a store, run by `varband serve`. It reads artifacts and ledger and changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bands() -> None:
 
 
 def results() -> None:
-    """Before and after, pass@k, diversity and what they cost: the sections of the report, each in a tab."""
+    """Before and after training, pass@k, diversity and cost: the report's sections, each in a tab."""
     report = chosen()
     if report is None:
         return
@@ -47,7 +47,7 @@ def results() -> None:
 
 
 def claims() -> None:
-    """What the audit found about the design, and whether printed figures still hold."""
+    """The audit's findings about the design, and whether published figures still hold."""
     show(FIGURES["audit"], write=_findings)
     st.subheader("Printed figures, recomputed", anchor="claims")
     if not CLAIMS.exists():
@@ -66,7 +66,7 @@ def claims() -> None:
 
 
 def _findings(rows: pa.Table) -> None:
-    """Sentences: a table would cut them off."""
+    """As sentences, since a table would truncate them."""
     found = sorted(rows.to_pylist(), key=lambda row: row["code"])
     for code, group in groupby(found, key=lambda row: row["code"]):
         some = list(group)
@@ -80,7 +80,7 @@ def _findings(rows: pa.Table) -> None:
 
 @lru_cache(maxsize=4)
 def _claims(where: Path, at: Stamp) -> tuple[list[dict[str, Any]], int]:
-    """(checked claims, how many this store cannot answer); checked again only when the store has changed."""
+    """(checked claims, number that this store cannot answer); checked again only when the store has changed."""
     checked = checked_claims(where)
     rows = [
         {
@@ -111,7 +111,7 @@ PAGES = {
 
 
 def choose_run() -> None:
-    """Let the reader choose the run that every page shows; it is kept in the session and in the address."""
+    """Let the reader choose the run shown on every page; it is kept in the session and in the URL."""
     found = {report.ref: report for report in reports(root())}
     if not found:
         return

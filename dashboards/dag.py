@@ -1,4 +1,4 @@
-"""The DAG behind a report, drawn small: like artifacts are one box, and an edge that others imply is left out."""
+"""The DAG behind a report in compact form: similar artifacts share a box, and implied edges are omitted."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ COLOURS = {"made": "#00734f", "reused": "#0072B2", "kept": "#6b747e"}
 
 
 def drawn_dag(report: str, manifests: Mapping[str, Manifest], states: Mapping[str, str]) -> str:
-    """Return the artifacts that a report descends from, in DOT. states: `made`, `reused` or `kept` by ref.
-
-    A box holds the artifacts of one role and arm: its role is the argument under which the report takes them, else
-    their kind; its colour is the most frequent state."""
+    """Return the ancestors of a report as a DOT graph. states: `made`, `reused` or `kept` by ref. A box holds the
+    artifacts of one role and arm: its role is the report's input name, else their kind; its colour is the most frequent
+    state."""
     roles = {ref: name for name, refs in manifests[report].recipe.inputs.items() for ref in refs}
     inputs = {ref: {str(r) for r in m.input_refs} & manifests.keys() for ref, m in manifests.items()}
 
     @cache
     def arm(ref: str) -> str:
-        """Of its policy, else the one that all its inputs share, else empty."""
+        """The policy's arm, else the one shared by all inputs, else empty."""
         shared = {arm(one) for one in inputs[ref]} - {""}
         return arm_of(manifests[ref].recipe) or (shared.pop() if len(shared) == 1 else "")
 
@@ -40,7 +39,7 @@ def drawn_dag(report: str, manifests: Mapping[str, Manifest], states: Mapping[st
 
 
 def digraph(boxes: Mapping[str, tuple[str, str]], edges: Iterable[tuple[str, str]], direction: str = "TB") -> str:
-    """Return a graph in DOT. boxes: label and colour by name. Labels hold nothing that a model wrote."""
+    """Return a graph in DOT. boxes: label and colour by name. Labels contain no model output."""
     lines = [
         f"digraph {{ rankdir={direction}; bgcolor=transparent; nodesep=0.16; ranksep=0.45;",
         'node [shape=box style="filled" fontname=Helvetica fontsize=11 fontcolor=white color=transparent'
@@ -53,7 +52,7 @@ def digraph(boxes: Mapping[str, tuple[str, str]], edges: Iterable[tuple[str, str
 
 
 def reduced(sources: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Return the graph without the edges that a longer way implies.
+    """Return the graph without edges implied by longer paths.
 
     >>> reduced({"a": set(), "b": {"a"}, "c": {"a", "b"}})["c"]
     {'b'}
@@ -70,7 +69,7 @@ def reduced(sources: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def state_of(created: str, started: str | None) -> str:
-    """Return the state of an artifact in the run that began at `started`; `kept` where no run is recorded."""
+    """Return the state of an artifact in the run that began at `started`; `kept` if no run is recorded."""
     if started is None:
         return "kept"
     return "made" if created >= started else "reused"

@@ -1,4 +1,5 @@
-"""The gallery: a static page of problems with rollouts side by side. Rollouts are data: escaped, cut, never run."""
+"""The gallery: a static page of problems with rollouts side by side. Rollouts are data: escaped, truncated, never
+executed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ UNFILTERED: dict[str, object] = {"source": None, "arm": None, "band": None, "ver
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One rollout, taken apart, and how it was graded. verdict: None if it was not graded."""
+    """One parsed rollout and its grade. verdict: None if it was not graded."""
 
     policy: str
     verdict: str | None
@@ -49,7 +50,7 @@ class Page:
 
 
 def from_report(root: Path, report: str, problems: Sequence[str], kind: str, each: int) -> Page:
-    """Return chosen problems of one run. Errors: UserError if a problem is unknown or its id fits several."""
+    """Return chosen problems of one run. Raise UserError if a problem is unknown or its id is ambiguous."""
     known = ask(root, report, "app_problems", UNFILTERED | {"set": kind}).to_pylist()
     chosen = known[:DEFAULT_PROBLEMS] if not problems else []
     for text in problems:
@@ -60,7 +61,7 @@ def from_report(root: Path, report: str, problems: Sequence[str], kind: str, eac
             )
         chosen += matching
     if not chosen:
-        raise UserError(f"{report}: its {kind} hold no rollout to show")
+        raise UserError(f"{report}: its {kind} have no rollouts to show")
     items = []
     for row in chosen:
         [about] = ask(root, report, "app_problem", {"problem": row["problem_id"]}).to_pylist()
@@ -84,10 +85,8 @@ def _shortened(chars: int) -> str:
 
 
 def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
-    """Return a published case study: JSON with `items`, each with a problem and one raw text per arm.
-
-    Errors: UserError naming the file and the field that is not as it should be.
-    """
+    """Return a published case study: JSON with `items`, each with a problem and one raw text per arm. Raise UserError
+    naming the file and the invalid field."""
     try:
         data = orjson.loads(path.read_bytes())
         items = data["items"]
@@ -106,7 +105,7 @@ def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
 
 
 def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, Any] | None) -> Item:
-    """again: what the study says of an item whose texts are not the first that were sampled."""
+    """again: the study's note on an item whose texts are not the first that were sampled."""
     if not isinstance(item.get("problem"), str):
         raise UserError(f"{path}: items[{place}].problem is missing")
     shown = []
@@ -122,7 +121,7 @@ def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, A
 
 
 def write(page: Page, target: Path) -> Path:
-    """Write one file that needs nothing else. Errors: UserError if it cannot be written."""
+    """Write one self-contained file. Raise UserError if it cannot be written."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)

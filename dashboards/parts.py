@@ -23,7 +23,7 @@ def root() -> Path:
 
 
 def chosen() -> Report | None:
-    """Return the run in the sidebar; None, with a message on the page, where the store has no report."""
+    """Return the run chosen in the sidebar; None, with a message on the page, if the store has no report."""
     found = {report.ref: report for report in reports(root())}
     if not found:
         st.info(
@@ -35,7 +35,7 @@ def chosen() -> Report | None:
 
 
 def remember(**parameters: object) -> None:
-    """Put what the page shows into its address, so that it can be shared. None removes a parameter."""
+    """Put the page's state into its URL, so that it can be shared. None removes a parameter."""
     for name, value in parameters.items():
         if value is None:
             st.query_params.pop(name, None)
@@ -44,13 +44,13 @@ def remember(**parameters: object) -> None:
 
 
 def selected(label: str, options: list[Any], name: str, first: int | None = 0, **more: Any) -> Any:
-    """Return the choice in a box that begins with the address's value of `name`, else with the option at `first`."""
+    """Return the choice in a select box, initially the URL's value of `name`, else the option at `first`."""
     wanted = st.query_params.get(name)
     return st.selectbox(label, options, index=options.index(wanted) if wanted in options else first, **more)
 
 
 def rows_of(report: str, query: str, parameters: dict[str, object] | None = None, other: str | None = None) -> pa.Table:
-    """Return the rows of a named query over a run; none, with the reason on the page, where it cannot be answered."""
+    """Return the rows of a named query over a run; none, with the reason on the page, if it cannot be answered."""
     try:
         return ask(root(), report, query, parameters, other)
     except UserError as error:
@@ -59,13 +59,13 @@ def rows_of(report: str, query: str, parameters: dict[str, object] | None = None
 
 
 def has(report: Report, figure: Figure) -> bool:
-    """Whether the run holds the artifact that a figure cannot do without."""
+    """Whether the run has the artifact that a figure requires."""
     return bool(sources(root(), report.ref, figure.sources[:1]))
 
 
 def show(figure: Figure, write: Callable[[pa.Table], None] | None = None) -> None:
-    """Show a figure as it is declared: its charts over its table, with the query and the artifacts that it came from.
-    write: shows the rows where a table would not do."""
+    """Show a figure as declared: its charts, its table, and the query and artifacts behind it. write: shows the rows in
+    place of a table."""
     report = chosen()
     if report is None:
         return
@@ -98,7 +98,7 @@ def plot(specs: list[dict[str, Any]]) -> None:
 
 
 def show_section(section: Section) -> None:
-    """Show a section's figures, and name those that this run has nothing for."""
+    """Show a section's figures, and list those without data in this run."""
     report = chosen()
     if report is None:
         return
@@ -114,8 +114,8 @@ def show_section(section: Section) -> None:
 
 
 def table(rows: pa.Table) -> None:
-    """Show a table without the columns that hold nothing: headings in words, shares in percent, both ends of an
-    interval in one cell, a dash for what is not known."""
+    """Show a table without empty columns: headings in words, shares in percent, intervals in one cell, a dash for
+    unknown values."""
     kept = filled_columns(rows)
     number = st.column_config.NumberColumn
     config: dict[str, Any] = {}
@@ -137,7 +137,8 @@ def table(rows: pa.Table) -> None:
 
 
 def filled_columns(rows: pa.Table) -> pa.Table:
-    """Return the columns that hold a value; empty text is null, and `x_low` and `x_high` are one text, `x_interval`.
+    """Return the columns that have values; empty text counts as none, and `x_low` and `x_high` become one text,
+    `x_interval`.
 
     >>> rows = {"why": ["", "full"], "gain": [0.25, 0.5], "gain_low": [0.1, None], "gain_high": [0.4, None]}
     >>> first, second = filled_columns(pa.table({"none": [None, None], **rows})).to_pylist()

@@ -1,5 +1,5 @@
-"""Pages of single rollouts. Traces: one problem's rollouts side by side, found by source, band, verdict or text.
-Search: accuracy against tokens by method, and the tree of one problem's search. Each view has an address."""
+"""Pages of single rollouts. Traces: one problem's rollouts side by side, filtered by source, band, verdict or text.
+Search: accuracy against tokens by method, and the tree of one problem's search. Each view has a URL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def traces() -> None:
     kind, filters = _filters(report.ref, report.arms)
     if not sources(root(), report.ref, (kind,)):
         st.info(
-            f"This run holds no rollouts of {SETS[kind]}; an imported study has none at all, and"
+            f"This run has no rollouts of {SETS[kind]}; an imported study has none at all, and"
             " `varband export gallery transcripts.json` shows the ones that it printed."
         )
         return
@@ -61,7 +61,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _filters(report: str, arms: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """Return (set of rollouts, filters of the query): the address's values, changed by what is picked."""
+    """Return (set of rollouts, filters of the query): the URL's values, changed by the reader's choices."""
     names = [row["source"] for row in rows_of(report, "app_sources").to_pylist()]
     first, *middle, last = st.columns([1.4, 1, 1, 1, 1, 1.4])
     with first:
@@ -139,7 +139,7 @@ def _tree(report: str) -> None:
 
 
 def names_of(policies: Sequence[Policy]) -> dict[Policy, str]:
-    """Return the name of each seed's search; it holds the seed where there are several.
+    """Return the name of each seed's search, with the seed if there are several.
 
     >>> list(names_of([("majority", "panel", 0, 0), ("majority", "panel", 8, 0), ("majority", "panel", 8, 1)]).values())
     ['majority · panel · step 0', 'majority · panel · step 8 · seed 0', 'majority · panel · step 8 · seed 1']
@@ -153,7 +153,7 @@ def names_of(policies: Sequence[Policy]) -> dict[Policy, str]:
 
 
 def tree(nodes: Sequence[dict[str, Any]]) -> str:
-    """Return a search in DOT.
+    """Return a search as a DOT graph.
 
     >>> draw = {"number": 1, "operator": "draw", "made_of": None, "cut": None, "correct": True}
     >>> revised = draw | {"number": 2, "operator": "revise", "made_of": "#1", "correct": False}

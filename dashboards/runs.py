@@ -1,5 +1,5 @@
-"""Pages about runs. Overview: the answer, all runs, how the answer was made and what it cost. Training: trainings at
-work, and the steps of finished ones. Compare: two runs paired by problem."""
+"""Pages about runs. Overview: the answer, all runs, the DAG behind the answer and its cost. Training: running
+trainings, and the steps of finished ones. Compare: two runs paired by problem."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _dag(report: str) -> None:
 
 @lru_cache(maxsize=64)
 def _drawn_dag(where: Path, report: str, states: tuple[tuple[str, str], ...]) -> str:
-    """Artifacts never change, so the drawing depends on which there are."""
+    """Artifacts never change, so the graph depends only on their set."""
     return drawn_dag(report, {ref: manifest(where, ref) for ref, _ in states}, dict(states))
 
 
@@ -111,7 +111,7 @@ def training() -> None:
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def _now(metric: str) -> None:
-    """Show runs at work and their trainings so far."""
+    """Show running runs and their trainings so far."""
     going, steps = running(root()), live_steps(root())
     if not going and steps.num_rows == 0:
         st.caption("No training is going on.")
@@ -128,7 +128,7 @@ def _now(metric: str) -> None:
 
 
 def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> None:
-    """arms: those whose colours are fixed; others follow by name."""
+    """arms: those with fixed colours; others follow by name."""
     rows = steps.select(["arm", "step", dash, metric]).filter(pc.field(metric).is_valid())
     name = metric.replace("_", " ")
     if rows.num_rows == 0:

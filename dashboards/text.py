@@ -1,5 +1,5 @@
-"""Rollouts as a page may show them: taken apart into tags, speakers, formulas and text, then as markdown, and formulas
-as MathML. Text is data and never mark-up."""
+"""Rollouts for display: parsed into tags, speakers, formulas and text, then rendered as markdown, with formulas as
+MathML. Text is data and never mark-up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = Literal["tag", "speaker", "display", "math", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """display, math: a formula without its delimiters, set on its own line or in the text."""
+    """display, math: a formula without its delimiters, displayed or inline."""
 
     kind: Kind
     text: str
@@ -40,7 +40,7 @@ def pieces(text: str) -> list[Piece]:
 
 
 def plain(text: str) -> str:
-    """Characters that turn a line round or steer a terminal are named, so that they show and do nothing."""
+    """Characters that change text direction or control a terminal are replaced by their names."""
     named = DIRECTION.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", text)
     return printable(named, "\n\t")
 
@@ -80,7 +80,7 @@ MARKS = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~^:$&=\"'])")
 
 
 def literal(text: str) -> str:
-    r"""Text that markdown shows as it is.
+    r"""Text escaped for markdown.
 
     >>> print(literal("<b>*x*</b>"))
     \<b\>\*x\*\</b\>
@@ -89,12 +89,12 @@ def literal(text: str) -> str:
 
 
 def marked(text: str) -> str:
-    """One rollout, or a problem, as markdown."""
+    """One rollout or problem as markdown."""
     return "".join(_markdown(piece) for piece in pieces(text[:MOST]))
 
 
 def formula(text: str) -> str:
-    """An answer or a gold, set."""
+    """An answer or a gold, typeset."""
     return _markdown(Piece("math", text.strip().strip("$").replace("\n", " ")[:300]))
 
 
@@ -130,7 +130,7 @@ ElementTree.register_namespace("", SPACE)
 
 @lru_cache(maxsize=4096)
 def mathml(formula: str, *, display: bool) -> str:
-    r"""The formula set; empty for one that cannot be read, which is then shown as it is written.
+    r"""The formula in MathML; empty if it cannot be parsed, in which case it is shown as written.
 
     >>> "<mfrac>" in mathml(r"\frac{1}{2}", display=False), mathml(r"\frac{", display=False)
     (True, '')

@@ -1,7 +1,7 @@
-"""Arms, end to end: screened, trained, evaluated. What one step makes is handed to the next.
+"""Arms, end to end: screening, training, evaluation. Each step passes its artifacts to the next.
 
-Problems are prepared once for all arms. An arm that is evaluated with another arm's adapter receives that training.
-One that is evaluated as it is receives none.
+Problems are prepared once for all arms. An arm evaluated with another arm's adapter gets that arm's training; an arm
+evaluated untrained gets none.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
 
 @dataclass(slots=True)
 class _Arms:
-    """The arms of a study while they are made. A head is the arm whose training an arm is evaluated with.
-
-    taught: after its lessons, by head. live: bands that a head is trained on. trainings: by head and seed.
-    """
+    """The arms of a study while they are made. A head is an arm that is trained; other arms may be evaluated with its
+    adapter. taught: policies after the lessons, by head. live: bands of the problems that a head trains on. trainings:
+    by head and seed."""
 
     study: Study
     at: Prepared
@@ -102,7 +101,7 @@ class _Arms:
         return ArmArtifacts(self.screened[arm], before, tuple(trained), tuple(results))
 
     def _start(self, arm: str, taught: Start | None) -> Start:
-        """Where the studied training of an arm starts, which is screened: the base model after its head's lessons."""
+        """Where an arm's main training starts, which is screened: the base model after its head's lessons."""
         base = Policy(arm=arm, model=self.study.models[arm], scaffold=self.study.profile.arm(arm).scaffold)
         if taught is None:
             return Start(base)
@@ -110,8 +109,8 @@ class _Arms:
         return Start(replace(base, adapter=adapter, adapter_step=step), taught.training)
 
     def _taught(self, head: str) -> Start | None:
-        """The policy after the profile's lessons for this arm, each started from the one before, the first from an
-        adapter that was made elsewhere; None without any of these."""
+        """The policy after this arm's lessons. Each lesson starts from the adapter of the one before, the first from an
+        existing adapter if the arm has one; None without either."""
         p, taught = self.study.profile, None
         if (adapter := self.study.adapters.get(head)) is not None:
             imported = import_adapter.titled(f"adapter of {head}")(adapter=adapter, base=self.study.models[head])
@@ -143,14 +142,14 @@ class _Arms:
         return Screened(arm, start, graded, trained_on if graded == rollouts else band(rollouts=graded), trained_on)
 
     def _live(self, head: str, joint: Sequence[str]) -> Bands:
-        """Bands whose variance band a head is trained on: its own, or the problems of it that every arm of `joint` has
-        in its own."""
+        """Bands whose variance band a head trains on: its own, or the intersection with those of every arm in
+        `joint`."""
         own = self.screened[head].trained_on
         others = tuple(self.screened[arm].trained_on for arm in joint if arm != head)
         return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
 
     def _by_objective(self, start: Start, seed: int, objective: Objective) -> ObjectiveResult:
-        """The arm by another objective: the same start, problems and seeds."""
+        """The arm trained with another objective: same start, problems and seeds."""
         (plan,) = self._compared
         training = self._trained(start, seed, objective)
         end = start.after(training, objective.training.steps, seed)
@@ -175,7 +174,7 @@ class _Arms:
         rollouts: Sampling,
         evaluation_group_size: int,
     ) -> Training:
-        """Train with what the objective needs beside the rollouts. bands: None for all problems."""
+        """Train, with the inputs the objective needs beside rollouts. bands: None for all problems."""
         needs, p = ADVANTAGES[learner.advantage].needs, self.study.profile
         return train_adapter.titled(title)(
             pool=pool,
@@ -193,7 +192,7 @@ class _Arms:
         )
 
     def _evaluated_after(self, start: Start, first: Rollouts, training: Training, seed: int) -> Trained:
-        """first: the rollouts at step 0, which are the same for every seed."""
+        """first: the rollouts at step 0, shared by all seeds."""
         p = self.study.profile
         *earlier, end = (
             start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]
@@ -204,18 +203,18 @@ class _Arms:
 
     @property
     def _finally(self) -> tuple[SamplingPlan, ...]:
-        """Plans by which measured policies are sampled: the final one, and a deeper one for the asymptote."""
+        """Sampling plans of the measured policies: the final one, and one with more rollouts for the asymptote."""
         p = self.study.profile
         return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
 
     @property
     def _compared(self) -> tuple[SamplingPlan, ...]:
-        """The plan by which policies of several objectives are sampled; empty without objectives."""
+        """The plan by which policies trained with different objectives are sampled; empty without objectives."""
         p = self.study.profile
         return (replace(p.final, group_size=p.objective_group_size),) if p.objectives else ()
 
     def _heldout(self, start: Start, plans: Sequence[SamplingPlan], by: str = "") -> Mapping[SamplingPlan, Rollouts]:
-        """Rollouts of one policy on the held-out problems, by plan: equal plans are one artifact."""
+        """Rollouts of one policy on the held-out problems, by plan; equal plans share one artifact."""
         at = self.at.studied
         known = [("curve", self.study.profile.evaluation), *zip(("final", "asymptote"), self._finally, strict=False)]
         known += [("objectives", plan) for plan in self._compared]
@@ -237,7 +236,7 @@ class _Arms:
         plan: SamplingPlan,
         how: str = "",
     ) -> Rollouts:
-        """how: of its title, which plan it is."""
+        """how: the plan, as the stage's title names it."""
         rollouts = sample_rollouts.titled(f"{what} {start.name}{how}")(
             pool=pool,
             splits=splits,
@@ -267,7 +266,8 @@ class _Arms:
         return Measured(where, heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)
 
     def _searched(self, start: Start) -> tuple[Searches, ...]:
-        """One artifact a method, and one of the method whose rollouts they share; none where no method is asked for."""
+        """One artifact per search method, and one of the method whose rollouts they share; none without search
+        methods."""
         p, policy, at = self.study.profile, start.policy, self.at.studied
         methods = with_base({name: method_named(name) for name in p.search.methods})
         return tuple(
@@ -292,11 +292,8 @@ class _Arms:
 
 @dataclass(slots=True)
 class Attempts:
-    """Arms that failed, and why. An arm that fails is reported at once, and the others go on.
-
-    A budget limit and a stop concern all arms: they end the run where they occur.
-    catching: whether there are other arms to go on with.
-    """
+    """Arms that failed, and why. A failed arm is reported at once, and the other arms continue. A budget limit or a
+    stop concerns all arms and ends the run at once. catching: whether there are other arms to continue with."""
 
     catching: bool = True
     failed: dict[str, UserError] = field(default_factory=dict)
@@ -306,7 +303,7 @@ class Attempts:
         return cls(catching=len(arms) > 1 and not planning())
 
     def each(self, arms: Iterable[str], make: Callable[[str], T]) -> dict[str, T]:
-        """Return what could be made, by arm."""
+        """Return the results of the arms that succeeded, by arm."""
         made: dict[str, T] = {}
         for arm in dict.fromkeys(arms):
             try:
@@ -318,13 +315,13 @@ class Attempts:
         return made
 
     def note(self, arm: str, error: Exception) -> None:
-        """Report a failure. Only its text is kept: the error itself would keep models in memory."""
+        """Report a failure. Only its text is kept: the exception would keep models in memory."""
         text = sentence_of(error)
         self.failed[arm] = (Parked if isinstance(error, Parked) else ArmsFailed)(text)
         warnings.warn(Notice(f"{arm} failed: {text}"), stacklevel=2)
 
     def finish(self, arms: Sequence[str]) -> None:
-        """Errors: ArmsFailed if any failed; Parked if all of these were only lost."""
+        """Raise ArmsFailed if any arm failed, or Parked if all failures were lost workers."""
         if self.failed:
             reasons = "; ".join(f"{arm}: {why}" for arm, why in self.failed.items())
             kind = Parked if all(isinstance(why, Parked) for why in self.failed.values()) else ArmsFailed

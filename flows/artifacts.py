@@ -1,4 +1,4 @@
-"""Artifacts of an arm, as the steps of the DAG hand them on."""
+"""Artifacts of an arm, as the steps of the DAG pass them on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tasks.domain.policies import Policy
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One policy on the held-out problems. `name`: of the policy, for titles. `deep`: with as many rollouts as the
-    asymptote asks for. `benchmarks`: on the problems of each benchmark. `compared`: with as many as objectives are
-    compared by. `searches`: one a method. `embeddings`, `diversity`: of a study that asks for them."""
+    """One policy on the held-out problems. `name`: of the policy, for titles. `deep`: with the number of rollouts for
+    the asymptote. `benchmarks`: on each benchmark's problems. `compared`: with the number of rollouts for comparing
+    objectives. `searches`: by method. `embeddings`, `diversity`: only if the study measures them."""
 
     name: str
     rollouts: Rollouts
@@ -26,7 +26,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """One arm under one seed. `curve`: held-out rollouts at every evaluated step; `end`: the last one measured."""
+    """One arm trained with one seed. `curve`: held-out rollouts at every evaluated step; `end`: at the last one."""
 
     seed: int
     training: Training
@@ -43,7 +43,7 @@ class Start:
 
     @property
     def name(self) -> str:
-        """In titles of stages."""
+        """As stage titles name it."""
         return f"{self.policy.arm} at step {self.policy.step}"
 
     def after(self, training: Training, step: int, seed: int = 0) -> Start:
@@ -52,8 +52,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """An arm where its studied training starts. rollouts, bands: as the study's grader judges them; trained_on:
-    the bands as graded when they were made, which is what the arm is trained on, whatever is overridden later."""
+    """An arm at the start of its main training. rollouts, bands: graded with the study's grader; trained_on: the bands
+    as first graded, which the arm trains on whatever overrides are made later."""
 
     arm: str
     start: Start
@@ -64,7 +64,7 @@ class Screened:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveResult:
-    """An arm trained by another objective under one seed, and its last adapter's held-out rollouts."""
+    """An arm trained with another objective and one seed, and its last adapter's held-out rollouts."""
 
     objective: str
     training: Training

@@ -1,4 +1,4 @@
-"""Does a wider search give reinforcement learning more to climb? The whole experiment as one DAG."""
+"""Does a wider search leave reinforcement learning more to gain? The whole experiment as one DAG."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUESTION = (
 
 
 def experiment(study: Study) -> Report:
-    """Every arm, then what compares them. Returns the report."""
+    """Make every arm, then the comparisons. Return the report."""
     check_figures(names_of_measures())  # a plan says it, before hours are paid for
     p, passk = study.profile, study.profile.passk
     at = prepare(study)
@@ -138,13 +138,13 @@ def experiment(study: Study) -> Report:
 
 
 def own_results(arm: ArmArtifacts) -> tuple[ObjectiveResult, ...]:
-    """The study's own trainings, which others are compared with."""
+    """The study's own trainings, with which other objectives are compared."""
     ends = [(t, t.end.compared) for t in arm.trained]
     return tuple(ObjectiveResult(BASELINE, t.training, end) for t, end in ends if end is not None)
 
 
 def partitioned(study: Study, measured: Measured, calibration: Calibrations | None) -> Partitions:
-    """Classes of a policy's rollouts: of their answers, and where they are embedded of their traces."""
+    """Partitions of a policy's rollouts: by answer, and by trace if traces are embedded."""
     if measured.embeddings is None or calibration is None:
         titled = partition_answers.titled(f"classes of {measured.name}")
         return titled(rollouts=measured.rollouts, grader_version=study.grader.installed)
@@ -163,7 +163,7 @@ def classes_of_answers(study: Study, several: Sequence[Rollouts]) -> tuple[Parti
 def pass_at_k_by_benchmark(
     study: Study, measured: Sequence[Measured]
 ) -> tuple[tuple[PassAtK, ...], tuple[PassAtKContrasts, ...]]:
-    """pass@k and its contrasts on each benchmark, up to all of its rollouts."""
+    """pass@k and its contrasts on each benchmark, up to its number of rollouts."""
     p, passk, contrasts = study.profile.passk, [], []
     for place, benchmark in enumerate(study.profile.benchmarks):
         n = benchmark.group_size

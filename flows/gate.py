@@ -1,4 +1,4 @@
-"""The gate between the screening and the study's training: may this run train? (tasks.domain.gate has the rule.)"""
+"""The gate between screening and training: may this run train? (The rule is in tasks.domain.gate.)"""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def gate_of(study: Study, splits: Splits, screened: Sequence[Screened]) -> Condi
 
 
 def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store: Store) -> str:
-    """Why nothing should be trained, by the screenings that the store has, with the ends of three completions; empty
-    where the gate is open."""
+    """Why nothing should be trained, according to the stored screenings, with the ends of three completions; empty if
+    the gate is open."""
     there = {one.arm: one for one in screened if all(map(store.fresh, (one.rollouts, one.trained_on)))}
     arms = [
         ScreenedArm(
@@ -49,8 +49,8 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
 
 
 def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
-    """Problems that may be trained on and give a gradient: of its variance band; where all are trained on, those whose
-    rollouts differ in verdict or tags."""
+    """Trainable problems that give a gradient: those in the variance band, or if all problems are trained on, those
+    whose rollouts differ in verdict or tags."""
     live, rows = "is_variance(band)", store.read(one.trained_on)
     if train_on == "all":
         several = "select problem_id, count(distinct (correct, tag_valid)) > 1 as differ from t group by problem_id"
@@ -61,7 +61,7 @@ def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
 
 
 def _ends(store: Store, one: Screened) -> list[str]:
-    """Completions without an answer, without valid tags or cut off come first."""
+    """Ends of completions: first those without an answer, without valid tags, or truncated."""
     rows = store.read(one.rollouts, ["problem_id", "rollout", "completion", *FORM_COLUMNS])
     worst = query(
         """

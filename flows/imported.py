@@ -1,6 +1,6 @@
-"""Rollouts that were sampled elsewhere, as a study of their own: entered into the ledger, graded by our grader.
+"""Rollouts sampled by another tool, as a study of their own: entered into the ledger and graded by our grader.
 
-Each arm's model is named by the content of its rollouts, so the same file is entered once, and a run of the study
+Each arm's model is named by the content of its rollouts, so the same file is entered once, and running the study
 samples nothing.
 """
 
@@ -79,7 +79,7 @@ trained_as = "none"
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """The rollouts of an arm, by problem in the order of the file. tool: it was sampled by."""
+    """The rollouts of an arm, by problem in file order. tool: the one that sampled them."""
 
     arm: str
     tool: str
@@ -93,7 +93,8 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What an import did. disagreements: rollouts on which the other tool's verdict is not ours, of those judged."""
+    """What an import did. disagreements: rollouts whose verdict differs from the other tool's, among those it
+    judged."""
 
     arm: str
     rollouts: int
@@ -105,7 +106,7 @@ class Entered:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """study: the file that was written. notes: what was left out, and what cannot be known."""
+    """study: the file that was written. notes: what was left out, and what is unknown."""
 
     study: Path
     entered: Sequence[Entered]
@@ -113,11 +114,9 @@ class Import:
 
 
 def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
-    """Enter the rollouts of files, and write NAME.toml and NAME-problems.jsonl for the study of them.
-
-    arms: the name of each file's arm; without any, what the file says or its own name. pool: the problems with their
-    golds, where the files have none. Errors: UserError, before anything is written.
-    """
+    """Enter the rollouts of files, and write the study NAME.toml and its NAME-problems.jsonl. arms: the name of each
+    file's arm; by default the name in the file, or the file's name. pool: problems with golds, if the files have none.
+    Raise UserError before anything is written."""
     check_study_name(name, "--name", "choose another")
     if arms and len(arms) != len(files):
         raise UserError(f"{len(files)} files and {len(arms)} names of arms: give one --arm for each file, or none")
@@ -136,7 +135,7 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
             by_arm[arms[place] if arms else _name(one.arm or path.stem)][key].append(one)
         notes += [f"{path}: {n} of {len(rollouts)} rollouts are left out: {why}" for why, n in lost.items()]
         if not by_arm:
-            raise UserError("; ".join(notes) or f"{path}: holds no rollouts")
+            raise UserError("; ".join(notes) or f"{path}: has no rollouts")
         brought += [Brought(arm, tool, path.name, groups) for arm, groups in by_arm.items()]
     if again := [arm for arm, n in Counter(one.arm for one in brought).items() if n > 1]:
         raise UserError(f"{', '.join(again)}: two files have an arm of this name; name each with --arm")
@@ -147,7 +146,7 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
     lines = [orjson.dumps({**problems[key], "source": name, "source_id": f"{n:05d}"}) for n, key in enumerate(keys)]
     for path, content in ((problem_file, b"\n".join(lines) + b"\n"), (study_file, text.encode())):
         if path.exists() and path.read_bytes() != content:
-            raise UserError(f"{path} is there already and says something else: choose another --name")
+            raise UserError(f"{path} already exists with other content: choose another --name")
     problem_file.write_bytes(b"\n".join(lines) + b"\n")
     study = Request(profile=str(study_file), text=text).study(store)
     entered = _enter(study, store, brought, size, len(keys), notes)
@@ -164,7 +163,7 @@ def _name(text: str) -> str:
 
 
 def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
-    """The problem of a rollout, or why it has none. known: of the pool, by text."""
+    """The problem of a rollout, or why it has none. known: the pool's problems, by text."""
     text = _plain(one.problem or one.prompt)
     if not known:
         if not text:
@@ -182,17 +181,15 @@ def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
 
 
 def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
-    """The problems that every arm has, and how many rollouts of each: as many rollouts in all as possible.
-
-    Errors: UserError if the arms have no problem in common.
-    """
+    """The problems common to all arms, and the number of rollouts per problem, chosen to keep the most rollouts. Raise
+    UserError if the arms have no problem in common."""
     least = {
         key: min(len(one.groups[key]) for one in brought)
         for key in brought[0].groups
         if all(key in one.groups for one in brought)
     }
     if not least:
-        raise UserError("these files have no problem in common, and cannot be compared: import each by itself")
+        raise UserError("these files have no problem in common, and cannot be compared: import each separately")
     size = max(set(least.values()), key=lambda g: (g * sum(n >= g for n in least.values()), g))
     return [key for key, n in least.items() if n >= size], size
 
@@ -231,7 +228,7 @@ def _length(one: Foreign) -> int:
 def _enter(
     study: Study, store: Store, brought: Sequence[Brought], size: int, problems: int, notes: list[str]
 ) -> list[Entered]:
-    """Append each arm's rollouts that the ledger does not have, in one shard, as our grader judges them."""
+    """Append the rollouts that the ledger lacks, one shard per arm, graded by our grader."""
     p, found = study.profile, list[Entered]()
     with stages_of(study, store):
         rows = store.read(prepare(study).studied.pool, ["problem_id", "source", "problem", "gold"]).to_pylist()

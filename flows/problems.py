@@ -1,4 +1,4 @@
-"""The problems of a study: pools, splits, benchmarks. Prepared once, before any model is seen, for every arm."""
+"""The problems of a study: pools, splits, benchmarks. Prepared once for all arms, before any model is used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.splits import choose_benchmark, keep_clear, split_pool
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """A pool, and what of it is for what: a split, or the choice of a benchmark."""
+    """A pool and its use: a split, or the choice of a benchmark."""
 
     pool: Pool
     splits: Splits
@@ -26,7 +26,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A benchmark's pool, and which of its problems are asked."""
+    """A benchmark's pool, and the problems chosen from it."""
 
     pool: Pool
     choice: Benchmark
@@ -34,8 +34,8 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All problems of a study, made before any model is seen. lessons: by name. calibration: from which similarity on
-    traces are the same, where a training asks; else the first screenings need not wait for it."""
+    """All problems of a study, made before any model is used. lessons: by name. calibration: the similarity from which
+    traces count as the same, if a training needs it; otherwise the first screenings do not wait for it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]
@@ -44,8 +44,8 @@ class Prepared:
 
 
 def prepare(study: Study) -> Prepared:
-    """Pools, splits, and of each benchmark the problems that nothing in this study trains on, whatever the arm. What
-    two of them have in common, such as a lesson on the study's own pool, is asked for once."""
+    """Make pools, splits, and for each benchmark the problems that no arm of this study trains on. What two of them
+    share, such as a lesson on the study's own pool, is made once."""
     p = study.profile
 
     @cache
@@ -91,7 +91,7 @@ def prepare(study: Study) -> Prepared:
 
 
 def _kept_clear(taught: Problems, lessons: str, studied: Problems) -> Problems:
-    """Problems of lessons, without those that nearly equal a held-out problem of the study."""
+    """Problems of lessons, without near duplicates of the study's held-out problems."""
     clear = keep_clear.titled(f"keep {lessons} clear of held-out")(
         pool=taught.pool, splits=taught.splits, studied=studied.pool, heldout=studied.splits
     )

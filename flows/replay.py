@@ -1,5 +1,5 @@
-"""Replay: the published study's files imported as artifacts, every stage that they allow run on them, and the result as
-one object, a key per stage (what `replay --json` prints)."""
+"""Replay: import the published study's files as artifacts, run every stage they allow, and return the result as one
+object with a key per stage (printed by `replay --json`)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Row = dict[str, Any]
 
 
 def replay(folder: Path, store: Store, listener: Listener = unheard) -> Replayed:
-    """Import and analyse. Errors: UserError if the folder is not the published one or a file is missing or damaged."""
+    """Import and analyse. Raise UserError if the folder is not the published one or a file is missing or damaged."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give the one that holds the published data/ and reports/")
     missing = [name for name in NEEDED if not (folder / name).is_file()]
@@ -179,7 +179,7 @@ def _bands(rows: list[Row]) -> Row:
 
 
 def _crosstab(rows: list[Row]) -> Row:
-    """Rows of the table are the panel's bands, columns the thinking arm's. measures: all rows of the crosstab."""
+    """Rows of the table are the panel arm's bands, columns the thinking arm's. measures: all rows of the crosstab."""
     cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["metric"] == "cell"}
     table = [[cells[(a, b)] for b in Band] for a in Band]
     row_totals, column_totals = [sum(row) for row in table], [sum(c) for c in zip(*table, strict=True)]
@@ -208,8 +208,8 @@ def _splits(pools: pa.Table, bands: pa.Table) -> Row:
 
 
 def _diversity(comparison: pa.Table) -> list[Row]:
-    """Every pair of variants on all of their problems. uncorrected: p of the seeds' means by other tests, Student's and
-    the published normal one among them."""
+    """Every pair of variants on all of their problems. uncorrected: p values of other tests of the seeds' means,
+    including Student's t and the published normal test."""
     return query(
         """
         select "window", arm, other, n, mean, other_mean, difference, relative, t, p_value, p_adjusted, family,
@@ -222,7 +222,7 @@ def _diversity(comparison: pa.Table) -> list[Row]:
 
 
 def _passk(passk: pa.Table, contrasts: pa.Table) -> Row:
-    """contrasts: every gap and how the gaps close, over all sources."""
+    """contrasts: every gap, and how the gaps close, over all sources."""
     curves: dict[str, list[Row]] = defaultdict(list)
     for r in passk.to_pylist():
         if r["metric"] == "pass@k" and r["source"] == "all":
@@ -241,7 +241,7 @@ def _passk(passk: pa.Table, contrasts: pa.Table) -> Row:
 
 
 def _solved_by(rows: list[Row]) -> Row:
-    """problems: how often each arm solved each, and the chance at equal numbers of rollouts."""
+    """problems: how often each arm solved each, and the probability at equal numbers of rollouts."""
     counts = Counter(r["solved_by"] for r in rows)
     return {
         "counts": {name: counts[name] for name in ("both", "arm_only", "other_only", "neither")},
@@ -269,7 +269,7 @@ def _trajectory(rows: list[Row]) -> Row:
 
 
 def _tokens(store: Store, r: Replayed) -> Row:
-    """Consistency of the printed table, and what the per-problem lengths allow to recompute of it."""
+    """Consistency of the printed table, and the part of it that can be recomputed from per-problem lengths."""
     rows = store.read(r["tokens"]).to_pylist()
     lengths = {name: pa.concat_tables([store.read(d) for d in refs]) for name, refs in r["diversities"].items()}
     return {

@@ -1,6 +1,6 @@
-"""A run as people account for it: its record, its heartbeat, its spending, and the budget limit at which it parks.
+"""Accounting of a run: its record, its heartbeat, its spending, and the budget limit at which it parks.
 
-A run is identified by the report that it makes, so the same command with a larger budget is the same run going on.
+A run is identified by the report that it makes, so the same command with a larger budget continues the same run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tasks.stage import Progress
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """own: for what this process makes, which is charged to the run; relayed: for processes that charge themselves."""
+    """own: for stages of this process, which are charged to the run; relayed: for processes that charge their own."""
 
     own: Listener
     relayed: Listener
@@ -44,7 +44,7 @@ class Listeners:
 
 @dataclass(slots=True)
 class Record:
-    """The run's JSON file, kept current by the run's thread and by its heartbeat."""
+    """The run's JSON file, updated by the run's thread and by its heartbeat."""
 
     store: Store
     run: Run
@@ -53,7 +53,7 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, **changes: object) -> None:
-        """Write the record. Spending is read from the journal: other workers of the run have charged to it too."""
+        """Write the record. Spending is read from the journal, since other workers of the run charge to it too."""
         with self._lock:
             with suppress(Unreachable):
                 changes = {"spent": self.meter.journal.spent(), **changes}
@@ -86,9 +86,9 @@ def accounted(
 ) -> Iterator[Listeners]:
     """Run the block as one attempt of the study's run. Yields the listeners to run it with.
 
-    request: what asks for the same run again (`varband resume`).
-    Errors: Parked with how far it came, how much is missing and how to go on; UserError, before anything is noted, for
-    prompts that do not fit the context and models that do not fit onto this machine's GPUs.
+    request: the request that starts the same run again (`varband resume`). Raise Parked with the progress, the missing
+    budget and how to continue; raise UserError, before anything is recorded, for prompts that exceed the context and
+    models that exceed this machine's GPUs.
     """
     if is_costly(planned):
         check_memory(study, Machine.here(), to_sample(planned))
@@ -147,22 +147,20 @@ def accounted(
 
 
 def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
-    """Errors: Parked if the study was told to leave stages for another machine, and has come to them."""
+    """Raise Parked if the only stages left are those that the study leaves to another machine."""
     without = study.profile.hardware.without
     if without and not store.fresh(planned[-1].step.ref):
         raise Parked(
-            f"what needs {' and '.join(without)} is left for another machine: `varband export study DIR --without"
-            " weights` takes along what it needs, and there the same command works without `--without`"
+            f"what needs {' and '.join(without)} is left to another machine: `varband export study DIR --without"
+            " weights` exports its inputs, and there the same command works without `--without`"
         )
 
 
 def _parked(
     study: Study, store: Store, begun: Sequence[Planned], meter: Meter, run: Run, limit: Parked
 ) -> dict[str, object]:
-    """Return fields of the record: why it is parked with how far it came and what resumes it, and what is missing.
-
-    begun: the plan as it was when the attempt began.
-    """
+    """Return fields of the record: why the run is parked, its progress, what resumes it, and what is missing. begun:
+    the plan when the attempt began."""
     planned = looked_up((p.step for p in begun), store, study.profile.hardware)
     done, missing = sum(p.reused for p in planned), total(costs(study, store, planned, meter.prices)).amounts()
     how_far = f"{done} of {len(planned)} stages are done"
@@ -183,7 +181,7 @@ def _parked(
 
 
 def _round_up(value: float) -> float:
-    """Two significant digits, upward.
+    """Round up to two significant digits.
 
     >>> _round_up(123456.0), _round_up(0.0423)
     (130000.0, 0.043)

@@ -1,7 +1,7 @@
-"""The cost of a planned study: rollouts that the ledger lacks × tokens × seconds × prices. Nothing is run.
+"""The cost of a planned study: rollouts missing from the ledger × tokens × seconds × prices. Nothing is run.
 
-Lengths and rates are this store's own where it has measured them, else assumptions, and a plan says which. A plan also
-says a range: a study takes fewer tokens where most of its problems are easy ones.
+Lengths and rates are those measured in this store, otherwise assumptions; the plan states which. It also gives a range:
+a study takes fewer tokens if most of its problems are easy.
 """
 
 from __future__ import annotations
@@ -48,10 +48,8 @@ BASES = ("", "measured", "guessed", "assumed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The cost of one stage. least, most: tokens, if completions are shorter or longer than on average.
-
-    basis: of the lengths, as `Length` says; empty where nothing is sampled.
-    """
+    """The cost of one stage. least, most: tokens if completions are shorter or longer than average. basis: of the
+    lengths, see `Length`; empty if nothing is sampled."""
 
     rollouts: int = 0
     rollouts_reused: int = 0
@@ -73,14 +71,14 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 
 def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> list[Cost]:
-    """One cost a planned step, in order."""
+    """Return one cost per planned step, in order."""
     estimator = Estimator(study, store, planned, prices)
     return [estimator.cost(p) if p.made_here else Cost() for p in planned]
 
 
 @dataclass(frozen=True, slots=True)
 class _ProblemSet:
-    """Problems that a step samples. within: the set that holds all of them. ids: null while they are not known."""
+    """Problems that a step samples. within: the set that contains all of them. ids: None until they are known."""
 
     name: str
     within: str
@@ -89,7 +87,7 @@ class _ProblemSet:
 
 
 class Estimator:
-    """Walks a plan in order and remembers what earlier steps will have put into the ledger."""
+    """Walks a plan in order, keeping track of the rollouts that earlier steps will add to the ledger."""
 
     def __init__(self, study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> None:
         self.study, self.store, self.prices = study, store, prices
@@ -119,7 +117,7 @@ class Estimator:
         return Cost()
 
     def _sampled(self, policy: Policy, sampling: Sampling, wanted: _ProblemSet, group_size: int) -> Cost:
-        """Cost without time of the rollouts that neither the ledger nor an earlier step has."""
+        """Cost, without time, of the rollouts that are neither in the ledger nor sampled by an earlier step."""
         account, problems = account_of(policy, sampling), wanted.number
         promised = self._promised.setdefault(account, {})
         before = max(promised.get(name, 0) for name in (wanted.within, wanted.name))
@@ -130,7 +128,7 @@ class Estimator:
         return replace(sampled, rollouts_reused=problems * group_size - missing)
 
     def _of(self, arm: str, rollouts: int, length: Length) -> Cost:
-        """Cost without time of so many rollouts."""
+        """Cost, without time, of this number of rollouts."""
         prompt, completion = rollouts * length.prompt, rollouts * length.completion
         return Cost(
             rollouts=rollouts,
@@ -143,9 +141,9 @@ class Estimator:
         )
 
     def _searched(self, given: Mapping[str, Any]) -> Cost:
-        """The most that a search takes without reaching its budget: rollouts of the problems themselves, less what is
-        there or promised, and questions that hold two earlier completions. Each is read once more where it is scored:
-        by a reward model, which a problem's budget pays for, or for its distributions. That takes hours alone."""
+        """The maximum cost of a search within its budget: rollouts of the problems, minus those already stored or
+        planned, and prompts that contain two earlier completions. Each is read once more for scoring, by a reward model
+        (counted in a problem's budget) or for its token distributions (which takes only hours)."""
         wanted, policy, sampling = self.problem_set(given, given["split"]), given["policy"], given["sampling"]
         length = self._length(policy, sampling)
         draws, later = given["method"].most
@@ -163,7 +161,7 @@ class Estimator:
         return self._timed("searches", total([own, later_cost]), read=read)
 
     def _training(self, ref: Ref, given: Mapping[str, Any]) -> Cost:
-        """Every step's groups and the held-out rollouts of its evaluated steps."""
+        """The groups of every step, and the held-out rollouts of evaluated steps."""
         learner: LearnerConfig = given["learner"]
         base: Policy = given["start"]
         length = self._length(base, given["rollouts"])
@@ -181,8 +179,9 @@ class Estimator:
         return self._timed("training", total(parts), learned=steps.tokens)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
-        """learned, read: tokens that take hours and no budget of tokens; reading is as fast as sampling. Several
-        engines share a stage's rollouts out; a training they shorten little, for each step waits for its longest."""
+        """learned, read: tokens that take hours but no token budget; reading is assumed as fast as sampling. Several
+        engines divide a stage's rollouts; they shorten training little, because each step waits for its longest
+        rollout."""
         elsewhere = kind in SAMPLED and not self.prices.hours_of_sampling
         sampled = 0.0 if elsewhere else cost.tokens
         if kind in self._rates and not elsewhere:
@@ -195,7 +194,7 @@ class Estimator:
         return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
 
     def problem_set(self, given: Mapping[str, Any], split: str | None) -> _ProblemSet:
-        """Exactly, once split and choice are made; before, as many as there can be."""
+        """The exact problems once split and choice are made; before that, an upper bound."""
         splits, pool = given["splits"], given["pool"]
         within, name = (str(splits), str(splits)) if isinstance(splits, Benchmark) else ("", split or "")
         if self.store.has(splits):
@@ -233,7 +232,7 @@ class Estimator:
         return found["n"][0].as_py()
 
     def _length(self, policy: Policy, sampling: Sampling) -> Length:
-        """Return the mean tokens of this arm's rollouts on this model under this max_tokens, whatever the step."""
+        """Return the mean tokens per rollout of this arm on this model with this max_tokens, at any step."""
         key = (policy.arm, policy.model.name, sampling.max_tokens)
         if key not in self._lengths:
             low, mean, high = (share * key[-1] for share in FILL)
@@ -245,7 +244,7 @@ class Estimator:
 
     @cached_property
     def _prompts(self) -> dict[str, float]:
-        """Mean tokens of each arm's prompts, where the model's tokenizer and the problems are here."""
+        """Mean tokens of each arm's prompts, if the model's tokenizer and the problems are available locally."""
         with suppress(UserError):  # of an arm without a chat template, which the run refuses
             return {one.arm: one.mean for one in longest_prompts(self.study, self.store, [*self.planned.values()])}
         return {}
@@ -253,11 +252,8 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Mean tokens of a rollout. low, high: completions of nine problems in ten are between, by a problem's mean.
-
-    basis: `measured`; `guessed` from another max_tokens, arm or model; `assumed` if this store holds no rollouts that
-    are alike.
-    """
+    """Mean tokens of a rollout. low, high: the central 90 % of problems' mean lengths. basis: `measured`; `guessed`
+    from another max_tokens, arm or model; `assumed` if this store has no similar rollouts."""
 
     prompt: float
     completion: float
@@ -267,11 +263,9 @@ class Length:
 
 
 def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Length | None:
-    """Return the length of an arm's rollouts on a model under max_tokens, whatever the step; None if nothing is known.
-
-    It is that of the rollouts of this store that are most alike: of this arm on this model, of another arm on this
-    model, of this arm on another model. Later rounds of searches, whose prompts hold earlier completions, are left out.
-    """
+    """Return the length of an arm's rollouts on a model with this max_tokens, at any step; None if unknown. It is taken
+    from the most similar rollouts of this store: this arm on this model, another arm on this model, this arm on another
+    model. Later search rounds, whose prompts contain earlier completions, are excluded."""
     measured = [(a, about) for a, about in ledger.accounts() if isinstance(about.get("max_tokens"), int)]
     own = [(a, about) for a, about in measured if about.get("arm") == arm and about.get("model", model) == model]
     for basis, alike in (
@@ -298,7 +292,7 @@ def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Leng
 
 
 def measured_rates(store: Store, profile: str) -> dict[str, float]:
-    """Tokens per GPU-hour of rollouts and of training, from what runs of this profile were charged."""
+    """Tokens per GPU-hour of sampling and of training, from the charges of this profile's runs."""
     rows = query(
         "select kind, sum(tokens) / sum(gpu_hours) as rate from charged where run like $profile || '-%'"
         " group by kind having sum(gpu_hours) > 0 and sum(tokens) > 0",

@@ -1,4 +1,4 @@
-"""What is known of problems and prompts before anything is paid for: how many there are, and whether they fit the
+"""What is known about problems and prompts before anything is spent: how many there are, and whether they fit the
 context."""
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tasks.engines.sampling.prompts import default_system_prompt, encode_prompt,
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """The longest prompt of an arm: its tokens and problem. needed: tokens with the longest completion. mean: tokens of
-    the prompts among which it is the longest."""
+    """The longest prompt of an arm: its tokens and problem. needed: its tokens plus those of the longest completion.
+    mean: tokens of all prompts compared."""
 
     arm: str
     tokens: int
@@ -39,11 +39,8 @@ class Longest:
 
 
 def longest_prompts(study: Study, store: Store, planned: Sequence[Planned]) -> list[Longest]:
-    """Return the longest prompt of each arm that is sampled here, on models whose tokenizer is here. Before a pool is
-    built its files stand for it.
-
-    Errors: UserError for an arm whose model has no chat template.
-    """
+    """Return the longest prompt of each arm sampled here on a model whose tokenizer is available. Before a pool is
+    built, its files are read instead. Raise UserError for an arm whose model has no chat template."""
     steps = {p.step.ref: p.step.arguments for p in planned}
     wanted: dict[tuple[Path, Policy, Pool, Splits | Benchmark, str | None], int] = defaultdict(int)
     for policy, sampling, *problems in sampled_here(planned):
@@ -71,7 +68,7 @@ def _rows(
     splits: Splits | Benchmark,
     split: str | None,
 ) -> Sequence[Row]:
-    """Return the problems that are wanted, or of a pool or choice that is not made yet all that may be."""
+    """Return the problems of a split; of a pool or choice that is not made yet, all candidates."""
     if store.fresh(pool):
         table = store.read(pool, ["problem_id", "source_id", "problem", "level"])
         if store.fresh(splits):
@@ -122,7 +119,7 @@ def arm_prompts(study: Study, store: Store, planned: Sequence[Planned], problem:
 
 
 def check_fit(longest: Sequence[Longest], max_model_len: int) -> None:
-    """Errors: UserError if a prompt and its completion do not fit."""
+    """Raise UserError if a prompt and its completion exceed the context."""
     if over := [one for one in longest if one.needed > max_model_len]:
         most = max(over, key=lambda one: one.needed)
         raise UserError(
@@ -133,7 +130,7 @@ def check_fit(longest: Sequence[Longest], max_model_len: int) -> None:
 
 
 def prompt_notes(study: Study, store: Store, planned: Sequence[Planned]) -> Iterator[str]:
-    """For the plan: yield the longest prompts, and why the run would be refused."""
+    """Yield for the plan the longest prompts, and why the run would be refused."""
     limit = study.profile.hardware.max_model_len
     try:
         if longest := longest_prompts(study, store, planned):
@@ -151,8 +148,8 @@ LEVELS = 5
 
 
 def problems_before_checks(given: Mapping[str, Any], places: Mapping[str, Path]) -> Sequence[Row] | None:
-    """Return the problems of a pool that is not built yet, before golds are checked; None if one of its files is
-    elsewhere. given: the arguments of the stage that builds it."""
+    """Return the problems of a pool that is not built yet, before golds are checked; None if one of its files is on
+    another machine. given: arguments of the stage that builds it."""
     if "per_source" in given:
         return demo_problems(given["per_source"], given["seed"], given["levels"])
     sources: Sequence[SourceSpec] = given["sources"]
@@ -170,8 +167,8 @@ def _drawn(files: tuple[tuple[SourceSpec, Path], ...], policy: PoolPolicy) -> Se
 
 
 def counts_by_source(given: Mapping[str, Any], places: Mapping[str, Path]) -> Counter[str]:
-    """Return the number of problems of each source of a pool that is not built yet. given: as above. Of a pool with a
-    set that is not here a limit takes from each source in proportion."""
+    """Return the number of problems from each source of a pool that is not built yet. given: as above. If a set is on
+    another machine, a limit is applied to each source in proportion."""
     rows = problems_before_checks(given, places)
     if rows is not None:
         return Counter(row["source"] for row in rows)
@@ -183,8 +180,8 @@ def counts_by_source(given: Mapping[str, Any], places: Mapping[str, Path]) -> Co
 def size_of_levels(
     specs: Sequence[SourceSpec], places: Mapping[str, Path], levels: Sequence[str], per_level: int | None
 ) -> int:
-    """Return the number of problems of these levels. levels: empty for all. per_level: at most so many of each; None:
-    all. A set that is neither here nor known counts 0, and a plan says so."""
+    """Return the number of problems of these levels. levels: empty for all. per_level: at most this many of each; None
+    for all. A set that is neither local nor known counts as 0, which the plan states."""
     if any(spec.sha256 not in places for spec in specs):
         published = sum(SOURCES[spec.name].problems for spec in specs if spec.name in SOURCES)
         wanted = len(levels) or LEVELS

@@ -1,4 +1,5 @@
-"""A plan with its price: what each stage would take, the sum, what the study could see, whether a budget holds it."""
+"""A plan with its price: the cost of each stage, the total, the difference the study could detect, and whether the
+budget suffices."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ SEED_SDS = (0.02, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """called: the study. costs: of each planned stage. spent: by the run's attempts so far. notes: what else is to be
-    known of it. problems: how many are used, and why."""
+    """called: the study's name. costs: of each planned stage. spent: by the run's attempts so far. notes: further
+    remarks. problems: how many are used, and why."""
 
     called: str
     planned: list[Planned]
@@ -55,7 +56,7 @@ class Forecast:
 
     @classmethod
     def of(cls, study: Study, store: Store, budget: Budget, notes: tuple[str, ...] = ()) -> Forecast:
-        """Makes nothing. Errors: UserError for prices that cannot be read."""
+        """Compute it without making anything. Raise UserError for unreadable prices."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
         own = [
@@ -122,7 +123,7 @@ class Forecast:
             yield f"budget {name}={limit:.12g} {verdict} (about {plainly(need, 3)}{before})"
 
     def markdown(self) -> str:
-        """A page: the sentences, then a line a stage."""
+        """A page: the sentences, then one line per stage."""
         lines = [f"- {sentence}" for sentence in self.sentences()]
         table = [f"| | stage | {' | '.join(UNITS)} |", f"|---|---|{'---:|' * len(UNITS)}"]
         for p, cost in zip(self.planned, self.costs, strict=True):
@@ -147,7 +148,8 @@ class Forecast:
 
 
 def amounts(cost: Cost) -> list[str]:
-    """Cells of a plan's line; a dash for what it does not need. `kept`: rollouts that are in the ledger already."""
+    """Cells of a plan's line; a dash for resources that the stage does not use. `kept`: rollouts already in the
+    ledger."""
     numbers = (
         (cost.rollouts, f"{cost.rollouts:,}"),
         (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),
@@ -173,11 +175,9 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """The difference of two arms' gains (shares) that 80 % of such studies would find.
-
-    detectable: by the assumed standard deviation of a seed's accuracy; by 0 for one seed, which says nothing of others.
-    None if no difference is so large.
-    """
+    """The difference of two arms' gains that 80 % of such studies would detect. detectable: by the assumed standard
+    deviation of a seed's accuracy; 0 for one seed, which gives no information on other seeds. None if no difference is
+    that large."""
 
     problems: int
     group_size: int
@@ -232,7 +232,7 @@ def problems_line(study: Study, store: Store, planned: Sequence[Planned], prices
 
 
 def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> Foresight | None:
-    """Of olympiad-like difficulty, in four of five such studies. Null where nothing is trained or held out."""
+    """The difference detectable with 80 % power on olympiad-like problems; None if nothing is trained or held out."""
     p, estimator = study.profile, Estimator(study, store, planned, prices)
     held = [one.step.arguments for one in planned if one.step.arguments.get("split") == "heldout"]
     given = next((given for given in held if isinstance(given["splits"], Splits)), None)
@@ -249,7 +249,7 @@ def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Pr
 
 
 def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
-    """Measures that were chosen and that this study cannot make, each with its reason; empty if that is none."""
+    """Measures that were chosen but that this study cannot make, each with its reason."""
     made = planned[-1].step.arguments["tables"].standard
     lacking = [name for name in profile.measures if name not in made and name not in ALWAYS]
     why = {figure.sources[0]: figure.empty for figure in reversed(FIGURES.values())}
@@ -257,7 +257,7 @@ def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
 
 
 def nightly(planned: Sequence[Planned], prices: Prices) -> str:
-    """The price of a night on which nothing changed; empty where no adapter is evaluated."""
+    """The price of a night on which nothing changed; empty if no adapter is evaluated."""
     given = [p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout"]
     arms = [arm for arm, _ in {(one["policy"].arm, one["training"]) for one in given if one.get("training")}]
     hours = CANARY_TOKENS / prices.sampled_per_second / 3600 if prices.hours_of_sampling else 0.0
@@ -272,7 +272,7 @@ def nightly(planned: Sequence[Planned], prices: Prices) -> str:
 
 
 def base_notes(study: Study) -> list[str]:
-    """Name the base models of the arms if there are several, and the arms that are ceilings."""
+    """List the arms' base models if there are several, and the arms that are ceilings."""
     p, found = study.profile, []
     if len({study.models[arm].sha256 for arm in p.arms}) > 1:
         found.append(f"{study.model_names}: arms on different bases do not compare scaffolds alone")
@@ -286,7 +286,8 @@ def base_notes(study: Study) -> list[str]:
 
 
 def misread_traces(study: Study) -> list[str]:
-    """Arms whose scaffold is mistaken about who writes the opening tag of the trace: no completion is in form."""
+    """Arms whose scaffold is wrong about whether prompt or completion has the trace's opening tag, so that no
+    completion is valid."""
     found = []
     for arm in map(study.profile.arm, study.profile.arms):
         model, scaffold = study.models[arm.name], arm.scaffold
@@ -302,7 +303,7 @@ def misread_traces(study: Study) -> list[str]:
 
 
 def without(study: Study) -> str:
-    """Name the inputs that this plan does without; empty if there are none."""
+    """List the inputs that are missing on this machine; empty if there are none."""
     if not study.absent:
         return ""
     sources = [s for inputs in (*study.pools.values(), *study.benchmarks.values()) for s in inputs.sources]

@@ -1,9 +1,9 @@
-"""The same DAG under Prefect: flows `experiment` and `arm`, one task a stage, and pieces of work on a pool of workers.
+"""The same DAG under Prefect: flows `experiment` and `arm`, one task per stage, and pieces of work on a worker pool.
 
 The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit.
-Without a server at PREFECT_API_URL a run needs no Prefect (docs/decisions/0014-no-private-server.md). A piece of work
-has a key, and its runs carry it as a tag: whoever wants it attaches to the run that is alive instead of starting a
-second one, so a parent that was killed and retried never pays twice.
+Without a server at PREFECT_API_URL a run does not need Prefect (docs/decisions/0014-no-private-server.md). A piece of
+work has a key, which tags its runs: whoever needs it attaches to the run in progress instead of starting a second one,
+so a parent that was killed and retried never pays twice.
 """
 
 from __future__ import annotations
@@ -58,11 +58,8 @@ SETTINGS = {
 
 
 def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None]) -> Ref:
-    """Run the experiment in this process as a flow of the server at PREFECT_API_URL.
-
-    Without Prefect it runs plainly. The server only watches: when it dies, what is made is in the store, and the rest
-    is made without it.
-    """
+    """Run the experiment in this process as a flow of the server at PREFECT_API_URL, or plainly without Prefect. The
+    server only observes: if it fails, finished artifacts are in the store and the rest is made without it."""
     if find_spec("prefect") is None:
         return execute(study, store, listener)
     quiet_libraries()
@@ -85,7 +82,7 @@ def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None
 
 
 class _ServerAway(BaseException):
-    """Prefect's server does not answer. No Exception, so that it is not taken for a fault of the arm being made."""
+    """Prefect's server does not answer. Not an Exception, so that it is not attributed to the arm in progress."""
 
 
 @contextmanager
@@ -105,7 +102,8 @@ def under_prefect(
     dag: Callable[[Study], T],
     before: Callable[[Step], None] | None = None,
 ) -> T:
-    """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
+    """Inside a flow run: run a DAG with one task per stage and one sub-flow per arm. before: called before a step, may
+    refuse it."""
     name = study.profile.called
     with stages_of(
         study,
@@ -147,8 +145,8 @@ def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
 def _shown_as(
     shown: Callable[[Callable[[], object]], Any], body: Callable[[], T], state_of: Callable[[T], object]
 ) -> T:
-    """Run the body as a task or a sub-flow. A budget limit is no failure: the state says what it is, and it is raised
-    again. state_of: of what the body returned."""
+    """Run the body as a task or a sub-flow. A budget limit is not a failure: it is named in the state and raised again.
+    state_of: computes the state from the body's result."""
     from prefect.states import Cancelled
 
     limits: list[Parked] = []
@@ -173,11 +171,11 @@ def _shown_as(
 
 @dataclass(slots=True)
 class PrefectPool:
-    """Workers of a pool, which run a deployment once for every piece. Knows deployments and their runs, not stages.
+    """Workers of a pool, which run a deployment once per piece. Knows deployments and their runs, not stages.
 
-    run: whose pieces they are; with a piece's key it names what is made, the same for everybody who wants it.
-    parent: the flow run that wants it; `cancel_children` finds what it started by it.
-    parameters: of a piece's run. label: added to the names of runs.
+    - run: the run that the pieces belong to; with the piece's key it identifies the work.
+    - parent: the flow run that needs it; `cancel_children` finds its children by it.
+    - parameters: of a piece's run. label: appended to the names of runs.
     """
 
     client: SyncPrefectClient
@@ -190,7 +188,7 @@ class PrefectPool:
     _runs: dict[str, tuple[Piece, UUID]] = field(default_factory=dict)
 
     def begin(self, piece: Piece) -> None:
-        """Attach to the run that makes it and is alive, else start one. Two that ask at once get the same."""
+        """Attach to the piece's run in progress, or start one. Two simultaneous callers get the same run."""
         from prefect.deployments import run_deployment
 
         known = runs_of(self.client, self._tag(piece))
@@ -222,7 +220,7 @@ class PrefectPool:
             yield piece, None if state.is_completed() else error
 
     def _final_state(self, piece: Piece, run_id: UUID) -> State | None:
-        """None while the piece is under way; one whose machine was lost is begun again, a few times."""
+        """None while the piece is in progress; a piece whose machine was lost is restarted a few times."""
         from httpx import TransportError
 
         try:
@@ -242,7 +240,7 @@ class PrefectPool:
         return f"makes:{self.run}:{piece.key}"
 
     def _crashes(self, piece: Piece) -> int:
-        """How often it was lost on behalf of this parent; a run that the server started again counts every start."""
+        """How often the piece was lost for this parent; every start by the server counts."""
         runs = runs_of(self.client, self._tag(piece), child_of(self.parent))
         return sum(max(1, run.run_count) for run in runs if run.state and run.state.is_crashed())
 
@@ -268,7 +266,7 @@ def child_of(parent: str) -> str:
 
 
 def cancel_children(parent: str) -> None:
-    """Cancel what a flow run started and is still alive: a cancelled parent leaves no GPU busy."""
+    """Cancel the live runs that a flow run started, so that a cancelled parent leaves no GPU busy."""
     from prefect.client.orchestration import get_client
     from prefect.states import Cancelling
 

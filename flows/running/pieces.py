@@ -1,9 +1,9 @@
-"""Pieces: what of a study one worker makes apart: a training, embeddings, a search, a sampling or a shard of one.
+"""Pieces of a study, each made by one worker: a training, embeddings, a search, a sampling or a shard of one.
 
-Workers are processes of this machine (`processes.py`) or a pool of Prefect's (`on_prefect.py`). Both fill the store,
-and whoever dispatched the pieces makes what costs little in between. A shard is how a sampling is carried out and no
-part of any name: its rollouts go to the ledger, and when all shards are there whoever wants the artifact gathers it.
-Shards fill whole batches, so they are batched as the whole is.
+Workers are processes of this machine (`processes.py`) or a Prefect pool (`on_prefect.py`). Both fill the store, and the
+dispatcher makes the cheap stages in between. Sharding does not enter any fingerprint: a shard's rollouts go to the
+ledger, and the artifact is collected once all shards are there. Shards consist of whole batches, so that batching is
+the same as without shards.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ COSTLY = OCCUPYING | {"calibrations"}
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """ref: of the artifact that it is for. shard: its place among those of a sampling; None for the whole artifact.
-    arm: whose policy is sampled or trained."""
+    """ref: the artifact that it belongs to. shard: its position among the shards of a sampling; None for the whole
+    artifact. arm: whose policy is sampled or trained."""
 
     ref: Ref
     title: str
@@ -51,28 +51,25 @@ class Piece:
 
 
 class Lost(Parked):
-    """The worker's process ended early; the others go on, and so does the piece with the next attempt of the run."""
+    """The worker's process ended early; other pieces continue, and this one is made by the next attempt of the run."""
 
 
 class Workers(Protocol):
-    """Who makes pieces."""
+    """Makes pieces."""
 
     def begin(self, piece: Piece) -> None:
-        """Have it made as soon as there is room for it."""
+        """Start the piece as soon as a worker is free."""
         ...
 
     def ended(self) -> Iterable[tuple[Piece, UserError | None]]:
-        """Return pieces that have ended since the last call, each with what stopped it; wait for the first."""
+        """Return the pieces that ended since the last call, each with its error if any; wait for the first."""
         ...
 
 
 def dispatch(wanted: Callable[[set[str]], Sequence[Piece]], workers: Workers, tell: Callable[[str], None]) -> None:
-    """See every piece made. Returns when nothing is wanted any more.
-
-    wanted: told the keys of what is done, says what can be made now; what is under way may be among it.
-    Errors: Parked if one met its budget, once what is under way has ended. ArmsFailed if one failed, once everything
-    else is made; Parked if its worker was lost.
-    """
+    """Have every piece made; return when none is left. wanted: given the keys of finished pieces, returns those that
+    can be made now, possibly including pieces in progress. Raise Parked if a piece reached its budget, after those in
+    progress have ended; ArmsFailed if one failed, after everything else is made; Parked if its worker was lost."""
     done, under_way, failed = set[str](), set[str](), dict[str, tuple[str, UserError]]()
     limits = list[Parked]()
     while True:
@@ -109,9 +106,9 @@ def next_pieces(
     in_shards: bool = True,
     no_more: Callable[[], None] | None = None,
 ) -> list[Piece]:
-    """Return what can be made now and is not done, after everything that costs little was made here, such as an
-    artifact whose shards are all done. done: keys of pieces; those that are found in the ledger are added. no_more: is
-    called before the last of that, when no piece will follow."""
+    """Pieces that can be made now, after making all cheap stages here, such as collecting an artifact whose shards are
+    done. done: keys of finished pieces; those found in the ledger are added. no_more: called before the last cheap
+    stages, when no piece will follow."""
     _, others = _open(study, store, done, dag, in_shards)
     if no_more and not others:
         no_more()
@@ -121,7 +118,7 @@ def next_pieces(
 
 
 def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool) -> tuple[list[Piece], frozenset[Ref]]:
-    """Pieces that can be made, and what is not to be made here."""
+    """Pieces that can be made, and the refs left to other machines."""
     pieces: list[Piece] = []
     others = set[Ref]()
     at_work: dict[str, Ref] = {}
@@ -146,8 +143,8 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool)
 
 
 def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
-    """Whose rollouts of which problems a step asks for. A training evaluates its start, in one engine call with its
-    first step: at once with a sampling of the same, both would pay for them."""
+    """The policy and problems that a step samples. A training evaluates its start in the same engine call as its first
+    step, so sampling both at once would pay twice."""
     given = step.arguments
     return account_of(given[policy], given[sampling]), given["pool"], given["splits"]
 
@@ -165,17 +162,17 @@ def _pieces_of(step: Step, study: Study, done: set[str], in_shards: bool) -> Ite
 
 
 def piece_step(study: Study, store: Store, ref: Ref, dag: Dag = experiment) -> Step:
-    """On a worker. Errors: UserError for what this worker's study does not make."""
+    """On a worker. Raise UserError for an artifact that this worker's study does not make."""
     step = next((p.step for p in plan(study, store, dag) if p.step.ref == ref), None)
     if step is None:
-        raise UserError(f"{ref}: the study as this worker has it makes no such artifact; are its files the run's?")
+        raise UserError(f"{ref}: this worker's study does not make this artifact; are its files the same as the run's?")
     return step
 
 
 def make_piece(
     study: Study, store: Store, listener: Listener, ref: Ref, shard: int | None, dag: Dag = experiment
 ) -> None:
-    """On a worker. Errors: as of `piece_step`."""
+    """On a worker. Errors as for `piece_step`."""
     step = piece_step(study, store, ref, dag)
     with stages_of(study, store, listener) as current:
         if shard is None:

@@ -1,4 +1,4 @@
-"""Plan, then run: what is there is said at once, without an orchestrator; only what is missing is made."""
+"""Plan, then run: stored artifacts are listed at once, without an orchestrator; only missing ones are made."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One step of a plan. reused: the store has it and nothing that it came from will be remade. left: it is not made
-    on this machine (`hardware.without`), nor what follows from it."""
+    """One step of a plan. reused: it is stored, and none of its inputs will be remade. left: it is not made on this
+    machine (`hardware.without`), nor is anything that depends on it."""
 
     step: Step
     reused: bool
@@ -36,14 +36,14 @@ class Planned:
 
 
 def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment) -> list[Planned]:
-    """The DAG's steps in order, each once, without making any."""
+    """Return the DAG's steps in order, each once, without making any."""
     with stages_of(study, store, planning=True) as planning:
         dag(study)
     return looked_up({step.ref: step for step in planning.steps}.values(), store, study.profile.hardware)
 
 
 def looked_up(steps: Iterable[Step], store: Store, hardware: Hardware) -> list[Planned]:
-    """Return which of a plan's steps the store has by now, and which are left for another machine."""
+    """Return the steps with what the store has now, and which are left for another machine."""
     without, remade, left = left_out(hardware.without), set[str](), set[str]()
     planned = []
     for step in steps:
@@ -58,19 +58,19 @@ def looked_up(steps: Iterable[Step], store: Store, hardware: Hardware) -> list[P
 
 
 def why_not(planned: Iterable[Planned], store: Store) -> str:
-    """Why a step that is to be made may not be, by what the store has so far; empty if none is known to be refused."""
+    """Why a missing step may not be made, according to the stored artifacts; empty if no reason is known."""
     conditions = (p.step.condition for p in planned if p.made_here and p.step.ref.kind == "training")
     condition = next((one for one in conditions if one is not None), None)
     return condition.why_not(store) if condition else ""
 
 
 def is_costly(planned: Sequence[Planned], *besides: str) -> bool:
-    """Whether something is to be made here that occupies an accelerator. besides: kinds that do not count."""
+    """Whether a missing step occupies an accelerator here. besides: kinds that do not count."""
     return any(p.made_here and p.step.ref.kind in OCCUPYING - set(besides) for p in planned)
 
 
 class Sampled(NamedTuple):
-    """The sampling of one step: policy and parameters, and the problems by pool, split artifact and split."""
+    """The sampling of one step: policy, parameters, and problems (pool, split artifact and split)."""
 
     policy: Policy
     sampling: Sampling
@@ -80,12 +80,12 @@ class Sampled(NamedTuple):
 
 
 def to_sample(planned: Iterable[Planned]) -> Iterator[Sampling]:
-    """Yield the parameters by which this machine will sample."""
+    """Yield the parameters with which this machine will sample."""
     return (one.sampling for one in sampled_here(planned))
 
 
 def sampled_here(planned: Iterable[Planned]) -> Iterator[Sampled]:
-    """Yield what this machine will sample for steps that are not made yet."""
+    """Yield the samplings that this machine will do for missing steps."""
     for given in (p.step.arguments for p in planned if p.made_here):
         if "learner" in given:
             yield Sampled(given["start"], given["rollouts"], given["pool"], given["splits"], "train")
@@ -96,7 +96,7 @@ def sampled_here(planned: Iterable[Planned]) -> Iterator[Sampled]:
 
 
 def has_sampled(planned: Sequence[Planned], store: Store) -> bool:
-    """Whether the store holds rollouts of a study, or what was made of them."""
+    """Whether the store has rollouts of a study, or artifacts made from them."""
     known = {account for account, _ in Ledger(store.root).accounts()}
     made = any(p.reused and p.step.ref.kind in OCCUPYING for p in planned)
     return made or any(account_of(one.policy, one.sampling) in known for one in sampled_here(planned))

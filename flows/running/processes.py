@@ -1,8 +1,7 @@
-"""Pieces of a study made at once on this machine, each in a process of its own: one small model leaves the other cores
-idle.
+"""Pieces of a study made in parallel on this machine, each in its own process: one small model leaves most cores idle.
 
-A process keeps its engine from one piece to the next. It ends with its starter, however that one ends; what it made and
-sampled is kept.
+A process keeps its engine from one piece to the next. It ends with its parent, however the parent ends; its artifacts
+and rollouts are kept.
 """
 
 from __future__ import annotations
@@ -39,12 +38,8 @@ GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
 
 
 def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
-    """Make what costs something, `hardware.arms_at_once` pieces at a time, and all that this needs; nothing to do where
-    one arm is asked under one seed.
-
-    listener: hears the events of all processes.
-    Errors: as of `dispatch`.
-    """
+    """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. Does nothing if there is only
+    one arm and one seed. listener: receives the events of all processes. Errors as for `dispatch`."""
     places = gpus_apart(study.profile.hardware)[: len(study.profile.arms) * max(1, len(study.profile.seeds))]
     if len(places) == 1:
         return
@@ -54,7 +49,7 @@ def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener
 
 
 def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
-    """The GPUs that each of the arms at once may see; on a CPU there are none to share out. At least one place."""
+    """The GPUs visible to each parallel process, at least one entry; on a CPU the entries are empty."""
     if hardware.device != "cuda":
         return [()] * hardware.arms_at_once
     gpus, each = visible_gpus(), hardware.gpus
@@ -64,7 +59,7 @@ def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
 
 @dataclass(slots=True)
 class _Worker:
-    """A process and the GPUs that it sees. arm: of its newest piece, whose engine it holds. piece: None while idle."""
+    """A process and its visible GPUs. arm: of its newest piece, whose engine it holds. piece: None while idle."""
 
     process: BaseProcess
     gpus: tuple[str, ...]
@@ -74,8 +69,7 @@ class _Worker:
 
 @dataclass(slots=True)
 class Processes:
-    """Processes that make pieces of a study, charged to the run that wants them. places: GPUs of one process each;
-    those that no process sees yet."""
+    """Processes that make pieces of a study, charged to its run. places: GPUs for one process each, not yet in use."""
 
     study: Study
     root: Path
@@ -108,7 +102,7 @@ class Processes:
                 line.close()
 
     def begin(self, piece: Piece) -> None:
-        """A piece goes to the process that holds its arm's engine, else to a new one, else to any that is idle."""
+        """Send a piece to the process that holds its arm's engine, else to a new process, else to any idle one."""
         idle = [line for line, worker in self._running.items() if worker.piece is None]
         line = next((line for line in idle if self._running[line].arm == piece.arm), None)
         if line is None and self.places:
@@ -146,7 +140,7 @@ class Processes:
         return ours
 
     def _received(self, line: Connection) -> list[tuple[Piece, UserError | None]]:
-        """Return the piece that has ended, if one has."""
+        """Return the piece that has ended, if any."""
         worker = self._running[line]
         try:
             message = line.recv()
@@ -167,8 +161,8 @@ class Processes:
 
 
 def _work(line: Connection) -> None:
-    """In a worker's own process, which it ends. Make pieces until the line is closed; send every Progress, and for each
-    piece None or the error that stopped it."""
+    """In a worker process, which it ends: make pieces until the pipe is closed; send every Progress, and for each piece
+    None or its error."""
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
     one_at_a_time = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Sessions and meters: the one place where a process's engines are opened and closed and their work is charged."""
+"""Sessions and meters: the only place where a process's engines are opened and closed and their work is charged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unheard(_: Progress) -> None:
 def engines(
     hardware: Hardware, places: Mapping[str, Path], grader: ActiveGrader, ranks: Mapping[str, int] | None = None
 ) -> Iterator[Toolbox]:
-    """Engines that are made on first use and closed at the end of the block."""
+    """Engines that are created on first use and closed at the end of the block."""
     with closing(Toolbox(hardware, dict(places), grader, ranks or {})) as tools:
         yield tools
 
@@ -48,10 +48,8 @@ def stages_on(
     ranks: Mapping[str, int] | None = None,
     **orchestration: Any,
 ) -> Iterator[Session]:
-    """Run stage calls of the block on this store. Engines are made on first use and closed at the end.
-
-    grader: None takes the one that is active in the store. orchestration: other fields of Session.
-    """
+    """Run the block's stage calls on this store. Engines are created on first use and closed at the end. grader: None
+    for the store's active one. orchestration: other fields of Session."""
     with (
         engines(hardware or Hardware(), places or {}, grader or active_grader(store.root), ranks) as tools,
         session(Session(store, tools, listener=listener, **orchestration)) as current,
@@ -60,7 +58,7 @@ def stages_on(
 
 
 def left_out(kinds: Sequence[str]) -> frozenset[str]:
-    """Return these kinds, and calibrations where embeddings are: the encoder may be on another machine.
+    """Return these kinds, plus calibrations if embeddings are among them, since both need the encoder.
 
     >>> sorted(left_out(["embeddings"])), sorted(left_out(["report"]))
     (['calibrations', 'embeddings'], ['report'])
@@ -70,7 +68,7 @@ def left_out(kinds: Sequence[str]) -> frozenset[str]:
 
 @contextmanager
 def stages_of(study: Study, store: Store, listener: Listener = unheard, **orchestration: Any) -> Iterator[Session]:
-    """Run stage calls of the block with the engines, models and grader of a study, as `stages_on` does."""
+    """Run the block's stage calls with the engines, models and grader of a study, as `stages_on` does."""
     hardware, without = study.profile.hardware, left_out(study.profile.hardware.without)
     known: dict[str, Any] = {"places": study.places, "grader": study.grader, "ranks": study.served}
     with stages_on(store, listener, hardware=hardware, without=without, **known, **orchestration) as current:
@@ -79,10 +77,8 @@ def stages_of(study: Study, store: Store, listener: Listener = unheard, **orches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charging:
-    """The run that pays, its budget over all of its attempts, and the prices.
-
-    month: the most that all runs of the root may spend in a month.
-    """
+    """The run that is charged, its budget over all attempts, and the prices. month: limit for all runs of the root in
+    one month."""
 
     run: str
     budget: Budget = field(default_factory=Budget)
@@ -91,7 +87,7 @@ class Charging:
 
     @classmethod
     def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Charging:
-        """Errors: UserError for prices that cannot be read, or that a limit on money needs and nobody wrote."""
+        """Raise UserError for unreadable prices, or missing ones that a limit on money needs."""
         team, hardware = team_prices(store.root), study.profile.hardware
         prices = team.of(study.profile.name, hardware)
         team.check_limits(prices, hardware, budget, store.root)

@@ -1,1 +1,1 @@
-"""The Prefect server: its start, deployments, flows, automations and pages."""
+"""The Prefect server: startup, deployments, flows, automations and pages."""

@@ -1,4 +1,4 @@
-"""Automations of the Prefect server: notice lost machines, start their runs again, and notify people."""
+"""Automations of the Prefect server: detect lost machines, restart their runs, and notify people."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ BLOCK = "varband"
 
 
 def states(names: tuple[str, ...]) -> set[str]:
-    """The events of runs that come to these states."""
+    """The events of runs that enter these states."""
     return {f"prefect.flow-run.{name}" for name in names}
 
 
 def _trigger(match: Resource, related: Resource, expect: set[str], after: str = "", within: int = 0) -> Json:
-    """Of each flow run: that one of these events comes, or with `after` that none has come so many seconds after it."""
+    """Fires per flow run: when one of these events arrives, or with `after`, when none has arrived for that many
+    seconds after it."""
     return {
         "type": "event",
         "match": match,
@@ -83,7 +84,7 @@ def register(client: Any) -> Iterator[str]:
 
 
 def _notifications(client: Any) -> Iterator[Json]:
-    """What people are told of and in which words; nothing without a block."""
+    """Notifications and their texts; nothing without a notification block."""
     asked = {"block_documents": {"name": {"any_": [BLOCK]}}}
     found = client.request("POST", "/block_documents/filter", json=asked).json()
     blocks = [block for block in found if "notify" in block["block_schema"]["capabilities"]]
@@ -102,7 +103,7 @@ def _notifications(client: Any) -> Iterator[Json]:
 
 
 def _automate(client: Any, automation: Json) -> str:
-    """One that is as it should be is left alone: written anew it would forget the runs that it waits for."""
+    """An automation that is up to date is left alone: rewriting it would lose the runs it is watching."""
     from prefect.events.schemas.automations import AutomationCore
 
     asked = {"automations": {"name": {"any_": [automation["name"]]}}}
@@ -119,7 +120,7 @@ def _automate(client: Any, automation: Json) -> str:
 
 
 def _content(value: Any) -> Any:
-    """Return a description without the ids, which are new in every description of a trigger."""
+    """Return a description without ids, which differ in every description of a trigger."""
     if isinstance(value, dict):
         return {k: _content(v) for k, v in value.items() if k != "id"}
     return sorted(map(_content, value), key=str) if isinstance(value, list) else value

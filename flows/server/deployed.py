@@ -1,5 +1,5 @@
-"""The flows that a Prefect server knows: studies and their pieces, and what a team does beside: nightly re-evaluation,
-regrading, collecting garbage."""
+"""The flows that a Prefect server offers: studies and their pieces, and maintenance: nightly re-evaluation, regrading,
+garbage collection."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TopUp(RunInput):
     anyway: bool = Field(default=False, description="Train although the screening shows that it teaches little.")
 
     def over(self, study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetForm]:
-        """The study and the budget with what this answer changes."""
+        """The study and the budget, changed by this answer."""
         more = BudgetForm(tokens=self.tokens or None, gpu_hours=self.gpu_hours or None, usd=self.usd or None)
         anyway = [SettingForm(field="gate.anyway", value="true")] if self.anyway else []
         return study.model_copy(update={"settings": [*study.settings, *anyway]}), budget.raised(more)
@@ -79,11 +79,11 @@ def _cancel_pieces(flow: Any, flow_run: FlowRun, state: Any) -> None:
 
 @flow(name="experiment", on_cancellation=[_cancel_pieces], persist_result=False)
 def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm(), gpu_pool: bool = False) -> str:  # noqa: B008
-    """Run a study and end with its report. What the store has is reused.
+    """Run a study and make its report, reusing stored artifacts.
 
     Args:
         study: Which study.
-        budget: The most that it may spend; empty: as the study's file says, else no limit.
+        budget: Spending limit; empty: that of the study's file, if any.
         gpu_pool: Run sampling, training and embedding as `make` runs on the pool of GPU workers.
     """
     return _whole(study, budget, gpu_pool=gpu_pool)
@@ -96,10 +96,10 @@ def search(
     budget: BudgetForm = BudgetForm(),  # noqa: B008
     gpu_pool: bool = False,
 ) -> str:
-    """Search the held-out problems of a study at test time, before training and after, and end with its report.
+    """Run test-time search on a study's held-out problems, before and after training, and make its report.
 
     Args:
-        search: By which methods, within how many tokens a problem.
+        search: Search methods, and the token budget per problem.
         study: Which study.
         budget: The most that the whole run may spend; empty: as the study's file says, else no limit.
         gpu_pool: Run sampling, training and embedding as `make` runs on the pool of GPU workers.
@@ -108,7 +108,7 @@ def search(
 
 
 def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
-    """As often as object storage went away and came back: a run is not lost for want of a network."""
+    """Run the study again whenever object storage becomes reachable again: a network outage does not end a run."""
     while True:
         try:
             return _made(study, budget, gpu_pool=gpu_pool)
@@ -117,7 +117,8 @@ def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
 
 
 def _wait_for_storage(why: str) -> None:
-    """Show the run as parked for a while. Its process stays: it is not counted as lost, and nobody must answer."""
+    """Show the run as parked and wait. The process stays alive, so the run does not count as lost and needs no
+    answer."""
     _say_parked(why)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(this_run().id, Running(name=PARKED, message=why), force=True)
@@ -147,7 +148,7 @@ def _made(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
 
 
 def _show_report(store: Store, report: Ref) -> str:
-    """Put the report on the run's page; the log says where its files are."""
+    """Put the report on the run's page and the location of its files into the log."""
     files = store.files(report).resolve()
     address = os.environ.get("VARBAND_URL", "http://127.0.0.1:8501").rstrip("/")
     page = f"[The report in `varband serve`]({address}/?run={report})\n\n{(files / 'report.md').read_text()}"
@@ -173,7 +174,7 @@ def _run(
 
 
 def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, budget: BudgetForm, run: str) -> None:
-    """Have workers of the pool make what costs something."""
+    """Have workers of the pool make the costly pieces."""
     pinned, name = PinnedForm.of(form, study).model_dump(), form.name or this_run().name
     same = {"study": pinned, "run": run, "budget": budget.model_dump(), "asker": Workplace.here().model_dump()}
     tell = get_run_logger().info
@@ -187,7 +188,7 @@ def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, bu
 
 
 def _granted(study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetForm, int]:
-    """The study and the budget with all that was answered while the run was parked, and how often it was."""
+    """The study and the budget with all answers given while the run was parked, and how many there were."""
     wall = 0
     while (answer := read_flow_run_input(f"suspended-wall-{wall}-response")) is not None:
         study, budget = TopUp.model_validate(answer).over(study, budget)
@@ -196,13 +197,13 @@ def _granted(study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetFor
 
 
 def _say_parked(why: str) -> None:
-    """The run's log and its progress card say why; the card changes as soon as the run goes on."""
+    """Write the reason to the run's log and its progress card; the card changes as soon as the run continues."""
     get_run_logger().warning("%s", why)
     show_card(str(this_run().id), PROGRESS, f"**Parked.** {why}", why)
 
 
 def _topped_up(why: str, wall: int) -> TopUp:
-    """Say why and free the process; the answer comes to the process that goes on."""
+    """Report why the run is parked and end the process; the answer goes to the process that continues the run."""
     _say_parked(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
     asked = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
@@ -218,15 +219,15 @@ def make(
     budget: BudgetForm = BudgetForm(),  # noqa: B008
     asker: Workplace | None = None,
 ) -> Any:
-    """One artifact of a study, or a shard of its rollouts, on a GPU worker; charged to the run that wants it.
+    """Make one artifact of a study, or a shard of its rollouts, on a GPU worker; charged to the requesting run.
 
     Args:
-        study: Which study, under which overrides.
-        ref: Which artifact of it.
-        run: Whose budget it spends.
-        shard: Which shard of its rollouts to sample; empty for the whole artifact.
-        budget: The most that the whole run may spend.
-        asker: Where the run is at work; a worker that differs refuses before anything is paid.
+        study: The study and its grader overrides.
+        ref: The artifact to make.
+        run: The run that is charged.
+        shard: The shard of rollouts to sample; empty for the whole artifact.
+        budget: Spending limit of the whole run.
+        asker: Environment of the run; a worker with a different one refuses before anything is spent.
     """
     try:
         if asker is not None:
@@ -248,7 +249,7 @@ def make(
 
 @flow(name="report", persist_result=False)
 def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
-    """Make the report of a study again from what the store has; never samples or trains.
+    """Make a study's report again from stored artifacts; never samples or trains.
 
     Args:
         study: Which study.
@@ -270,13 +271,13 @@ def reeval(
     canary_tokens: Annotated[int, Field(ge=0, le=10**9)] = CANARY_TOKENS,
     sample_anyway: bool = False,
 ) -> Any:
-    """Evaluate kept adapters on the held-out problems again: all of them where the machine or the engine changed.
+    """Evaluate kept adapters on the held-out problems again: on all of them if the machine or the engine changed.
 
     Args:
-        studies: Whose newest adapters; empty: every finished run's of this root.
-        budget: The most that this night may spend.
-        canary_tokens: About how many tokens to sample of each adapter where nothing changed; 0: none.
-        sample_anyway: Sample all held-out problems tonight, whatever changed.
+        studies: Studies whose newest adapters are evaluated; empty: all finished runs of this root.
+        budget: Spending limit of this night.
+        canary_tokens: Approximate tokens to sample per adapter if nothing changed; 0: none.
+        sample_anyway: Sample all held-out problems tonight, even if nothing changed.
     """
     store = opened_store()
     run = f"reeval-{str(this_run().id)[:8]}"  # a night has a budget of its own
@@ -301,7 +302,7 @@ def reeval(
 
 
 def _resolved(form: StudyForm, store: Store) -> Study | Unchecked:
-    """The study, or why it cannot be looked at on this worker; the others are."""
+    """The study, or why it cannot be resolved on this worker; other studies are still checked."""
     try:
         return form.request().study(store)
     except UserError as error:
@@ -310,7 +311,7 @@ def _resolved(form: StudyForm, store: Store) -> Study | Unchecked:
 
 @flow(name="regrade", persist_result=False)
 def regrade() -> int:
-    """Grade all stored rollouts with the grader that is installed; samples nothing, overwrites nothing."""
+    """Regrade all stored rollouts with the installed grader; samples nothing, overwrites nothing."""
     store = opened_store()
     with stages_on(store, telling()):
         found = regrade_store(store)
@@ -321,11 +322,11 @@ def regrade() -> int:
 
 @flow(name="plan", persist_result=False)
 def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> str:  # noqa: B008
-    """What a study would make, reuse and cost, stage by stage, and what it could see. Makes and fetches nothing.
+    """Show what a study would make, reuse, cost and detect, stage by stage. Makes and fetches nothing.
 
     Args:
         study: Which study.
-        budget: Whether this would hold it.
+        budget: Limit to compare the cost with.
     """
     chosen, store = opened(study, planning=True)
     priced = Forecast.of(chosen, store, budget.budget().over(chosen.profile.budget))
@@ -335,11 +336,11 @@ def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> s
 
 @flow(name="gc", persist_result=False)
 def gc(older_than_days: Annotated[float, Field(ge=0, le=36_500)] = 7.0, remove: bool = False) -> int:
-    """What nobody wants any more: no report, adapter or unfinished run needs it. The ledger stays.
+    """Collect artifacts that no report, adapter or unfinished run needs. The ledger stays.
 
     Args:
-        older_than_days: Keep what is younger.
-        remove: Move it to the bin, and empty the bin of what lay there for an hour; else only say what would go.
+        older_than_days: Keep younger files.
+        remove: Move files to the bin, and delete those binned for over an hour; otherwise only list them.
     """
     from storage.records.garbage import collect
 

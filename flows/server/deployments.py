@@ -1,7 +1,7 @@
-"""The deployments of this project as data, and how a Prefect server is set up with them, its pools and automations.
+"""The deployments of this project as data, and the setup of a Prefect server with deployments, pools and automations.
 
-What code decides (entrypoint, form, description, version) is renewed whenever it differs. What people decide in the UI
-(paused, parameters, schedules, queue, limits, job variables, tags) is suggested once and then theirs.
+Fields defined by code (entrypoint, form, description, version) are updated whenever they differ. Fields that people
+edit in the UI (paused, parameters, schedules, queue, limits, job variables, tags) are only set once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,8 @@ POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """flow: its name in `flows.server.deployed`, and the deployment's where that has none. cron: in UTC; a second
-    scheduled run waits for the first.
-
-    parameters: what its form is filled in with; a study of its own, for a deployment of one.
-    """
+    """flow: its name in `flows.server.deployed`, also the deployment's name by default. cron: in UTC; a scheduled run
+    waits for the previous one. parameters: initial values of its form; for a deployment of one study, that study."""
 
     flow: str
     description: str
@@ -52,7 +49,7 @@ class Deployment:
         return self.named or self.flow
 
     def of_code(self) -> Json:
-        """Workers import the flow from their own environment, whatever machine deployed it."""
+        """Workers import the flow from their own environment, whichever machine deployed it."""
         from prefect.utilities.callables import parameter_schema
 
         form = parameter_schema(getattr(import_module(FLOWS), self.flow)).model_dump(mode="json")
@@ -83,7 +80,7 @@ class Deployment:
 
 
 def _nightly(description: str, cron: str, name: str = "", parameters: Json | None = None) -> Deployment:
-    """A night waits for GPUs that no experiment wants."""
+    """Nightly runs wait for GPUs that no experiment needs."""
     named, tags = (f"{name}-nightly", ("nightly", name)) if name else ("", ("nightly",))
     text = f"{description} All problems where the machine changed, else a few."
     return Deployment("reeval", text, named, parameters or {}, "gpu", "nightly", tags, cron)
@@ -106,10 +103,8 @@ DEPLOYMENTS = (
 
 
 def of_study(title: str, study: Json) -> tuple[Deployment, ...]:
-    """Deployments of one study: it, and its adapters every night. study: its form, filled in.
-
-    Errors: UserError for a study that is called as a deployment of everybody's.
-    """
+    """Deployments of one study: its experiment, and the nightly re-evaluation of its adapters. study: its completed
+    form. Raise UserError for a study named like a built-in deployment."""
     name = title.replace("/", "-")
     if name in {one.name for one in DEPLOYMENTS}:
         raise UserError(f"deploy: '{name}' is a built-in deployment; give the file another name")
@@ -126,7 +121,7 @@ def _schedule(cron: str) -> Json:
 
 
 def deploy(client: Any, wanted: Deployment) -> str:
-    """See that the server has this deployment and its code; says what was done."""
+    """Make the server's deployment and its code current; return a message."""
     asked = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
     found, code = client.request("POST", "/deployments/filter", json=asked).json(), wanted.of_code()
     known = found[0] if found else None
@@ -147,7 +142,7 @@ def deploy(client: Any, wanted: Deployment) -> str:
 
 
 def _strange(parameters: Json, form: Json) -> str:
-    """What people entered for the form of an earlier commit may not fit this one's."""
+    """Parameters entered for an earlier version's form that do not fit the current one."""
     from prefect.utilities.schema_tools import validate
     from prefect.utilities.schema_tools.validation import ValidationError
 
@@ -159,7 +154,7 @@ def _strange(parameters: Json, form: Json) -> str:
 
 
 def filled(theirs: Any, ours: Any) -> Any:
-    """Return what people entered, with our values in it: fields by name, of a list the first entry.
+    """Return people's parameters with our values merged in: fields by name, in a list the first entry.
 
     >>> filled({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
     {'budget': {'usd': 5}, 'study': {'file': 'new', 'seeds': [1]}}
@@ -175,7 +170,7 @@ def filled(theirs: Any, ours: Any) -> Any:
 
 @contextmanager
 def _server() -> Iterator[Any]:
-    """The server at PREFECT_API_URL. Errors: UserError if there is none, or it refuses."""
+    """The server at PREFECT_API_URL. Raise UserError if there is none or it refuses."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
             "deploy: no server; start one with `varband server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
@@ -200,7 +195,7 @@ def _server() -> Iterator[Any]:
 
 
 def register(own: Sequence[Deployment] = ()) -> Iterator[str]:
-    """Set up the server, saying what was done. What people decided on it stays. own: deployments of one study."""
+    """Set up the server and yield messages. Settings that people changed stay. own: deployments of one study."""
     with _server() as client:
         for pool, queues in POOLS.items():
             yield from _pool(client, pool, queues)
@@ -226,7 +221,7 @@ def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
 
 
 def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None, *, anyway: bool = False) -> bool:
-    """Tell a suspended run to go on, with what the new budget adds to its limits. False if it is not suspended."""
+    """Resume a suspended run with the amounts that the new budget adds to its limits. False if it is not suspended."""
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound

@@ -1,10 +1,12 @@
-"""How long the server's automations wait for an event that another one follows: seconds, not Prefect's 15 minutes.
+"""How long the server's automations wait for the preceding event: seconds instead of Prefect's 15 minutes.
 
-The server remembers in memory alone which events it has seen. After a restart, whatever follows an event from before is
-held back; so is every event of a run that a schedule made less than five minutes ahead, whose Scheduled state has no
-event. Until then no lost run starts again and nobody is told. Order matters among events within a second or two.
+The server remembers only in memory which events it has seen. After a restart it holds back every event whose
+predecessor came before the restart, and every event of a run that a schedule created less than five minutes ahead,
+because its Scheduled state has no event. Until then no lost run restarts and no notification is sent. Order matters
+only among events within a second or two.
 
-The server reads it as PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=flows.server.ordering; `varband server start` sets that.
+The server loads this module through PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=flows.server.ordering, which `varband server
+start` sets.
 """
 
 from __future__ import annotations

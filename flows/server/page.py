@@ -1,4 +1,4 @@
-"""The cards on a run's page in Prefect: its report, its plan and its progress. Prefect lists the newest card first."""
+"""The cards on a run's page in Prefect: report, plan and progress. Prefect lists the newest card first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAN, PROGRESS, REPORT = "plan", "progress", "report"
 
 
 def show_card(flow_run: str, key: str, markdown: str, description: str) -> None:
-    """Write a card of a flow run, in place of the one that it has under this key."""
+    """Write a card of a flow run, replacing the one with the same key."""
     asked = {"artifacts": {"flow_run_id": {"any_": [flow_run]}, "key": {"any_": [key]}}}
     content = {"data": markdown, "description": description[:200]}
     with get_client(sync_client=True) as prefect:
@@ -43,7 +43,7 @@ def show_card(flow_run: str, key: str, markdown: str, description: str) -> None:
 
 @dataclass(slots=True)
 class Board:
-    """missing: what each stage that is not made yet will cost. spent: by all workers of the run, so far."""
+    """missing: expected cost of each stage that is not made yet. spent: by all workers of the run so far."""
 
     flow_run: str
     missing: Mapping[Ref, Cost]
@@ -66,7 +66,7 @@ class Board:
         return on_progress
 
     def show(self) -> None:
-        """A server that is away stops no run: the next time shows more."""
+        """Update the card. An unreachable server does not stop the run: the next update shows more."""
         left = total([cost for ref, cost in self.missing.items() if ref not in self._done])
         words = in_words(self.last, time.monotonic() - self._began) if self.last else "nothing is made yet"
         table = as_table(words, self.spent(), self.limits, left.amounts())
@@ -98,7 +98,7 @@ def _duration(seconds: float) -> str:
 
 
 def as_table(words: str, spent: Amounts, limits: Mapping[str, float], left: Amounts) -> str:
-    """Return a row for each unit in which something is spent, limited or missing, then the words.
+    """Return a row per unit that is spent, limited or missing, then the text.
 
     >>> spent, left = Amounts(tokens=1200), Amounts(tokens=30000, gpu_hours=0.5)
     >>> print(as_table("screen panel: made", spent, {"tokens": 9000.0}, left))
@@ -121,7 +121,7 @@ def as_table(words: str, spent: Amounts, limits: Mapping[str, float], left: Amou
 def shown(
     study: Study, store: Store, planned: list[Planned], charging: Charging, flow_run: str, listener: Listener
 ) -> Iterator[Listener]:
-    """Yield the listener to run with, so that the run's page shows its progress."""
+    """Yield the listener that shows the run's progress on its page."""
     each = costs(study, store, planned, charging.prices)
     missing = {p.step.ref: cost for p, cost in zip(planned, each, strict=True) if p.made_here}
     board = Board(flow_run, missing, charging.budget.limits(), Journal(store.root, charging.run).spent)

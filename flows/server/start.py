@@ -1,4 +1,4 @@
-"""Prefect's server as a team needs it: a run is lost when its beats stop, not when nobody could hear them."""
+"""Prefect's server for a team: a run counts as lost when its heartbeats stop, not when the server was down."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ AUTH = ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING")
 
 
 def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
-    """Replace this process by the server, so that whoever stops it stops the server.
-
-    unprotected: serve without a password too. Errors: UserError where there is none and none can be kept.
-    """
+    """Replace this process by the server, so that stopping it stops the server. unprotected: serve without a password
+    if none is set. Raise UserError if there is no password and none can be stored."""
     check_prefect("server")
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -48,11 +46,9 @@ def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
 
 
 def protect(host: str, port: int, *, unprotected: bool = False) -> str:
-    """See that the server asks for a password and answers the pages of its own UI alone; return what to tell the user.
-
-    A password that is set holds. Else the first start makes one and keeps it in Prefect's profile, mode 0600, where
-    workers, `varband server deploy` and every other client of this user find it. Errors: UserError as for `start`.
-    """
+    """Make the server require a password and answer only pages of its own UI; return a message for the user. A password
+    that is set is used. Otherwise the first start generates one and stores it in Prefect's profile (mode 0600), where
+    workers, `varband server deploy` and every other client of this user find it. Errors as for `start`."""
     from prefect.settings import get_current_settings, update_current_profile
 
     settings = get_current_settings()
@@ -68,7 +64,7 @@ def protect(host: str, port: int, *, unprotected: bool = False) -> str:
     if known is not None:
         raise UserError(
             "server: PREFECT_SERVER_API_AUTH_STRING is empty, and without a password any account of this machine can"
-            " run code as this user: set user:password, unset it so that one is made, or give --open"
+            " run code as this user: set user:password, unset it to have one generated, or give --open"
         )
     password = client.get_secret_value() if client else f"varband:{secrets.token_urlsafe(24)}"
     names, path = AUTH, settings.profiles_path
@@ -80,14 +76,14 @@ def protect(host: str, port: int, *, unprotected: bool = False) -> str:
         update_current_profile(dict.fromkeys(names, password))
     except OSError as error:
         raise UserError(
-            f"server: its password cannot be kept in {path} ({error.strerror}): set {names[0]} and {names[1]} to"
+            f"server: its password cannot be stored in {path} ({error.strerror}): set {names[0]} and {names[1]} to"
             " user:password, or give --open to serve without one"
         ) from None
     return f"server: a password was made; the UI asks for the value of PREFECT_API_AUTH_STRING in {path}"
 
 
 async def _wait_for_beats() -> None:
-    """What automations wait for was due while the server was away: a silence that nobody could hear is none."""
+    """Wait for heartbeats first: the missing ones were due while the server was down."""
     import sqlalchemy as sa
     from prefect.server.database import provide_database_interface
 
@@ -99,6 +95,6 @@ async def _wait_for_beats() -> None:
 
 
 def check_prefect(command: str) -> None:
-    """Errors: UserError, which names the extra, if it is not installed."""
+    """Raise UserError with the extra to install if Prefect is missing."""
     if find_spec("prefect") is None:
         raise UserError(f"{command} needs prefect: install varband[prefect]")

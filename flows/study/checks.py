@@ -1,4 +1,4 @@
-"""Settings that do not go together though each is allowed. No file is opened."""
+"""Settings that are each valid but incompatible with one another. No file is opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tasks.domain.problems.sources import SOURCES
 
 
 def faults_of(p: Profile) -> list[Fault]:
-    """Return what does not go together; where an arm is unknown, that alone."""
+    """Return the incompatible settings; if an arm is unknown, only that."""
     faults = [*_names(p)]
     if any(fault.path[0] in ("arms", "lessons") for fault in faults):
         return faults
@@ -41,7 +41,7 @@ def faults_of(p: Profile) -> list[Fault]:
 
 
 def unread(p: Profile, settings: Iterable[str]) -> list[Fault]:
-    """settings: fields of the study's training that were changed."""
+    """Settings that have no effect. settings: changed fields of the study's training."""
     faults: list[Fault] = []
     for name in settings:
         with collected(faults, "training", name):
@@ -67,7 +67,7 @@ def _names(p: Profile) -> Iterator[Fault]:
 
 
 def _heads(p: Profile) -> Iterator[Fault]:
-    """Of arms that are evaluated with another's adapter."""
+    """Heads of arms that are evaluated with another arm's adapter."""
     for arm in dict.fromkeys([*p.own, *map(p.arm, p.arms)]):
         if arm.trained_as is None:
             continue
@@ -130,7 +130,7 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
 
 
 def _adapter(training: LearnerConfig) -> dict[str, object]:
-    """Return the settings that must agree if one training starts from the adapter of another."""
+    """Return the settings that must agree if one training starts from another's adapter."""
     return {
         "lora_rank": training.lora_rank,
         "expert_rank": training.expert_rank or training.lora_rank,

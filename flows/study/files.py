@@ -1,5 +1,5 @@
-"""`study.toml`: a team's own study as one file, read and checked as a whole before anything is made. Each mistake has
-its line. The built-in profiles are such files; docs/studies.md has their fields."""
+"""`study.toml`: a team's own study in one file, read and checked completely before anything is made. Each mistake is
+reported with its line. The built-in profiles are such files; docs/studies.md documents the fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATHS = ("sources", "model", "adapter", "reward", "encoder.name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFile:
-    """name: the one that the file gives itself. questions: the study with something changed, by name."""
+    """name: as given in the file. questions: variants of the study, by name."""
 
     name: str
     study: Profile
@@ -42,15 +42,15 @@ def read_study(
     benchmarks: tuple[Benchmark, ...] = (),
     folder: FilePath | None = None,
 ) -> StudyFile:
-    """where: the file's name, for errors. bases: a profile by name. benchmarks: that may be named. folder: from which
-    files that it names are looked for. Errors: UserError that lists all mistakes, each with its line."""
+    """Read the text of a study file. where: the file's name, for errors. bases: profiles by name. benchmarks: allowed
+    names. folder: against which relative paths are resolved. Raise UserError listing all mistakes with their lines."""
     faults: list[Fault] = []
     try:
         entries = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         both = re.search(r"Cannot declare \('(arms|objectives|benchmarks|lessons)', '", str(error))
         hint = f"; a list `{both[1]} = [...]` and tables `[{both[1]}.NAME]` exclude each other" if both else ""
-        raise UserError(f"{where}: no TOML: {error}{hint}") from None
+        raise UserError(f"{where}: invalid TOML: {error}{hint}") from None
     entries = whole_paths(entries, folder) if folder else entries
     beside = {name: entries.pop(name) for name in BESIDE if name in entries}
     for name in beside:
@@ -76,7 +76,7 @@ def read_study(
 def _questions(
     beside: Tables, study: Profile, benchmarks: Sequence[Benchmark], faults: list[Fault]
 ) -> Iterator[tuple[str, Profile]]:
-    """The questions of `[questions.NAME]`, and one for each combination of the lists of `[matrix]`."""
+    """The questions of `[questions.NAME]`, and one per combination of the lists in `[matrix]`."""
     tables: dict[str, tuple[Path, Any]] = {}
     for name, table in beside.get("questions", {}).items():
         with collected(faults, "questions", name):
@@ -110,7 +110,7 @@ def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _word(value: object, nth: int) -> str:
-    """By its place on its axis if nobody could type it, such as a prompt.
+    """The value as a name, or its position on the axis if it is not typeable, such as a prompt.
 
     >>> _word(["panel", "thinking"], 1), _word("Solve it: {problem}", 2)
     ('panel+thinking', '#2')
@@ -120,8 +120,8 @@ def _word(value: object, nth: int) -> str:
 
 
 def whole_paths(value: Any, folder: FilePath, field: str = "") -> Any:
-    """Return the tables of a file, or the value of a field, with files and folders below `folder` written whole. A word
-    without a slash is one of VARBAND_MODELS, or a named set, unless it is a file."""
+    """Return the tables of a file, or the value of a field, with paths made absolute relative to `folder`. A word
+    without a slash names an entry of VARBAND_MODELS or a published set, unless such a file exists."""
     if isinstance(value, Mapping):
         return {name: whole_paths(one, folder, f"{field}.{name}") for name, one in value.items()}
     if isinstance(value, list):
@@ -133,7 +133,7 @@ def whole_paths(value: Any, folder: FilePath, field: str = "") -> Any:
 
 
 def line_of(text: str, path: Path) -> int | None:
-    """The line at which a field, or the nearest table above it, is written; None for the file as a whole.
+    """The line of a field, or of the nearest table above it; None for the whole file.
 
     >>> line_of("# mine\\n[training]\\n\\nsteps = 3\\n", ("training", "steps"))
     4
@@ -154,8 +154,8 @@ def line_of(text: str, path: Path) -> int | None:
 
 
 def prefixes(where: str, text: str, question: str, settings: Sequence[str]) -> Callable[[Path], str]:
-    """Return a function that gives the place of a field, which stands before a sentence about it: the line of a file or
-    the `--set` that set it; empty if neither did.
+    """Return a function that gives the prefix of messages about a field: the line of the file or the `--set` that set
+    it; empty otherwise.
 
     >>> at = prefixes("mine.toml", "[pool]\\nsources = ['a.jsonl']\\n", "", ["model=mine"])
     >>> at(("pool", "sources")), at(("model",)), at(("encoder", "name"))

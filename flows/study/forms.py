@@ -1,5 +1,5 @@
-"""The forms that people fill in Prefect's UI: types, defaults, choices and limits, so that a wrong input is refused
-before a run exists. What a form cannot know (is the model there?) is refused when the run starts."""
+"""The forms of Prefect's UI: types, defaults, choices and limits, so that invalid input is refused before a run exists.
+What a form cannot check (does the model exist?) is checked when the run starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tasks.engines.hardware import EngineName
 
 
 def _in_order(schema: dict[str, Any]) -> None:
-    """Postgres forgets the order of an object's names, and the form would show them by length."""
+    """Postgres does not keep the order of object keys, and the form would sort fields by length."""
     for position, field in enumerate(schema["properties"].values()):
         field["position"] = position
 
@@ -43,7 +43,7 @@ Limit = Annotated[float, Field(gt=0, le=MOST)]
 
 
 class SettingForm(BaseModel):
-    """One more number of the profile."""
+    """One more setting of the profile."""
 
     model_config = FORM | ConfigDict(title="Setting")
     field: SettingName = Field(description="Its path in the profile.")
@@ -51,13 +51,13 @@ class SettingForm(BaseModel):
 
 
 class ArmForm(BaseModel):
-    """What one arm stands on, where that is not as the profile has it."""
+    """Base model, adapter and scaffold of one arm, where they differ from the profile."""
 
     model_config = FORM | ConfigDict(title="Arm")
     arm: Annotated[str, Field(pattern=rf"^{NAME.pattern}$", description="One of the study's arms, or of its file's.")]
     model: Text | None = Field(default=None, description="Its base model: a name, a folder, or OWNER/NAME@COMMIT.")
     adapter: Text | None = Field(default=None, description="The adapter it starts from: a folder or OWNER/NAME@COMMIT.")
-    evaluated_only: bool = Field(default=False, description="A ceiling: evaluated as it is, never trained.")
+    evaluated_only: bool = Field(default=False, description="A ceiling: evaluated, never trained.")
 
     def settings(self) -> list[str]:
         fields = {"model": self.model, "adapter": self.adapter, "trained_as": "none" if self.evaluated_only else None}
@@ -65,22 +65,22 @@ class ArmForm(BaseModel):
 
 
 class StudyForm(BaseModel):
-    """Which study. Everything left empty is as the profile has it."""
+    """Which study. Empty fields keep the profile's values."""
 
     model_config = FORM | ConfigDict(title="Study")
-    profile: ProfileName = Field(default="demo", description="A complete set of numbers; what follows changes some.")
-    arms: Annotated[list[ArmName], UNIQUE] = Field(default=[], description="The prompts that are compared.")
-    seeds: Annotated[list[Seed], Distinct, UNIQUE] = Field(default=[], description="Each arm is trained once a seed.")
+    profile: ProfileName = Field(default="demo", description="The built-in study to start from.")
+    arms: Annotated[list[ArmName], UNIQUE] = Field(default=[], description="The arms to compare.")
+    seeds: Annotated[list[Seed], Distinct, UNIQUE] = Field(default=[], description="Each arm is trained once per seed.")
     limit: int | None = Field(default=None, ge=1, le=100_000, description="Draw only N problems of the pool.")
     pools: list[Text] = Field(default=[], description="Files of problems, named sets, or sets on the hub.")
     data: Text | None = Field(default=None, description="Folder of the sources' files on the workers.")
     model: Text | None = Field(default=None, description="A folder, OWNER/NAME@COMMIT, or sha256:… of one.")
-    stands_on: list[ArmForm] = Field(default=[], description="Arms with a model or adapter of their own; ceilings.")
-    encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or sha256:… likewise.")
-    engine: EngineName = Field(default="auto", description="What samples; auto: vLLM where it runs, else transformers.")
-    settings: list[SettingForm] = Field(default=[], description="Other numbers of the profile, e.g. training.steps 80.")
+    stands_on: list[ArmForm] = Field(default=[], description="Arms with their own base model or adapter.")
+    encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or its sha256:….")
+    engine: EngineName = Field(default="auto", description="Sampling engine; auto: vLLM if it runs, else transformers.")
+    settings: list[SettingForm] = Field(default=[], description="Other settings, e.g. training.steps 80.")
     file: FileText = Field(default="", description="The text of a study.toml of your own, instead of a profile.")
-    name: Name = Field(default="", description="What to call it wherever runs and reports are listed.")
+    name: Name = Field(default="", description="Name shown in lists of runs and reports.")
     question: Annotated[str, Field(max_length=200)] = Field(default="", description="One of the file's questions.")
 
     def request(self) -> Request:
@@ -102,7 +102,8 @@ class StudyForm(BaseModel):
 
 
 class PinnedForm(StudyForm):
-    """A study as its run was asked for, for workers that resolve it later: what is overridden since is for the next."""
+    """A study as requested by its run, for workers that resolve it later: overrides made since then apply to the next
+    run."""
 
     overrides: str | None = Field(
         default=None, description="The grader's overrides as JSON lines; absent: the active ones."
@@ -115,24 +116,24 @@ class PinnedForm(StudyForm):
         return cls(**form.model_dump(), overrides="\n".join(lines))
 
     def pinned(self, study: Study) -> Study:
-        """The study under the grader of the run."""
+        """The study with the run's grader."""
         if self.overrides is None:
             return study
         return replace(study, grader=replace(study.grader, overrides=read_overrides(self.overrides, "overrides")))
 
 
 class SearchForm(BaseModel):
-    """How its policies are searched at test time, before training and after."""
+    """Test-time search before training and after."""
 
     model_config = FORM | ConfigDict(title="Search")
-    methods: Annotated[list[MethodName], UNIQUE] = Field(min_length=1, description="As majority or majority:width=8.")
-    tokens: int | None = Field(default=None, ge=1, le=10**9, description="Of prompts and completions, a problem.")
-    reward: Text | None = Field(
-        default=None, description="Folder of a reward model, for methods that are scored by one."
+    methods: Annotated[list[MethodName], UNIQUE] = Field(
+        min_length=1, description="For example majority or majority:width=8."
     )
+    tokens: int | None = Field(default=None, ge=1, le=10**9, description="Prompt and completion tokens per problem.")
+    reward: Text | None = Field(default=None, description="Folder of a reward model, for methods that need one.")
 
     def of(self, study: StudyForm) -> StudyForm:
-        """The study that is searched so."""
+        """The study with this search."""
         fields = {"methods": ",".join(self.methods), "tokens": self.tokens, "reward": self.reward}
         more = [SettingForm(field=f"search.{name}", value=str(v)) for name, v in fields.items() if v is not None]
         return study.model_copy(update={"settings": [*study.settings, *more]})
@@ -152,10 +153,10 @@ class BudgetForm(BaseModel):
         return Budget(tokens=self.tokens, gpu_hours=self.gpu_hours, usd=self.usd)
 
     def over(self, usual: Budget) -> BudgetForm:
-        """What is left empty is the study's own."""
+        """Empty fields keep the study's own limits."""
         return BudgetForm(**self.budget().over(usual).limits())
 
     def raised(self, by: BudgetForm) -> BudgetForm:
-        """Each limit plus what the other adds to it, up to what a limit may be; a limit that is not there stays so."""
+        """Each limit plus the other's amount, up to the maximum; a missing limit stays missing."""
         mine, more = self.model_dump(), by.model_dump()
         return BudgetForm(**{n: None if v is None else min(v + (more[n] or 0), MOST) for n, v in mine.items()})

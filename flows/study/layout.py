@@ -1,5 +1,5 @@
-"""How a study's work lies on the GPUs that are here: GPUs of an engine, engines, processes of the learner, and the
-adapters that engines serve. Changes nothing in what is made."""
+"""How a study's work is laid out on this machine's GPUs: GPUs per engine, engines, learner processes, and the adapters
+that engines serve. Results do not depend on it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from tasks.engines.model_checks import check_parallel
 
 
 def trainings(profile: Profile, head: str) -> list[LearnerConfig]:
-    """The trainings of an arm: its lessons, its own, and one by each objective."""
+    """The trainings of an arm: its lessons, its main one, and one per objective."""
     lessons = [lesson.training for lesson in profile.lessons if head in lesson.arms]
     return lessons + ([profile.training, *(one.training for one in profile.objectives)] if profile.seeds else [])
 
 
 def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: Mapping[str, int]) -> dict[str, int]:
-    """Return the rank of the largest adapter that is served on each base model, by the model's digest; 0 if none is.
-
-    models: by arm. elsewhere: ranks of the adapters that were made elsewhere, by digest of the base."""
+    """Return the largest rank of the adapters served on each base model, by the model's digest; 0 if none is. models:
+    by arm. elsewhere: ranks of existing adapters, by digest of the base."""
     found = {model.sha256: elsewhere.get(model.sha256, 0) for model in models.values()}
     for head in profile.heads(profile.arms):
         base = models[head].sha256
@@ -34,11 +33,11 @@ def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: M
 
 
 def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: int) -> Hardware:
-    """With `tensor_parallel` as given, or where `spread` is asked for doubled until all bases fit: engines of one GPU
-    give more tokens than one of several. bases: with the rank of the adapters that are served. gpus: that are here, of
-    `gpu` bytes.
+    """Hardware with `tensor_parallel` as given, or with `spread`, doubled until all bases fit: several engines with one
+    GPU each are faster than one engine with several. bases: with the largest rank of their served adapters. gpus:
+    number available, of `gpu` bytes each.
 
-    As given where nothing is known of them, or no number is enough: then the memory plan says what is lacking.
+    Unchanged if nothing is known about the GPUs or no number suffices; the memory plan then reports what is missing.
     """
     if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
         return hardware
@@ -64,15 +63,15 @@ TRAINS = 4
 
 
 def side_by_side(profile: Profile) -> int:
-    """Arms, or arms and seeds, that `hardware.arms_at_once` allows at once."""
+    """Arms, or arms and seeds, that `hardware.arms_at_once` allows to run in parallel."""
     more = profile.hardware.arms_at_once > len(profile.arms)
     return len(profile.arms) * (max(1, len(profile.seeds)) if more else 1)
 
 
 def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
-    """What the arms at once leave over of `gpus` goes to each alike: to sampling replicas, and to the learner's
-    processes, neither of which get fewer than they were given. jobs: that could be done at once. As given on a CPU, and
-    with too few for one arm.
+    """Divide the GPUs beyond the minimum equally among parallel arms: to sampling replicas and learner processes, never
+    fewer than configured. jobs: number that could run in parallel. Unchanged on a CPU, and with too few GPUs for one
+    arm.
 
     >>> apart = Hardware(device="cuda", engine_process="core", sampler_apart=True, arms_at_once=2, spread=True)
     >>> [(h.arms_at_once, h.processes, h.replicas) for h in (spread(apart, n, 2) for n in (1, 2, 4, 8))]
@@ -90,7 +89,7 @@ def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
 
 
 def gpus_line(hardware: Hardware, gpus: int) -> str:
-    """For the plan; empty where nothing was shared out. gpus: that are here.
+    """For the plan; empty if no GPUs were divided. gpus: number available.
 
     >>> gpus_line(spread(Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True), 4, 2), 4)
     'GPUs: 4 here; arms at once: 1, of 4 each: 1 to train, 3 to sample'

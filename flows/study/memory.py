@@ -1,4 +1,4 @@
-"""What a study's models take of GPUs, host memory and the disk, known before anything is loaded, and paid for."""
+"""GPU memory, host memory and disk space of a study's models, checked before anything is loaded or paid for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _USABLE = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Its GPUs, bytes of one, and of host memory that is free. gpu: 0 where there is none, or it does not say."""
+    """Its GPUs, bytes per GPU, and bytes of free host memory. gpu: 0 if there is none or its memory is unknown."""
 
     gpus: int
     gpu: int
@@ -53,8 +53,8 @@ class Machine:
 
 
 def check_memory(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> None:
-    """samplings: what is to be sampled here. Errors: UserError for too few GPUs, and for what does not fit onto one, of
-    any model that is here; as check_caches."""
+    """samplings: those of this machine. Raise UserError for too few GPUs, and for any local model that exceeds one;
+    also as check_caches."""
     hardware = study.profile.hardware
     check_caches(hardware, samplings)
     if not _on_gpus(study) or not machine.gpus:
@@ -73,13 +73,13 @@ def check_memory(study: Study, machine: Machine, samplings: Iterable[Sampling] =
 
 
 def check_caches(hardware: Hardware, samplings: Iterable[Sampling]) -> None:
-    """Errors: UserError for keys and values in a form that this engine or GPU has not."""
+    """Raise UserError for a key-value cache type that this engine or GPU does not support."""
     if "fp8" in {sampling.kv_cache for sampling in samplings}:
         check_kv_cache("fp8", engine_name(hardware.engine), hardware.device)
 
 
 def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> list[str]:
-    """For the plan: a line a model that is here, and what this machine would refuse. samplings: as above."""
+    """For the plan: a line per local model, and what this machine would refuse. samplings: as above."""
     lines, free = list[str](), _left(study, machine) if machine.gpu else None
     try:
         for base, rank, learners in _models(study) if _on_gpus(study) else ():
@@ -102,8 +102,7 @@ def _on_gpus(study: Study) -> bool:
 
 
 def _models(study: Study) -> Iterator[tuple[Path, int, list[LearnerConfig]]]:
-    """(folder, rank of the adapters that are served, what it is trained by; empty where it is evaluated alone) of each
-    base that is here."""
+    """(folder, rank of served adapters, how it is trained or empty if it is only evaluated) of each local base."""
     trained: dict[str, list[LearnerConfig]] = {model.sha256: [] for model in study.models.values()}
     for head in study.profile.heads(study.profile.arms):
         trained[study.models[head].sha256] += trainings(study.profile, head)
@@ -113,5 +112,5 @@ def _models(study: Study) -> Iterator[tuple[Path, int, list[LearnerConfig]]]:
 
 
 def _left(study: Study, machine: Machine) -> int:
-    """Return the bytes of a GPU that the learner may take."""
+    """Return the bytes of a GPU available to the learner."""
     return int(_USABLE * machine.gpu) - int((1 - study.profile.hardware.learner_share) * machine.gpu)

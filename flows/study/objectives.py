@@ -1,7 +1,7 @@
-"""The objectives that are compared over a study: what of its training each changes. Data; formulas: docs/training.md.
+"""The objectives compared in a study: what each changes in its training. Data; formulas are in docs/training.md.
 
-One direction under another name is not asked twice: `leave_one_out` differs from `centred` by a positive number, and so
-do `ppo`, `tis`, `cispo` and `rloo` from the default loss while one update is made of each batch.
+Equivalent objectives are listed once: `leave_one_out` differs from `centred` by a positive factor, and `ppo`, `tis`,
+`cispo` and `rloo` equal the default loss while each batch gets one update.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def compared(study: Profile, token_budget: int) -> Profile:
-    """A study whose first arm is trained by every objective, each on so many sampled tokens."""
+    """A study whose first arm is trained with every objective, each on this many sampled tokens."""
     cap = study.rollouts.max_tokens
     # none ends before its tokens do, though its rollouts grow half as long
     training = replace(study.training, steps=2 * study.training.steps, token_budget=token_budget, max_tokens=cap)
@@ -71,15 +71,15 @@ def compared(study: Profile, token_budget: int) -> Profile:
 
 
 def catalogue(training: LearnerConfig, cap: int) -> dict[str, dict[str, Any]]:
-    """What each objective changes of a training whose rollouts end at `cap` tokens; DAPO's punishment begins at four
-    fifths of them, as theirs does."""
+    """What each objective changes in a training whose rollouts end at `cap` tokens. DAPO's length penalty begins at
+    four fifths of them, as in its paper."""
     overlong = {"overlong_cache": cap // 5, "max_tokens": training.max_tokens or cap}
     return CHANGES | {"DAPO": CHANGES["DAPO"] | overlong}
 
 
 def objectives_of(study: Profile, base: Profile | None, given: object, faults: list[Fault]) -> tuple[Objective, ...]:
-    """Return the objectives of a changed study. Those of its base follow its training. given: a list that chooses by
-    name, or tables of what each changes of the study's own training."""
+    """Return the objectives of a changed study. Those of its base follow its training. given: a list of names, or
+    tables with the changes of each to the study's own training."""
     of_base = {one.name: changes(one.training, base.training) for one in base.objectives} if base else {}
     known = catalogue(study.training, study.rollouts.max_tokens) | of_base
     if given is None:
@@ -103,7 +103,7 @@ def objectives_of(study: Profile, base: Profile | None, given: object, faults: l
 
 
 def changes(training: LearnerConfig, before: LearnerConfig) -> dict[str, Any]:
-    """Return the fields in which a training differs from another, as a file has them."""
+    """Return the fields in which two trainings differ, in file form."""
     old = spelt(before)
     return {name: value for name, value in spelt(training).items() if value != old[name]}
 

@@ -1,4 +1,4 @@
-"""What things cost where the profiles are meant to run: list prices, and above them the team's own in `prices.toml`.
+"""Prices on the machines that the profiles are meant for: list prices, overridden by the team's `prices.toml`.
 
 US dollars. Rates are used until a store has measured its own; sources: docs/operations.md.
 """
@@ -37,11 +37,11 @@ PRICES = {
 
 def _check_host(name: str) -> None:
     if name != "*" and (not name or {*name} & {*"/ "} or urlsplit(f"//{name}").hostname != name.lower()):
-        raise UserError(f'{name!r} is no host; write its name alone, such as "api.example", or "*"')
+        raise UserError(f'{name!r} is not a host name; write only the name, such as "api.example", or "*"')
 
 
 def _host(name: str) -> str:
-    """As addresses are compared."""
+    """Normalised for comparison."""
     return name.lower().rstrip(".")
 
 
@@ -51,8 +51,8 @@ Host = Annotated[str, refused_by(_check_host), AfterValidator(_host)]
 
 @dataclass(frozen=True, slots=True)
 class TeamPrices(Checked):
-    """`<root>/prices.toml`. devices: US dollars an hour. tokens: by arm. remote: by host of the server; `*` is every
-    other. month: the most that all runs of the root may spend in one calendar month of UTC."""
+    """`<root>/prices.toml`. devices: US dollars per hour. tokens: by arm. remote: by host of the server; `*` for every
+    other host. month: limit for all runs of the root in one calendar month (UTC)."""
 
     devices: dict[Device, Amount] = field(default_factory=dict)
     tokens: dict[str, TokenPrice] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class TeamPrices(Checked):
     month: Budget = field(default_factory=Budget)
 
     def of(self, profile: str, hardware: Hardware) -> Prices:
-        """Prices of a profile. Where another host samples, tokens without a price by arm cost what is paid there."""
+        """Prices of a profile. If another host samples, tokens without a price by arm have that host's price."""
         listed = prices_of(profile)
         tokens = self.tokens or listed.tokens
         own = replace(listed, tokens=tokens, devices={**self.devices, **listed.devices, **self.devices})
@@ -70,29 +70,29 @@ class TeamPrices(Checked):
         return replace(own, tokens={**tokens, "*": there} if there else tokens, hours_of_sampling=False)
 
     def check_limits(self, prices: Prices, hardware: Hardware, budget: Budget, root: Path) -> None:
-        """Errors: UserError for a limit on money that would never stop a remote engine."""
+        """Raise UserError for a limit on money that could never stop a remote engine."""
         limited = budget.usd is not None or self.month.usd is not None
         if limited and hardware.engine == "openai" and "*" not in prices.tokens:
             host = host_of(hardware) or "*"
             raise UserError(
-                f"{root / FILE}: a limit of US dollars stops nothing while tokens of {host} have no price; write"
+                f"{root / FILE}: a limit in US dollars has no effect while tokens of {host} have no price; write"
                 f' [remote."{host}"] with prompt = and completion = (US dollars per million tokens; 0 for your own)'
             )
 
 
 def host_of(hardware: Hardware) -> str:
-    """Return whose tokens a remote engine pays for; empty where no address is known."""
+    """Return the host whose tokens a remote engine pays for; empty if its address is unknown."""
     return _host(urlsplit(asked_address(hardware.endpoint)).hostname or "")
 
 
 def prices_of(profile: str) -> Prices:
-    """List prices of a profile or of the profile that its name starts with (`qwen-1.5b/n-128`)."""
+    """List prices of a profile, or of the profile with which its name starts (`qwen-1.5b/n-128`)."""
     return PRICES.get(profile) or PRICES.get(profile.partition("/")[0]) or Prices()
 
 
 def team_prices(root: Path) -> TeamPrices:
-    """Return what the team wrote, nothing where there is no file. Errors: UserError that names what cannot be read: it
-    may limit what is spent."""
+    """Return the team's prices, empty if there is no file. Raise UserError for any unreadable entry, since it may be a
+    spending limit."""
     path, faults = root / FILE, list[Fault]()
     try:
         if mirror := mirror_of(root):

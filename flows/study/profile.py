@@ -1,5 +1,5 @@
 """A study as one pydantic model, with the range of each field. Files, `--set`, forms and `study show` are views of it.
-A changed number is a changed fingerprint, but for `hardware`, which says how stages may use their machine."""
+Every changed field changes fingerprints, except in `hardware`, which describes how stages use their machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.engines.hardware import Hardware
 
 
 def _named(tables: Any) -> Any:
-    """Tables by name, as a file has them: records that know their name."""
+    """Tables by name, as in a file, for records with a name field."""
     if not isinstance(tables, Mapping):
         return tables
     return [{**table, "name": name} if isinstance(table, Mapping) else table for name, table in tables.items()]
@@ -37,7 +37,7 @@ def _named(tables: Any) -> Any:
 
 def _written(name: str) -> None:
     if not name.strip():
-        raise UserError("it is empty; name a folder, or OWNER/NAME@COMMIT on the hub")
+        raise UserError("it is empty; give a folder, or OWNER/NAME@COMMIT on the hub")
 
 
 Named = BeforeValidator(_named)
@@ -173,7 +173,7 @@ class Search(Checked):
     """Folder of the reward model, for methods that need one."""
 
     def budgets(self, least: int) -> tuple[int, ...]:
-        """The largest, halved as long as one rollout's completion may fit, ascending.
+        """The largest budget, halved while one rollout's completion may fit; ascending.
 
         >>> Search(tokens=1000).budgets(128)
         (250, 500, 1000)
@@ -184,8 +184,8 @@ class Search(Checked):
         return tuple(reversed(halved))
 
     def check_served(self, max_tokens: int, arms: Sequence[Arm]) -> None:
-        """Errors: UserError for two methods that are one, a method in steps of an arm whose scaffold marks none, one
-        that lacks its reward model, and for a budget that one rollout may exceed."""
+        """Raise UserError for duplicate methods, a stepwise method on an arm whose scaffold marks no steps, a missing
+        reward model, and a budget smaller than one rollout."""
         methods = {name: method_named(name) for name in self.methods}
         stepless = [arm.name for arm in arms if not arm.scaffold.has_steps]
         for name, method in methods.items():
@@ -196,10 +196,10 @@ class Search(Checked):
                 raise UserError(f"method {name} is scored by a reward model: set reward to its folder")
         for one, other in combinations(methods, 2):
             if methods[one] == methods[other]:
-                raise UserError(f"methods: {one} and {other} are one method, and would be counted twice")
+                raise UserError(f"methods: {one} and {other} are the same method, and would be counted twice")
         if self.methods and max_tokens >= self.tokens:
             words = f"is below one rollout, whose completion alone may take {max_tokens} tokens (max_tokens)"
-            raise UserError(f"tokens={self.tokens} {words}: give more, or lower that")
+            raise UserError(f"tokens={self.tokens} {words}: raise tokens or lower max_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +272,7 @@ class Profile(Checked):
         return ARMS | {arm.name: arm for arm in self.own}
 
     def arm(self, name: str) -> Arm:
-        """Errors: UserError for an arm that the study does not know."""
+        """Raise UserError for an arm that the study does not know."""
         known = self.known_arms
         if name not in known:
             raise UserError(f"unknown arm {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})")
@@ -284,24 +284,24 @@ class Profile(Checked):
 
     @property
     def own_used(self) -> tuple[Arm, ...]:
-        """Of its own arms those that it asks."""
+        """Its own arms that are among the study's arms."""
         used = {name for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(arm for arm in self.own if arm.name in used)
 
     @property
     def embeds(self) -> bool:
-        """Whether it asks for anything that is made from embeddings."""
+        """Whether any of its measures needs embeddings."""
         return not self.measures or bool({*self.measures} & FROM_EMBEDDINGS)
 
     @property
     def trains_on_vectors(self) -> bool:
-        """An objective of it, or of a training before its own, is shown the encoder's vectors."""
+        """Whether an objective, or a lesson's, uses the encoder's vectors."""
         learners = (self.training, *(x.training for x in self.lessons), *(one.training for one in self.objectives))
         return any("vectors" in ADVANTAGES[learner.advantage].needs for learner in learners)
 
     @property
     def answer_kinds(self) -> tuple[str, ...]:
-        """Of the arms that it asks: each gold of its problems must be all of them. Mathematics first."""
+        """Answer kinds of its arms, mathematics first; each gold must be valid in all of them."""
         found = {self.arm(name).scaffold.answer_kind for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(sorted(found, key=lambda kind: (kind != MATH, kind)))
 

@@ -1,8 +1,8 @@
-"""The studies that have a name: profiles, read from `builtin/*.toml` in the format of a team's own, and the open
-questions over them.
+"""Named studies: profiles, read from `builtin/*.toml` in the format of user study files, and the open questions over
+them.
 
-A question is a study with little changed, named `<study>/<question>`, priced by `varband plan NAME`. What two questions
-share (pool, split, screening, a training of the same recipe, rollouts with the same seed) is made once.
+A question is a study with few changes, named `<study>/<question>` and priced by `varband plan NAME`. What two questions
+share (pool, split, screening, a training with the same recipe, rollouts with the same seed) is made once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MATH_LESSON = next(lesson for lesson in PAPER.lessons if lesson.name == "math")
 
 
 def questions(study: Profile) -> Iterator[Profile]:
-    """Every open question asked of one study."""
+    """Every open question, applied to one study."""
 
     def ask(name: str, purpose: str, **changes: object) -> Profile:
         question = replace(study, name=f"{study.name}/{name}", purpose=purpose, **changes)  # type: ignore[arg-type]
@@ -86,7 +86,8 @@ def questions(study: Profile) -> Iterator[Profile]:
 
 
 def _sized(lesson: Lesson, study: Profile) -> Lesson:
-    """A lesson at the study's own size: its caps, steps and rates where it has that lesson, else its rollouts' cap."""
+    """A lesson at the study's own size: with the caps, steps and rates of the study's lesson of that name, else with
+    its completion cap."""
     own = {known.name: known for known in study.lessons}
     cap = min(lesson.rollouts.max_tokens, study.rollouts.max_tokens)
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))

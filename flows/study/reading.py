@@ -1,4 +1,4 @@
-"""Tables of a study as the types of its fields: pydantic checks them, and each mistake has the path of its field."""
+"""Convert tables of a study to typed fields: pydantic checks them, and each mistake has the path of its field."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 
 class Fault(NamedTuple):
-    """A mistake. path: of the field, from the study's own fields down."""
+    """A mistake. path: of the field, relative to the study."""
 
     path: Path
     sentence: str
@@ -51,7 +51,7 @@ class Fault(NamedTuple):
 
 @contextmanager
 def collected(faults: list[Fault], *path: str) -> Iterator[None]:
-    """Add what is refused within to faults, as a mistake of the field of this path."""
+    """Catch errors of the block and add them to faults, as mistakes of the field with this path."""
     try:
         yield
     except UserError as error:
@@ -59,7 +59,7 @@ def collected(faults: list[Fault], *path: str) -> Iterator[None]:
 
 
 def validated(kind: type[T], table: object, path: Path, faults: list[Fault]) -> T | None:
-    """Return the record of a table; None if something is wrong, which is added to faults."""
+    """Return the record of a table; None if there is a mistake, which is added to faults."""
     try:
         return _adapter(kind).validate_python(table, context=COLLECT)
     except ValidationError as error:
@@ -73,8 +73,8 @@ def _adapter(kind: type[T]) -> TypeAdapter[T]:
 
 
 def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
-    """Places among named tables have the table's name, others count from 1. An element of a list of values has the path
-    of the list."""
+    """Positions among named tables become the table's name, others count from 1. An element of a list of values has the
+    path of the list."""
     within, record, words = list(path), kind, sentence(error)
     for part in (part for part in error["loc"] if part != "[key]"):
         hints = get_type_hints(record)
@@ -96,12 +96,12 @@ def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
 
 
 def _record(hint: Any) -> Any:
-    """The record that a field holds, or holds several of."""
+    """The record type of a field, or of its elements."""
     return hint if is_dataclass(hint) else next((found for part in get_args(hint) if (found := _record(part))), None)
 
 
 def _paths(record: type, name: str, within: str = "") -> Iterator[str]:
-    """The fields of this name in tables below."""
+    """Paths of fields with this name in nested tables."""
     for field, hint in get_type_hints(record).items():
         if within and field == name:
             yield within + name
@@ -110,7 +110,7 @@ def _paths(record: type, name: str, within: str = "") -> Iterator[str]:
 
 
 def spelt(value: Any) -> Any:
-    """Return a value as a file writes it: records as tables, several that have names by name."""
+    """Return a value in file form: records as tables, several named ones by name."""
     if is_dataclass(value):
         return {f.name: spelt(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple) and value and hasattr(value[0], "name"):
@@ -135,7 +135,7 @@ def merged(old: Any, new: Any) -> Any:
 
 
 def chosen(names: object, known: Tables, path: Path, faults: list[Fault]) -> dict[str, Any]:
-    """Return of the known tables those that a list names."""
+    """Return the known tables that a list names."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         faults.append(Fault(path, f"{names!r} is neither a list of names nor tables [{'.'.join(path)}.NAME]"))
         return {}
@@ -146,14 +146,14 @@ def chosen(names: object, known: Tables, path: Path, faults: list[Fault]) -> dic
 
 
 def unknown(path: Path, what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[Fault]:
-    """Yield a mistake for each name that is not known."""
+    """Yield a mistake for each unknown name."""
     for name in (name for name in names if name not in known):
         words = f"unknown {what} '{name}'{did_you_mean(name, known)}"
         yield Fault(path, f"{words} (known: {', '.join(known) or 'none'})")
 
 
 def flat(table: Tables, within: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its path; an empty table is a value."""
+    """Every value by its path; an empty table counts as a value."""
     for name, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{within}{name}.")
@@ -162,7 +162,7 @@ def flat(table: Tables, within: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def nested(values: Tables) -> dict[str, Any]:
-    """The inverse of flat. Errors: UserError for a path through the value of another.
+    """The inverse of flat. Raise UserError for a path through another path's value.
 
     >>> nested({"pool.seed": 1, "pool.limit": 2})
     {'pool': {'seed': 1, 'limit': 2}}
@@ -174,6 +174,6 @@ def nested(values: Tables) -> dict[str, Any]:
         for word in above:
             table = table.setdefault(word, {})
             if not isinstance(table, dict):
-                raise UserError(f"{path}: '{word}' has no fields of its own")
+                raise UserError(f"{path}: '{word}' has no fields")
         table[name] = value
     return made

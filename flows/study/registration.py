@@ -1,4 +1,4 @@
-"""What was decided before a study was looked at: its entry in the register, and earlier looks at the same question."""
+"""Preregistration of a study: its entry in the register, and earlier reports on the same question."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def entry_of(study: Study, names: Iterable[str], rule: str, *, sampled: bool) ->
 
 
 def registered(study: Study, root: Path) -> str:
-    """Return a sentence: registered before sampling or not, when and by whom, and which settings differ by now."""
+    """Return a sentence: whether it was registered before sampling, when and by whom, and which settings have changed
+    since."""
     try:
         own = [entry for entry in entries(root) if entry.study == study.profile.called]
     except UserError as error:

@@ -1,5 +1,5 @@
-"""A request for a study: the word that names it (a built-in profile, `FILE.toml`, or a question of one after a slash)
-and changes to it, the same from the command line, a form and a run record."""
+"""A request for a study: a word (a built-in profile, `FILE.toml`, or either with a question after a slash) and changes
+to it, in the same form from the command line, a form and a run record."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ IDENTIFIER = re.compile(r".+-([0-9a-f]{8}|[0-9a-f]{16})")
 
 
 def profile_named(name: str) -> Profile:
-    """Errors: UserError for a name that no built-in profile has."""
+    """Raise UserError for a name that is not a built-in profile."""
     if name in PROFILES:
         return PROFILES[name]
     hint = f"{did_you_mean(name, PROFILES)} (known: {', '.join(PROFILES)})"
-    raise UserError(f"unknown profile '{name}'{hint}; a study of your own is a file NAME.toml, and no base of another")
+    raise UserError(
+        f"unknown profile '{name}'{hint}; your own study is a file NAME.toml, and cannot be the base of another"
+    )
 
 
 def file_of(word: str) -> tuple[Path, str] | None:
-    """The file and the question that a word names; None for a built-in name.
+    """The file and the question named by a word; None for a built-in name.
 
     >>> file_of("mine/study.toml/seeds"), file_of("demo/objectives")
     ((PosixPath('mine/study.toml'), 'seeds'), None)
@@ -45,7 +47,7 @@ def file_of(word: str) -> tuple[Path, str] | None:
 
 
 def named_in(text: str) -> str:
-    """The name that a file gives itself, in its first table; empty without one, and for what is no TOML.
+    """The name given in a file's first table; empty if there is none or the text is not TOML.
 
     >>> named_in("name = 'mine'"), named_in("[encoder]\\nname = 'all-mpnet-base-v2'")
     ('mine', '')
@@ -58,7 +60,7 @@ def named_in(text: str) -> str:
 
 
 def text_of(word: str) -> str:
-    """The text of the file of a word, empty for a built-in name. Errors: UserError for a file that is not there."""
+    """The text of a word's file, empty for a built-in name. Raise UserError for a missing file."""
     if (found := file_of(word)) is None:
         return ""
     path, _ = found
@@ -71,7 +73,7 @@ def text_of(word: str) -> str:
 
 
 def profile_of(word: str, text: str) -> Profile:
-    """text: of the file that the word names. Errors: UserError with all that is wrong with it."""
+    """text: of the word's file. Raise UserError with all its mistakes."""
     if (found := file_of(word)) is None:
         return profile_named(word)
     path, question = found
@@ -89,19 +91,19 @@ def profile_of(word: str, text: str) -> Profile:
 
 
 def questions_of(word: str) -> list[str]:
-    """Questions that a file asks itself."""
+    """Questions that a file defines itself."""
     found = file_of(word)
     return list(_read(found[0], text_of(word)).questions) if found else []
 
 
 def check_study_name(title: str, where: str, way_out: str = 'write name = "…" in the file, or rename it') -> None:
-    """Errors: UserError for a name that cannot be one, or that a built-in profile, a run or an artifact could have."""
+    """Raise UserError for an invalid name, or one that a built-in profile, a run or an artifact could have."""
     try:
         check_name(title)
         if title in PROFILES:
             raise UserError(f"'{title}' is a built-in profile's name")
         if title in KINDS or IDENTIFIER.fullmatch(title):
-            raise UserError(f"'{title}' could be taken for an artifact or a run")
+            raise UserError(f"'{title}' could be mistaken for an artifact or a run")
     except UserError as error:
         raise UserError(f"{where}: {error}; {way_out}") from None
 
@@ -122,11 +124,9 @@ def _open_questions(study: Profile) -> dict[str, Profile]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Plain values only, so that it can be kept as JSON. Empty means: as the profile has it. Holds no secret.
-
-    profile: a built-in one, or the file of a study; text: of that file when the request was made. name: a label.
-    encoder: a folder, id or digest of the encoder that the study names.
-    """
+    """Plain values only, so that it can be stored as JSON. Empty fields keep the profile's values. Contains no secret.
+    profile: a built-in one, or the file of a study; text: of that file at the time of the request. name: a label.
+    encoder: a folder, hub id or digest for the study's encoder."""
 
     profile: str
     settings: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class Request:
     name: str = ""
 
     def study(self, store: Store, *, planning: bool = False) -> Study:
-        """planning: as resolve. Errors: UserError for whatever is unknown, missing or not what it should be."""
+        """planning: as in resolve. Raise UserError for any unknown, missing or invalid input."""
         profile = overridden(profile_of(self.profile, self.text), self.settings)
         if self.name:
             check_study_name(self.name, "--name", "choose another")
@@ -167,8 +167,8 @@ class Request:
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Request:
-        """Requests of earlier versions hold options that are short for settings. Errors: UserError for one of a later
-        version."""
+        """Requests of earlier versions contain options that abbreviate settings. Raise UserError for a request of a
+        later version."""
         short = {name: kept[name] for name in SHORT if name in kept}
         known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
         if (unknown := {*kept} - {*short} - {*known}) or "profile" not in kept:

@@ -1,5 +1,5 @@
-"""From a profile to exactly what will run: files and models found and named by content. What can be wrong with the
-input is found here, before work starts."""
+"""From a profile to exactly what will run: files and models are found and identified by content. Mistakes in the input
+are found here, before work starts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tasks.pool import as_first_checked
 
 @dataclass(frozen=True, slots=True)
 class PoolInputs:
-    """The files that a pool is built from, none for problems of the project's own making, and how they are checked."""
+    """The files that a pool is built from (none for generated problems), and how they are checked."""
 
     sources: tuple[SourceSpec, ...] = ()
     policy: PoolPolicy = field(default_factory=PoolPolicy)
@@ -48,13 +48,14 @@ class PoolInputs:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A profile whose inputs were found. Pinned here, so that the DAG looks nothing up: grader, whose verdicts its
-    tables are made from, and the policy of every pool.
+    """A profile with all inputs found. Pinned here, so that the DAG looks nothing up: the grader of its tables, and the
+    policy of every pool.
 
-    models: of each arm, and of the arm whose adapter it is evaluated with. adapters: those made elsewhere, by the arm
-    that starts from one; ranks: the largest of them by model. pools: the profile's own under "", each lesson's under
-    its name. places: digest → where it lies on this machine. benchmarks: by name. absent: what a plan does without,
-    with what a run would say of it.
+    - models: of each arm, and of the arm whose adapter it is evaluated with.
+    - adapters: existing ones, by the arm that starts from one; ranks: the largest of them by model.
+    - pools: the profile's own under "", each lesson's under its name. benchmarks: by name.
+    - places: digest → location on this machine.
+    - absent: inputs that a plan does without, with the error a run would raise.
     """
 
     profile: Profile
@@ -75,8 +76,7 @@ class Study:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """In what that its results depend on it differs from the profile that it is based on: manifests say on which
-        hardware it was made."""
+        """Fields that affect results and differ from the base profile; hardware is recorded in manifests."""
         base = PROFILES.get(self.profile.name, self.profile)
         anywhere = replace(self.profile, hardware=base.hardware, budget=base.budget)
         return tuple(
@@ -85,7 +85,7 @@ class Study:
 
     @property
     def in_numbers(self) -> str:
-        """The study in its own numbers; the purpose of its profile may be that of another study."""
+        """The study described by its own numbers, since the profile's purpose may be that of another study."""
         p = self.profile
         steps, seeds = p.training.steps, len(p.seeds)
         trains = steps and seeds and p.heads(p.arms)
@@ -97,12 +97,13 @@ class Study:
 
     @property
     def settings(self) -> str:
-        """A file of this study but for hardware and budget, which differ from place to place: manifests say them."""
+        """A file of this study without hardware and budget, which vary between machines and are recorded in
+        manifests."""
         return written_out(self.profile, without=("hardware", "budget"))
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """Each arm's, with its tags and stop."""
+        """Each arm's prompt, with its tags and stop."""
         scaffolds = {name: self.profile.arm(name).scaffold for name in self.profile.arms}
         return tuple(
             f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}"
@@ -114,12 +115,12 @@ class Study:
 
     @property
     def served(self) -> dict[str, int]:
-        """Rank of the largest adapter that is served on each base model, by its digest; 0: none is."""
+        """Largest rank of the adapters served on each base model, by its digest; 0 if none is."""
         return served_ranks(self.profile, self.models, self.ranks)
 
     @property
     def model_names(self) -> str:
-        """The name of one base; of several, what each arm stands on."""
+        """The name of the base model, or if there are several, of each arm's."""
         names = {arm: self.models[arm].name for arm in self.profile.arms}
         for arm in names:
             if adapter := self.adapters.get(self.profile.arm(arm).head):
@@ -129,8 +130,8 @@ class Study:
 
 
 def found_source(wish: str, data: Path | None, folder: Path, *, fetch: bool = True) -> tuple[SourceSpec, Path]:
-    """As source_spec, and from the hub `NAME@COMMIT` and `OWNER/NAME@COMMIT`. folder: where problems from the hub lie.
-    fetch: those that do not. Errors: UserError; NotHere."""
+    """As source_spec, and for `NAME@COMMIT` and `OWNER/NAME@COMMIT` from the hub. folder: of downloaded problems.
+    fetch: download missing ones. Raise UserError or NotHere."""
     if not on_hub(wish):
         return source_spec(wish, data)
     quiet_libraries()
@@ -146,13 +147,11 @@ def resolve(
     planning: bool = False,
     prefix: Callable[[tuple[str, ...]], str] = lambda path: "",
 ) -> Study:
-    """Find and name every input. store: whose grader is active, and which may have pools that an earlier one checked.
-    encoder: its folder, id or digest, where that of its name is not meant. prefix: what stands before a sentence about
-    a field.
+    """Find and identify every input. store: for the active grader, and for pools checked by an earlier grader. encoder:
+    folder, hub id or digest, if it differs from the profile's. prefix: of messages about a field.
 
-    planning: what does not lie here is named in `absent` and fetched by nobody; what hangs on it is to be made. A
-    machine that makes no embeddings does without their encoder.
-    Errors: UserError for whatever is missing or is not what it should be.
+    planning: missing inputs are listed in `absent` and not fetched, and steps that depend on them count as not made. A
+    machine that makes no embeddings does not need their encoder. Raise UserError for missing or invalid inputs.
     """
     places: dict[str, Path] = {}
     absent: dict[str, str] = {}
@@ -194,7 +193,7 @@ def resolve(
     own = profile.pool
     if not own.sources and (misfits := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
         with looking("pool", "synthetic"):
-            raise UserError(f"made-up problems have whole numbers for answers, and {misfits}; name sources")
+            raise UserError(f"generated problems have whole-number answers, and {misfits}; name sources")
     pools = {"": inputs(own, own.sources, "pool", "sources") if own.sources else PoolInputs()}
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):

@@ -1,5 +1,5 @@
-"""Scaffolds and arms that a study defines itself, read from its tables. A prompt that no model could follow, or that
-would hide the answer, is refused before anything is sampled."""
+"""Scaffolds and arms defined by a study's tables. A prompt that no model could follow, or that would hide the answer,
+is refused before anything is sampled."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ class ArmTable(Checked):
 
 
 def arm_table(arm: Arm) -> dict[str, Any]:
-    """Return the table of an arm: nothing for a scaffold that trains its own adapter on the study's model, nor the
-    fields of a built-in arm."""
+    """Return the table of an arm without default values and without the fields of a built-in arm."""
     usual = ARMS.get(arm.name) or Arm(name=arm.name, scaffold=replace(arm.scaffold, name=arm.name), trained_as=arm.name)
     own, default = ({**spelt(one), "scaffold": one.scaffold.name} for one in (arm, usual))
     return {name: value for name, value in own.items() if value != default[name]}
@@ -56,7 +55,7 @@ def arm_table(arm: Arm) -> dict[str, Any]:
 
 def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Any, faults: list[Fault]) -> tuple[Arm, ...]:
     """Return the arms that a study defines or changes: those of its base, those of its tables, and one for each own
-    scaffold that no arm has, which is called as it and trains its own adapter."""
+    scaffold without an arm, which gets the scaffold's name and trains its own adapter."""
     before = {arm.scaffold.name: arm.scaffold for arm in base if arm.scaffold.name not in SCAFFOLDS}
     own = before | _scaffolds(scaffold_tables, before, faults)
     known = SCAFFOLDS | own
@@ -84,8 +83,8 @@ def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Any, faults: 
 
 
 def _scaffolds(tables: Any, before: Mapping[str, Scaffold], faults: list[Fault]) -> dict[str, Scaffold]:
-    """By name, in their order. `base` is the scaffold whose fields hold where a table is silent: a built-in one, or one
-    above it; without it the study's own one of that name, if it has one."""
+    """Scaffolds by name, in order. `base` is the scaffold that missing fields are taken from: a built-in one, or one
+    defined above; by default the study's own one of that name, if any."""
     found: dict[str, Scaffold] = {}
     for name, table in tables.items() if isinstance(tables, Mapping) else ():
         path, known = ("scaffolds", name), {**SCAFFOLDS, **before, **found}
@@ -118,20 +117,20 @@ def _scaffold(name: str, table: dict[str, Any], old: Scaffold | None, faults: li
 
 
 def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
-    """A table with the fields that another package's code has where it is silent; the code is named with its version.
-    Errors: UserError."""
+    """A table with missing fields taken from another package's code, which is recorded with its version. Raise
+    UserError."""
     code = plugins.pinned("varband.scaffolds", str(given["code"]))
     own = plugins.plugged("varband.scaffolds", code)
     if hasattr(own, "parse") != hasattr(own, "solved"):
-        raise UserError(f"{code} has only one of `parse` and `solved`: what is taken apart must be what is written")
+        raise UserError(f"{code} has only one of `parse` and `solved`: define both or neither")
     default = {"template": PROBLEM, **getattr(own, "fields", {})}
     if hasattr(own, "prompt") and table.get("template", default["template"]) != default["template"]:
-        raise UserError(f"scaffold {code} writes its own prompts and never reads the template; leave it out")
+        raise UserError(f"scaffold {code} builds its own prompts and ignores the template; leave the template out")
     return {**given, **default, **table, "code": code}
 
 
 def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Each field that makes a prompt impossible to follow or hides its answer, and what is wrong with it."""
+    """Each field that makes a prompt impossible to follow or hides its answer, with the reason."""
     template = s.template
     written = [(f"messages.{n}", one.content) for n, one in enumerate(s.messages, 1)] or [("template", template)]
     written += [("system", s.system)] if s.system else []
@@ -168,7 +167,7 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 
 def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Tags of the completions that a prompt does not show whole."""
+    """Tags of the completion that a prompt does not show in full."""
     shown, opened = s.prompt_text(""), s.trace_opened or (s.chat and s.enable_thinking)
     for tag in (tag for tag in s.pairs if not (opened and tag == s.trace_tag)):
         if f"</{tag}>" not in shown[shown.find(f"<{tag}>") + 1 :]:
@@ -178,7 +177,7 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Stops before the end of an answer, and examples that are not in the scaffold's own form."""
+    """Stops that occur before the end of an answer, and examples that violate the scaffold's own format."""
     by_prompt = f"<{s.trace_tag}>" if s.trace_opened else ""
     whole = s.answer_in_form(PROBE).removeprefix(by_prompt)
     ends = "}" if s.answer_form == "boxed" else "</answer>"

@@ -1,6 +1,5 @@
-"""The settings of a study: applied from `--set path.to.field=value` and the options that are short for one, and listed
-with range, default and meaning, read from the model, for `varband study settings` and the docs.
-"""
+"""The settings of a study: applied from `--set path.to.field=value` and the options that abbreviate one, and listed
+with range, default and description for `varband study settings` and the docs."""
 
 from __future__ import annotations
 
@@ -111,7 +110,7 @@ Schema = Mapping[str, Any]
 
 
 class Setting(NamedTuple):
-    """values: type and range, in words. default: as TOML has it; empty where the setting must be given."""
+    """values: type and range, in words. default: in TOML; empty if the setting is required."""
 
     name: str
     values: str
@@ -120,7 +119,7 @@ class Setting(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The settings of one record. tables: those of a study's file that hold it, such as `lessons.NAME.training`; empty
+    """The settings of one record. tables: those of a study file that have it, such as `lessons.NAME.training`; empty
     for the study itself."""
 
     tables: tuple[str, ...]
@@ -146,7 +145,7 @@ def sections() -> list[Section]:
 
 
 def _collect(record: Schema, known: Schema, prefix: str, records: dict[str, list[str]]) -> None:
-    """Add the tables below a record to records, by the name of their type."""
+    """Add the records below a record, by type name."""
     for field, schema in record["properties"].items():
         several = "items" in schema and "$ref" in schema["items"]
         if field in HIDDEN or not ("$ref" in schema or several):
@@ -213,7 +212,7 @@ def _number(value: float) -> str:
 
 
 def page(found: Iterable[Section]) -> str:
-    """Return the settings in Markdown, a table a section."""
+    """Return the settings in Markdown, one table per section."""
     lines: list[str] = []
     for section in found:
         title = ", ".join(f"`[{table}]`" for table in section.tables if table) or "The study itself"

@@ -1,1 +1,1 @@
-"""Checks between studies: nightly re-evaluation, audit of a store, the machine's health."""
+"""Checks between studies: nightly re-evaluation, audit of a store, machine health."""

@@ -1,4 +1,4 @@
-"""Is this machine ready? Every check says what it found and, if something is wrong, what to do about it."""
+"""Is this machine ready? Every check reports its finding and, if something is wrong, the fix."""
 
 from __future__ import annotations
 

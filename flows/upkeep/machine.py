@@ -1,4 +1,5 @@
-"""What can change a sampled token or its verdict: engine, torch, CUDA, driver, card, model, scaffold and grader."""
+"""Everything that can change a sampled token or its verdict: engine, torch, CUDA, driver, GPU, model, scaffold and
+grader."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as nvidia-smi lists it. free, total: MiB; None where it does not say."""
+    """A GPU as listed by nvidia-smi. free, total: MiB; None if unknown."""
 
     name: str
     driver: str
@@ -33,7 +34,7 @@ class Gpu:
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs of this machine. Errors: UserError where the driver's tool fails."""
+    """The GPUs of this machine. Raise UserError if nvidia-smi fails."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.free,memory.total", "--format=csv,noheader,nounits"]
@@ -46,7 +47,8 @@ def gpus() -> list[Gpu]:
 
 
 def environment_now(study: Study, policy: Policy) -> dict[str, str]:
-    """Return what samples and grades on this machine now. A server's version is `unknown` where it does not tell it."""
+    """Return the sampling and grading environment of this machine. The version of a server is `unknown` if it does not
+    report it."""
     hardware = study.profile.hardware
     if engine_name(hardware.engine) == "openai":
         server = endpoint_for(hardware.endpoint)
@@ -67,7 +69,7 @@ def environment_now(study: Study, policy: Policy) -> dict[str, str]:
 
 
 def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampling) -> dict[str, str]:
-    """Return what sampled and graded an evaluation, as far as the ledger and its manifest know it."""
+    """Return the sampling and grading environment of an evaluation, as recorded in the ledger and its manifest."""
     manifest, rows = store.manifest(rollouts), Ledger(store.root).rows(account_of(policy, sampling), ["engine"])
     engine = UNKNOWN if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
     graders = store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()
@@ -80,7 +82,7 @@ def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampli
 
 
 def _card(names: list[str]) -> str:
-    """However many there are: a machine may show a process some of its GPUs."""
+    """The GPU model, whatever the number: a machine may show a process only some of its GPUs."""
     return ", ".join(sorted(set(names))) or "cpu"
 
 

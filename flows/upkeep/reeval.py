@@ -1,9 +1,9 @@
-"""Nightly re-evaluation: is the accuracy of kept adapters still what was measured?
+"""Nightly re-evaluation: is the accuracy of kept adapters still the measured one?
 
-A night compares what samples and grades here with the night before. Where the sampler changed, all held-out problems
-are drawn again; where nothing changed, a few of them (the canary). A new grader grades the stored rollouts again. On an
-engine that computes exactly the canary has the evaluation's seeds, so that its tokens must be the same; elsewhere each
-night has seeds of its own. tasks/domain/statistics/nights.py decides whether the accuracy changed.
+A night compares this machine's sampler and grader with those of the night before. If the sampler changed, all held-out
+problems are sampled again; otherwise a few of them (the canary). A new grader regrades the stored rollouts. On a
+deterministic engine the canary uses the evaluation's seeds, so its tokens must be identical; on others each night has
+its own seeds. tasks/domain/statistics/nights.py tests whether the accuracy changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ CORRECT = pa.schema([LEDGER.field(name) for name in ("problem_id", "correct")])
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One adapter and the rollouts of its first evaluation, which are the reference. step: the one that made them."""
+    """One adapter and the rollouts of its first evaluation, which are the reference. step: the DAG step that made
+    them."""
 
     policy: Policy
     training: Training
@@ -76,7 +77,7 @@ class Unchecked:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """canary_tokens: of a night on which nothing changed, for each adapter. anyway: draw all problems in any case."""
+    """canary_tokens: per adapter, on a night without changes. anyway: sample all problems in any case."""
 
     canary_tokens: int = CANARY_TOKENS
     anyway: bool = False
@@ -88,11 +89,9 @@ def reevaluate(
     charged: Callable[[Study], AbstractContextManager[Listener]],
     options: Options,
 ) -> Iterator[Night | Unchecked]:
-    """Yield every adapter of the studies once as it is found tonight; without a study, of every finished run.
-
-    studies: those that cannot be resolved as their reason. charged: the listener of what is made for a study. Errors:
-    Parked at a budget limit, which holds for the adapters after it too.
-    """
+    """Yield the result for every adapter of the studies, by default of all finished runs. studies: with the reason in
+    place of a study that cannot be resolved. charged: gives the listener of a study's work. Raise Parked at a budget
+    limit, which also applies to the remaining adapters."""
     seen = set[str]()
     for study in studies or _finished(store):
         if isinstance(study, Unchecked):
@@ -117,7 +116,7 @@ def reevaluate(
 
 
 def _finished(store: Store) -> Iterator[Study | Unchecked]:
-    """The studies of finished runs; one that cannot be resolved on this machine is an adapter that was not checked."""
+    """The studies of finished runs; one that cannot be resolved here is reported as an unchecked adapter."""
     for path in record_paths(store.root):
         try:
             run = read_record(path)
@@ -151,8 +150,8 @@ def _why_not(store: Store, kept: Kept) -> str:
 
 
 def night(current: Session, study: Study, kept: Kept, options: Options) -> Night:
-    """Draw what tonight asks for, compare it and keep the record. A second night of one day repeats the first, unless
-    something changed meanwhile."""
+    """Sample what tonight requires, compare it and store the record. A second night on one day repeats the first,
+    unless something changed in between."""
     store, earlier, moment = current.store, nights_of(current.store.root, kept.name), now()
     evaluated_in = environment_of(store, kept.reference, kept.policy, kept.sampling)
     environment = environment_now(study, kept.policy)
@@ -201,7 +200,8 @@ def night(current: Session, study: Study, kept: Kept, options: Options) -> Night
 
 
 def _undecided(earlier: Sequence[Night], sampler: list[str]) -> bool:
-    """Whether the nights before drew all problems under this sampler, and left open whether it changed anything."""
+    """Whether the previous nights sampled all problems with this sampler without deciding whether it changed
+    anything."""
     whole = [one.drawn == "whole" and _sampler(one.environment) == sampler for one in earlier[-NIGHTS:]]
     return bool(whole) and whole[-1] and abs(earlier[-1].z) >= UNDECIDED and sum(whole) < NIGHTS
 
@@ -211,7 +211,8 @@ def _sampler(environment: Mapping[str, str]) -> list[str]:
 
 
 def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night], draws: _Draws) -> Night:
-    """Tonight with its comparison: with the evaluation and the nights under the evaluation's sampler or tonight's."""
+    """Tonight's comparison with the evaluation and with earlier nights that used the evaluation's or tonight's
+    sampler."""
     sampler, grader = _sampler(tonight.environment), tonight.environment["grader"]
     compared = [one for one in earlier if one.problems]
     alike = [one for one in compared if one.as_evaluated]
@@ -240,7 +241,7 @@ def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night],
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """correct: rollouts by problem, under tonight's grader. flips: verdicts that it changed. tokens: of a problem."""
+    """correct: rollouts by problem, under tonight's grader. flips: verdicts that it changed. tokens: per problem."""
 
     problems: list[str]
     correct: Counter[str]
@@ -271,7 +272,7 @@ def _correct(rows: pa.Table) -> Counter[str]:
 
 
 def _canary(evaluation: _Evaluation, tokens: int, seed: int) -> list[str]:
-    """Problems that take about so many tokens: other ones each night, whatever their counts."""
+    """Problems that take about this many tokens, different ones each night, independent of their counts."""
     number = min(len(evaluation.problems), int(tokens / max(1.0, evaluation.tokens)))
     chosen = np.random.default_rng(seed).choice(len(evaluation.problems), number, replace=False)
     return [evaluation.problems[i] for i in sorted(chosen)]
@@ -279,7 +280,7 @@ def _canary(evaluation: _Evaluation, tokens: int, seed: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Draws:
-    """Rollouts of the nights of one adapter, all in the ledger: the numbers of two nights differ."""
+    """Rollouts of one adapter's nights, all in the ledger under distinct sample numbers."""
 
     current: Session
     kept: Kept
@@ -304,10 +305,8 @@ class _Draws:
         return bool(wanted) and not entries.lacking(ledger_keys(self._requests(wanted, self.kept.sampling.seed)))
 
     def differing(self, wanted: Sequence[str], seed: int, night: int) -> int:
-        """Sample the evaluation's rollouts of these problems again; return how many have other tokens.
-
-        seed: of the account that they are entered in; the engine gets the seeds of the evaluation.
-        """
+        """Sample the evaluation's rollouts of these problems again; return how many have different tokens. seed: of the
+        account that they are entered in; the engine gets the evaluation's seeds."""
         before, entry = self._requests(wanted, self.kept.sampling.seed), self._requests(wanted, seed, night)
         again = [replace(one, request_seed=was.request_seed) for one, was in zip(entry, before, strict=True)]
         pairs = zip(entered(before, TOKENS)["token_ids"], self._drawn(again, TOKENS)["token_ids"], strict=True)

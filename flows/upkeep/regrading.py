@@ -1,4 +1,5 @@
-"""Every stored rollout under the active grader: which verdicts change, which figures move, what was built on them."""
+"""Regrade every stored rollout with the active grader: which verdicts and figures change, and which artifacts depend on
+them."""
 
 from __future__ import annotations
 
@@ -21,10 +22,8 @@ from tasks.stage import toolbox
 
 @dataclass(slots=True)
 class Regraded:
-    """artifacts: one entry for each with other rows now. ledger: counts of rollouts that are in the ledger only.
-
-    stored: rollouts that are kept with their texts; counts that were imported without them cannot be graded.
-    """
+    """artifacts: one entry for each with changed rows. ledger: counts of rollouts that are only in the ledger. stored:
+    rollouts kept with their texts; counts imported without texts cannot be regraded."""
 
     version: str
     changes: pa.Table
@@ -34,7 +33,7 @@ class Regraded:
     stored: int = 0
 
     def sentences(self) -> Iterator[str]:
-        """The summary in sentences; the tables `changes` and `figures` hold the rest."""
+        """The summary in sentences; details are in the tables `changes` and `figures`."""
         if not self.stored:
             yield "no rollouts are stored here with their texts: counts stay as they were printed"
             return
@@ -68,7 +67,8 @@ class Regraded:
 
 
 def regrade_store(store: Store) -> Regraded:
-    """Every artifact of rollouts with other verdicts beside it, and what changes in the rest of the ledger."""
+    """Make a regraded artifact beside each one whose verdicts change, and report the changes in the rest of the
+    ledger."""
     grader = toolbox().grader
     found = Regraded(grader.version, CHANGES.empty_table())
     flips, artifacts = [found.changes], []
@@ -115,7 +115,7 @@ def regrade_store(store: Store) -> Regraded:
 
 
 def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
-    """Sampled rollouts of the store, by the pool they were drawn from."""
+    """Sampled rollouts of the store, by their pool."""
     found: dict[Pool, list[Rollouts]] = {}
     for ref in store.refs("rollouts"):
         recipe = store.manifest(ref).recipe
@@ -125,7 +125,7 @@ def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
 
 
 def _descendants(store: Store, ref: Ref) -> list[str]:
-    """Artifacts that were made, through however many stages, from `ref`."""
+    """Artifacts made from `ref`, directly or indirectly."""
     recipes = {str(r): store.manifest(r).recipe for r in store.refs()}
     made_from = {
         name: {i for refs in recipe.inputs.values() for i in refs}

@@ -1,4 +1,4 @@
-"""Audit of a store: claims recomputed, reports compared with the rows they came from, designs linted."""
+"""Audit of a store: recompute claims, compare reports with their source rows, lint designs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DESIGN = ("pool", "splits", "screenings", "trainings", "final", "diversities")
 
 
 def audit(store: Store, claims: Path = CLAIMS) -> Row:
-    """Keys: claims, reports, findings, counts. Errors: UserError if the store is empty or the claims cannot be read."""
+    """Keys: claims, reports, findings, counts. Raise UserError if the store is empty or the claims are unreadable."""
     wanted = read_claims(claims)
     if not store.refs():
         raise UserError(f"store {store.root}: no artifact to audit; run a study or replay the published one into it")
@@ -33,7 +33,7 @@ def audit(store: Store, claims: Path = CLAIMS) -> Row:
 
 
 def _report(store: Store, ref: Ref) -> list[Row]:
-    """One row per figure of a report's summary: is it still what its inputs' rows give?"""
+    """One row per figure of a report's summary: does it still follow from the input rows?"""
     recipe = store.manifest(ref).recipe
     about: Row = {"report": str(ref), "query": "report_summary"}
     if not store.has(ref):
@@ -58,7 +58,7 @@ def _report(store: Store, ref: Ref) -> list[Row]:
 
 
 def _findings(store: Store) -> list[Row]:
-    """Lints of every report's design, made anew, and of an imported study as its audit artifact has them."""
+    """Lints of every report's design, recomputed, and those in an imported study's audit artifact."""
     found: list[Row] = []
     with stages_on(store):
         for ref in store.refs("report"):

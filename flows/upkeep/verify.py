@@ -1,4 +1,4 @@
-"""Verify a root: read every artifact, ledger shard and record, and compare it with its checksums and schema."""
+"""Verify a root: read every artifact, ledger shard and record, and check it against checksums and schema."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OF_THE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """said: what is wrong. movable: whether it is damage that can be moved away and made again."""
+    """said: the problem. movable: whether the damaged file can be moved away and made again."""
 
     said: str
     movable: bool
@@ -44,7 +44,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One thing to examine. look: raises for what is wrong with it. needed: cannot be made again."""
+    """One thing to check. look: raises if something is wrong with it. needed: cannot be made again."""
 
     what: str
     path: Path
@@ -70,13 +70,11 @@ class Verified:
 
 
 def verify(root: Path, *, repair: bool = False) -> Verified:
-    """Examine everything. repair: move what is damaged to `.damaged`; the same command as before makes it again. Of a
-    journal the readable lines stay. What cannot be read for other reasons stays in place.
-
-    Errors: UserError if there is no root.
-    """
+    """Check everything. repair: move damaged files to `.damaged`; the original command makes them again. Readable lines
+    of a journal are kept. Files that are unreadable for other reasons stay in place. Raise UserError if there is no
+    root."""
     if not root.is_dir():
-        raise UserError(f"root {root}: is no folder, so there is nothing to verify")
+        raise UserError(f"root {root}: is not a folder, so there is nothing to verify")
     examined, rows = 0, []
     for thing in things(root):
         examined += 1
@@ -89,7 +87,7 @@ def verify(root: Path, *, repair: bool = False) -> Verified:
 
 
 def _repaired(root: Path, thing: Thing) -> Path:
-    """Return where it went."""
+    """Return where it was moved."""
     moved = set_aside(root, thing.path)
     if thing.what == "charges":  # money that was paid stays counted
         put_back(thing.path, b"".join(_readable(moved)))
@@ -97,7 +95,7 @@ def _repaired(root: Path, thing: Thing) -> Path:
 
 
 def things(root: Path) -> Iterator[Thing]:
-    """Yield everything under the root, and folders that cannot be read."""
+    """Yield everything under the root, and unreadable folders."""
     store, closed = Store(root), list[OSError]()
     for _ in os.walk(root, onerror=closed.append):
         pass
@@ -134,7 +132,7 @@ def _artifact(store: Store, ref: Ref, manifest: Path) -> None:
 
 
 def _of_the_file(error: BaseException | None) -> bool:
-    """Whether the content is wrong, not the permission, the network or the number of open files."""
+    """Whether the error is about the content, not about permissions, the network or the number of open files."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None and error.errno not in OF_THE_FILE:
             return False
@@ -152,7 +150,7 @@ def _readable(journal: Path) -> Iterator[bytes]:
 
 
 def _journal(path: Path) -> None:
-    """A last line that a crash tore is no damage: no sum has it."""
+    """A last line torn by a crash is not damage: no checksum covers it."""
     for number, line in enumerate(path.read_bytes().splitlines()[:-1], 1):
         try:
             Charge.model_validate_json(line)

@@ -1,1 +1,1 @@
-"""The report: findings in words, tables and drawings of rows that others made."""
+"""The report: findings in sentences, tables and charts from other stages' rows."""

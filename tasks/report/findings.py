@@ -1,6 +1,6 @@
-"""The answer in a few sentences, written from the rows of the report's own queries, intervals and doubts included.
+"""The answer in a few sentences, from the rows of the report's own queries, with intervals and reservations.
 
-What is a difference of form (no answer, malformed tags, cut off) is not told as one of ability.
+Differences in form (no answer, malformed tags, truncation) are not reported as differences in ability.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SCREENING, START, TRAINED = "screening", "held-out, start", "held-out, trained"
 
 
 def answer(ask: Ask, looks: int = 1) -> list[str]:
-    """Return the sentences: did one arm gain more, do its bands give more to learn from, was anything learnt, and do
-    its traces lie further apart. looks: at this question so far, this one included."""
+    """Return the sentences: did one arm gain more, do its bands give more to learn from, was anything learnt, and are
+    its traces more diverse. looks: at this question so far, including this one."""
     summary, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     return [
         *_difference_of_gains(gains(ask, looks), form, broken_gate(ask)),
@@ -41,7 +41,7 @@ def answer(ask: Ask, looks: int = 1) -> list[str]:
 
 
 def caveats(ask: Ask, looks: int = 1) -> list[str]:
-    """Return what can and cannot be concluded, and what the reader must know before believing the answer."""
+    """Return what can and cannot be concluded, and what the reader must know before relying on the answer."""
     rows, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
     warned = _conclusions(gains(ask, looks), form, broken_gate(ask))
@@ -80,8 +80,8 @@ def decided_before(registered: str, looks: int) -> str:
 
 
 def gains(ask: Ask, looks: int) -> list[Row]:
-    """Return the rows of the difference of gains. After more looks than one: with the interval that holds at all of
-    them, with what it detects, and without p-values, which hold at one look."""
+    """Return the rows of the difference of gains. After more than one look: with the interval valid over all looks and
+    the difference it detects, without p-values, which are valid for one look."""
     rows = ask("report_difference_of_gains").to_pylist()
     return rows if looks == 1 else [_at_all_looks(row) for row in rows]
 
@@ -95,7 +95,7 @@ def _at_all_looks(row: Row) -> Row:
 
 
 def broken_gate(ask: Ask) -> list[str]:
-    """What the audit found that the study's own gate forbids."""
+    """Audit findings that violate the study's own gate."""
     return [row["fact"] for row in ask("report_audit").to_pylist() if row["code"] == "gate"]
 
 
@@ -103,7 +103,7 @@ def broken_gate(ask: Ask) -> list[str]:
 
 
 def interval(low: float | None, high: float | None, scale: float) -> str:
-    """Return the words behind an estimate. scale: 100 for points."""
+    """Return the interval as text after an estimate. scale: 100 for percentage points."""
     if low is None or high is None:
         return ", interval not computed"
     digits = 1 if scale > 1 else 3
@@ -120,7 +120,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def points(row: Row, name: str = "gain") -> str:
-    """Return a difference of shares in points, with its interval."""
+    """Return a difference of shares in percentage points, with its interval."""
     return f"{signed(100 * row[name])} pp{interval(row[f'{name}_low'], row[f'{name}_high'], 100)}"
 
 
@@ -139,18 +139,18 @@ def excludes_zero(row: Row, name: str) -> bool:
 
 
 def corrected_away(row: Mapping[str, Any]) -> bool:
-    """Whether a difference is one of chance once all of its family are counted."""
+    """Whether a difference is no longer significant after correction for its family."""
     return row.get("p_adjusted") is not None and row["p_adjusted"] >= 0.05
 
 
 class Form:
-    """What the rows of `report_form` allow to be said: whether an arm wrote what its scaffold asks for."""
+    """What the rows of `report_form` permit to be said: whether an arm follows its scaffold's format."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
 
     def _at(self, arm: str, sampled: str) -> list[ScreenedArm]:
-        """An arm's shares, means over its seeds; none where nothing was sampled."""
+        """An arm's shares, averaged over seeds; none if nothing was sampled."""
         rows = [row for row in self.rows if (row["arm"], row["sampled"]) == (arm, sampled)]
         if not rows:
             return []
@@ -162,8 +162,8 @@ class Form:
         return list(reasons(screened, Gate())) if screened else []
 
     def withheld(self, arms: Sequence[str], sampled: str) -> str | None:
-        """Return why nothing is said of these arms' difference: they do not write what their scaffolds ask for, at
-        screening or where they are compared, or one was taught and another not. None if they do."""
+        """Return why no statement is made about these arms' difference: one does not follow its scaffold's format, at
+        screening or at the comparison, or only one of them had lessons. None if there is no reason."""
         found = [reason for stand in (SCREENING, sampled) for reason in self._reasons(arms, stand)]
         if not found:
             return None
@@ -172,12 +172,13 @@ class Form:
         return f"{'; '.join(dict.fromkeys(reason.words for reason in found))}, so what differs is {what}"
 
     def mute(self, arm: str) -> list[str]:
-        """Return what an arm did not write before training or after; empty if it wrote what its scaffold asks for."""
+        """Return the parts that an arm's completions lack, before training or after; empty if they follow the
+        format."""
         found = [reason.words for stand in (START, TRAINED) for reason in self._reasons([arm], stand)]
         return [listed(found)] if found else []
 
     def unlike(self, arms: Sequence[str], sampled: str) -> str:
-        """Return the shares in which arms' rollouts differ in form; empty if they are alike."""
+        """Return the shares in which arms' rollouts differ in form; empty if they are similar."""
         rows = {r["arm"]: r for r in self.rows if r["sampled"] == sampled and r["arm"] in arms}
         differing = []
         for name, verb in (
@@ -193,7 +194,7 @@ class Form:
         return f"; this is also a difference of form: {', '.join(differing)}" if differing else ""
 
     def learnt(self, arm: str, seed: int | None = None) -> list[str]:
-        """Return how the share without an answer moved under training, where it moved by enough to make a gain."""
+        """Return the change in the share without an answer, if it is large enough to explain a gain."""
         rows = [r for r in self.rows if r["arm"] == arm]
         before = [r["no_answer"] for r in rows if r["sampled"] == START]
         after = [r["no_answer"] for r in rows if r["sampled"] == TRAINED and seed in (None, r["seed"])]
@@ -225,7 +226,7 @@ def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
 
 
 def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -> list[str]:
-    """Return a sentence for every two arms. None where nothing was trained."""
+    """Return one sentence per pair of arms. None if nothing was trained."""
     sentences, trained = list[str](), any(one["sampled"] == TRAINED for one in form.rows)
     for row in rows:
         if row["source"] != "all" or (row["more_gain"] is None and not trained):
@@ -258,7 +259,7 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
 
 
 def _conclusions(rows: Sequence[Row], form: Form, gate: Sequence[str]) -> list[str]:
-    """Return what the study's own question, which arm gains more, can be answered with and what not."""
+    """Return which parts of the study's main question, which arm gains more, can be answered."""
     can, cannot = list[str](), list[str]()
     for row in (row for row in rows if row["source"] == "all"):
         arm, other, least = row["arm"], row["other"], row["detectable_gain"]
@@ -276,7 +277,7 @@ def _conclusions(rows: Sequence[Row], form: Form, gate: Sequence[str]) -> list[s
 
 
 def _equivalence(row: Row, what: str) -> str:
-    """Return what a test of equivalence adds where no difference was found: its absence is shown, or it is not."""
+    """Return the result of the equivalence test if no difference was found: whether its absence is shown."""
     p = row["p_equivalent_corrected"]
     if p is None:
         return f"and {what} is not tested"
@@ -313,7 +314,7 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Form) -> str:
 
 
 def _of_bands(found: Mapping[str, Row]) -> str:
-    """found: rows of the cross-tab of two arms, by metric."""
+    """found: rows of the crosstab of two arms, by metric."""
     text, ratio, mcnemar = "", found.get("ratio"), found.get("mcnemar")
     if ratio and ratio["estimate"] is not None:
         text += f"; {ratio['estimate']:.2f} times as many for {ratio['arm']} as for {ratio['other']}"
@@ -365,7 +366,7 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
 
 
 def _widths(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row], form: Form) -> list[str]:
-    """Return a sentence for every two arms, at the earliest steps at which they were compared."""
+    """Return one sentence per pair of arms, at the earliest steps at which they were compared."""
     rows = [r for r in compared if r["metric"] == "diversity" and r["difference"] is not None]
     rows.sort(key=lambda r: (r["basis"] != "equal_n", r["step"], r["other_step"]))
     if len({r["arm"] for r in summary}) == 1:
@@ -397,7 +398,7 @@ def _of_two(row: Row, gaps: Sequence[Row], form: Form, trained: bool) -> str:
 
 
 def _of_one_arm(own: Sequence[Row]) -> str:
-    """Whether the traces of a study's only arm lie as far apart after training as before."""
+    """Whether the diversity of traces of a study's only arm changed with training."""
     alone = "With one arm there is no other to have gained more or searched more widely"
     if not own:
         return f"{alone}."
@@ -415,9 +416,8 @@ def _of_one_arm(own: Sequence[Row]) -> str:
 
 
 def _closing(row: Row, gaps: Sequence[Row]) -> str:
-    """What of the closing of two policies' pass@k a constant shift of logits leaves unexplained: only that is width.
-
-    row: of their diversity."""
+    """The part of the narrowing gap between two policies' pass@k that a constant shift of logits does not explain: only
+    that part counts as diversity. row: of their diversity."""
     ends = {(row["arm"], row["step"]), (row["other"], row["other_step"])}
     theirs = [g for g in gaps if {(g["arm"], g["step"]), (g["other"], g["other_step"])} == ends]
     found = {g["metric"]: g for g in theirs if g["estimate"] is not None}

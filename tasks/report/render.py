@@ -1,7 +1,7 @@
-"""The report: one self-contained page and its Markdown twin, every figure bound to a query and to artifacts.
+"""The report: one self-contained page and its Markdown version, every figure tied to a query and to artifacts.
 
-Nothing is computed here: named queries over the inputs' rows give the figures, `tasks.domain` spells and draws them.
-What depends on the clock stands in `<time>`, so that the rest is the same text in every run of the same experiment.
+Nothing is computed here: named queries over the inputs' rows give the figures, `tasks.domain` formats and draws them.
+Text that depends on the clock is inside `<time>`, so that the rest is identical in every run of the same experiment.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Setup(Group):
 
 
 def check_figures(measures: Iterable[str]) -> None:
-    """measures: names of the standard ones. Errors: UserError for a figure of neither one nor a field of a report."""
+    """measures: names of the standard ones. Raise UserError for a figure that is neither of a measure nor a field of a
+    report."""
     check_sources(FIGURES.values(), {*ALWAYS, *SOMETIMES, *measures})
 
 
@@ -77,7 +78,7 @@ STYLES = {f"s{n}": style for n, style in enumerate(ARM_STYLES)} | {
 
 
 def style_sheet() -> str:
-    """Light, dark where the reader's system is, and light again on paper."""
+    """Light; dark if the reader's system is; light for print."""
     palette = PAGE_STYLES | STYLES
     light, dark = (f":root{{{variables(palette, dark=on)}}}" for on in (False, True))
     by_medium = f"@media(prefers-color-scheme:dark){{{dark}}}\n@media print{{{light}}}"
@@ -135,8 +136,8 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
 def _figure(
     figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Setup, looks: int = 1
 ) -> dict[str, object]:
-    """Return one figure as the templates need it; one that cannot be shown says why in its place. looks: after several
-    the difference of gains is drawn with the interval that holds at all of them."""
+    """Return one figure for the templates; a figure that cannot be shown gives the reason in its place. looks: after
+    several, the difference of gains is drawn with the interval valid over all of them."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
     table, drawings, why = None, "", ""
     if not refs.get(figure.sources[0]):
@@ -169,7 +170,7 @@ def _figure(
 
 
 def _provenance(store: Store, inputs: Sequence[Ref]) -> dict[str, object]:
-    """Return everything that the report descends from, each artifact once; versions and commands."""
+    """Return all ancestors of the report, each artifact once; versions and commands."""
     artifacts, commands, versions = [], set(), dict[str, str]()
     for ref in sorted({ref for top in inputs for _, ref, _ in lineage(store, top)}):
         manifest = store.manifest(ref)
@@ -205,6 +206,6 @@ def _rendered(name: str, page: dict[str, object]) -> str:
 
 
 def _markdown(value: object) -> str:
-    """Text of a cell or a sentence that cannot turn into mark-up."""
+    """Text of a cell or a sentence, escaped."""
     text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
     return "".join(f"\\{c}" if c in "|`*_[]\\" else c for c in text)

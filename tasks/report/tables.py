@@ -1,4 +1,4 @@
-"""Rows as people read them: units by a column's name, intervals beside their value, text cut and never executed."""
+"""Rows formatted for readers: units by column name, intervals beside their value, text truncated and never executed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A table as it is printed. `numeric`: columns that are set flush right."""
+    """A table as printed. `numeric`: right-aligned columns."""
 
     columns: tuple[str, ...]
     numeric: tuple[bool, ...]
@@ -76,12 +76,12 @@ def percent(value: float | None) -> str:
 
 
 def minus(text: str) -> str:
-    """With the sign that is as wide as a plus."""
+    """With a minus sign as wide as a plus."""
     return text.replace("-", "−")
 
 
 def spell(name: str, value: object) -> str:
-    """One cell. A share is printed in percent, a difference of shares in points.
+    """One cell. A share is printed in percent, a difference of shares in percentage points.
 
     >>> spell("rate", 0.125), spell("gain", 0.15), spell("n", None), spell("p_value", 1.2e-7)
     ('12.5 %', '+15 pp', '–', '1.2e-07')
@@ -106,13 +106,13 @@ def spell(name: str, value: object) -> str:
 
 
 def cut(text: str, most: int = MAX_CHARS) -> str:
-    """One line, shortened with a note. Control characters are shown, never obeyed."""
+    """One line, truncated with a note. Control characters are shown as names."""
     line = "".join(c if c.isprintable() else {"\n": "⏎", "\t": " "}.get(c, "\ufffd") for c in text[:most])
     return line if len(text) <= most else f"{line}… ({len(text):,} characters)"
 
 
 def shown(rows: Sequence[Mapping[str, object]], columns: Sequence[str], most: int = MAX_ROWS) -> Shown:
-    """`x_low` and `x_high` join `x` as an interval; a column that is null in every row is left out and named."""
+    """`x_low` and `x_high` join `x` as an interval; a column without any value is omitted and listed."""
     joined = [c for c in columns if not _is_bound(c, columns)]
     kept = [c for c in joined if not rows or any(row[c] is not None for row in rows)]
     missing = [c for c in joined if c not in kept and c != "reason"]

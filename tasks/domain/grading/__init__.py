@@ -1,1 +1,1 @@
-"""The one grader: which answer a completion gives, and whether it equals the gold."""
+"""The grader: extracts a completion's answer and decides whether it equals the gold."""

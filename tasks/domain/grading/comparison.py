@@ -1,4 +1,4 @@
-"""Is one answer the other? Forms are compared exactly, terms by their values."""
+"""Compare two answers: their forms exactly, their terms by value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PRODUCT = re.compile(r"[a-z]{2,3}")
 
 
 class Comparison:
-    """Compares answers, and remembers what was rounded and what cannot be decided."""
+    """Compares answers, and records roundings and undecided terms."""
 
     def __init__(self) -> None:
         self.roundings: list[str] = []
@@ -82,7 +82,8 @@ class Comparison:
         return RIGHT if len(got) == len(want) and all(map(self.agree, got, want)) else WRONG
 
     def _one_to_one(self, got: Sequence[Shape], want: Sequence[Shape]) -> Judgement:
-        """In any order, each as often. Greedy is exact because agreement is (all but) an equivalence."""
+        """In any order, with multiplicity. Greedy matching is exact because agreement is (almost) an equivalence
+        relation."""
         left = list(want)
         for item in got:
             hit = next((w for w in left if self.agree(item, w)), None)
@@ -96,7 +97,7 @@ class Comparison:
         return RIGHT if found and all(any(self.agree(g, w) for g in got) for w in want) else WRONG
 
     def _list(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Order is free, multiplicity counts; a parenthesised answer must keep the order it shows."""
+        """Order is free, multiplicity counts; a parenthesised answer must keep its order."""
         if all(i.kind == "relation" and is_name(i.items[0].text) for i in gold.items):
             prediction = in_order_of([i.items[0] for i in gold.items], prediction)
         prediction = _without_name(prediction, _SEVERAL)
@@ -161,7 +162,7 @@ class Comparison:
         return RIGHT if self.same(prediction.text, gold.text) else WRONG
 
     def _conclusion(self, steps: Shape) -> Shape | None:
-        """The value in which steps end (`3y=15, y=5`): the last of some equations, if it makes all of them true."""
+        """The final value of steps (`3y=15, y=5`): the last of several equations, if it satisfies all of them."""
         equations = steps.items
         if {*steps.marks} & {"or", "lor"} or not all(i.kind == "relation" and {*i.marks} == {"="} for i in equations):
             return None
@@ -178,7 +179,7 @@ class Comparison:
         return value
 
     def value_of(self, relation: Shape) -> Shape | str:
-        """What a chain of equations says its subject is; a reason if it says something false or nothing at all."""
+        """The value that a chain of equations gives to its subject; a reason if it is false or gives none."""
         if not set(relation.marks) <= {"=", r"\approx", r"\in", r"\equiv"}:
             return "an inequality where one value is asked for"
         first = not is_closed(relation.items[0].text)
@@ -198,14 +199,14 @@ class Comparison:
         return closed[-1] if closed and not is_closed(last.text) and is_name(last.text) else last
 
     def _value(self, prediction: Shape, gold: Shape) -> Judgement:
-        """A value, or an equation by what it says its subject is."""
+        """A value, or the value that an equation gives to its subject."""
         value = self.value_of(prediction) if prediction.kind == "relation" else prediction
         return ("wrong", value) if isinstance(value, str) else self.compare(value, gold)
 
     # ---- relations
 
     def _relation(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Any prediction where the gold is an equation, an inequality, or a value with its name."""
+        """Any prediction when the gold is an equation, an inequality, or a value with its name."""
         first, last = gold.items[0], gold.items[-1]
         if is_inequality(gold):
             return self._inequality(prediction, gold)
@@ -225,7 +226,8 @@ class Comparison:
         return RIGHT if prediction.kind == "relation" and self.same(prediction.text, gold.text) else WRONG
 
     def _label(self, prediction: Shape, gold: Shape) -> Judgement:
-        r"""A gold such as `|AB| = 1` takes the value, alone or with its label; what another label is says nothing."""
+        r"""A gold such as `|AB| = 1` accepts the value, alone or with its label; the value of another label does not
+        count."""
         if prediction.kind == "relation" and set(prediction.marks) <= {"=", r"\approx"}:
             label, wanted = prediction.items[0].text, gold.items[0].text
             if same_label(label, wanted):
@@ -272,7 +274,7 @@ class Comparison:
 
 
 def _without_name(prediction: Shape, kinds: Sequence[str] = ()) -> Shape:
-    r"""The right side of `x \in …` and `x = …`, if it is of one of the kinds (of any, if none is named)."""
+    r"""The right side of `x \in …` and `x = …`, if it is of one of the kinds (of any kind, if none is given)."""
     if prediction.kind != "relation" or prediction.marks[-1] not in (r"\in", "="):
         return prediction
     return prediction.items[-1] if not kinds or prediction.items[-1].kind in kinds else prediction
@@ -296,7 +298,7 @@ def _joined_differently(prediction: Shape, gold: Shape) -> bool:
 
 
 def _lists_values(found: Shape) -> bool:
-    """Are its parts values, or equations that all give values to the same name?"""
+    """Are its parts values, or equations for the same name?"""
     names = {item.items[0].text if item.kind == "relation" else "" for item in found.items}
     return len(names) == 1 and all(i.kind != "relation" or set(i.marks) <= {"="} for i in found.items)
 

@@ -1,4 +1,4 @@
-r"""Formulas, read from LaTeX token by token. A formula is read to its last token or not at all: nothing is dropped."""
+r"""A parser for LaTeX formulas. A formula is parsed completely or not at all; no token is dropped."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 
 class Unreadable(Exception):
-    """A token that the grammar has no place for."""
+    """A token that the grammar does not allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """op: what is done with the parts; `num` holds a Fraction, `name` and `const` a text."""
+    """op: the operation on the parts; `num` holds a Fraction, `name` and `const` a text."""
 
     op: str
     args: tuple[Any, ...] = ()
@@ -79,7 +79,7 @@ def names_in(formula: Expr) -> frozenset[str]:
 
 @lru_cache(maxsize=8192)
 def parse(text: str) -> Expr:
-    r"""The formula that a normalised text is. Errors: Unreadable.
+    r"""Parse a normalised text. Raise Unreadable.
 
     >>> parse("2x") == parse(r"2\cdot x"), parse("f(x)").op, parse("x(x+1)").op
     (True, 'call', '*')
@@ -92,7 +92,7 @@ def parse(text: str) -> Expr:
 
 
 class _Parser:
-    """kinds: of each token, `name`, `word` (of a function, in `\\text`) or `sign`."""
+    r"""kinds: of each token, `name`, `word` (of a function, in `\text`) or `sign`."""
 
     def __init__(self, text: str) -> None:
         found = list(_TOKEN.finditer(text.rstrip()))
@@ -179,13 +179,13 @@ class _Parser:
         return found
 
     def argument(self) -> Expr:
-        """A group in braces or one token; a minus goes with what follows it."""
+        """A group in braces or one token; a minus sign belongs to what follows it."""
         if self.peek() in ("-", "+"):
             return Expr("neg", (self.argument(),)) if self.take() == "-" else self.argument()
         return self.group("{", "}")[0] if self.peek() == "{" else self.primary()
 
     def group(self, opening: str, closing: str) -> tuple[Expr, ...]:
-        """What stands between brackets, between commas."""
+        """Comma-separated formulas in brackets."""
         self.take(opening)
         kept, self.bars = self.bars, 0
         found = [self.sum()]
@@ -284,7 +284,7 @@ class _Parser:
         return Expr("^", (found, power)) if power else found
 
     def running(self, op: str) -> Expr:
-        r"""`\sum_{k=1}^{n} …`, `\lim_{x\to 0} …`, `\int_0^1 … dx`: (variable, what it runs over, body)."""
+        r"""`\sum_{k=1}^{n} …`, `\lim_{x\to 0} …`, `\int_0^1 … dx`: (variable, range, body)."""
         low = high = None
         variable, ends = "", []
         while self.peek() in ("_", "^"):

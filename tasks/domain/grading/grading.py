@@ -1,11 +1,11 @@
-r"""The one grader: reward, screening, evaluation and regrading all judge with this module.
+r"""The grader, used alike by reward, screening, evaluation and regrading.
 
-It sees the final-answer region and the gold, nothing else. The form of an answer (list, tuple, interval,
-equation) is compared here, exactly; terms that are not plain numbers are compared by their values.
-All work is bounded, whatever a model wrote (`tasks.domain.grading.values`).
+It gets only the final-answer region and the gold. The form of an answer (list, tuple, interval, equation) is compared
+here, exactly; terms that are not plain numbers are compared by value. All work is bounded, whatever the completion
+(`tasks.domain.grading.values`).
 
-Two exact values match only if they are equal; what a decimal may be off is in `tasks.domain.grading.terms`, and in the
-reason of the verdict.
+Two exact values match only if they are equal; the tolerance of decimals is defined in `tasks.domain.grading.terms` and
+given in the reason of the verdict.
 """
 
 from __future__ import annotations
@@ -39,16 +39,14 @@ GRADER_VERSION = (
 
 
 def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str) -> Verdict:
-    """Parse with the scaffold, then grade the region it defines."""
+    """Parse with the scaffold, then grade the final-answer region."""
     region = region_of(scaffold, completion, finish)
     return grade_region(region, gold, scaffold.region_form, finish, scaffold.answer_kind)
 
 
 def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
-    """The only text that is graded; null if there is none, or if the rollout was cut off inside it.
-
-    A chat template may open the trace in the prompt: what is cut off before closing it is a trace that never ended.
-    """
+    """The only text that is graded; None if there is none, or if the rollout was truncated inside it. A chat template
+    may open the trace in the prompt, so a completion truncated before its closing tag is an unfinished trace."""
     if finish == "length" and scaffold.chat and f"</{scaffold.trace_tag}>" not in completion:
         return None
     completion = visible(completion)
@@ -150,14 +148,14 @@ _NO_SUCH = re.compile(
 
 
 def same_denial(text: str, gold: str) -> bool:
-    """Does an answer deny all that a gold denies? `no negative solutions` and `no maximum` say other things than
+    """Does an answer deny everything that a gold denies? `no negative solutions` and `no maximum` are not the same as
     `no solutions`."""
     narrowed, wanted = ({*_PARTICULAR.findall(_bare_words(t).replace("-", ""))} for t in (text, gold))
     return narrowed <= (wanted or {"real"})
 
 
 def denies_existence(text: str) -> bool:
-    r"""Does an answer say that there is nothing of the kind?
+    r"""Does an answer state that there is no such object?
 
     >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no real solutions}", "no more")]
     [True, True, False]
@@ -166,7 +164,7 @@ def denies_existence(text: str) -> bool:
 
 
 def _bare_words(text: str) -> str:
-    """Words in small letters, without `\\text`, the dollars of formulas and what leads up to an answer."""
+    r"""Words in lower case, without `\text`, dollar signs and lead-in."""
     plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text))
     words = re.sub(r"\s+", " ", plain).strip(" .!*").lower()
     return re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
@@ -188,7 +186,7 @@ _YES_OR_NO = re.compile(
 
 
 def yes_or_no(text: str) -> str:
-    """`yes` or `no`, if a text says one of them and nothing else than the same once more; else empty.
+    """`yes` or `no`, if a text gives one of them, possibly with a restatement; else empty.
 
     >>> [yes_or_no(t) for t in ("Yes, it can.", "No, it is not possible.", "No", "Yes, if n is even", "No, it can.")]
     ['yes', 'no', 'no', '', '']
@@ -207,7 +205,7 @@ FIELDS = ("answer", "gold", "verdict", "reason")
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """verdicts: (answer, gold), both without meaningless spaces → (verdict, reason)."""
+    """verdicts: (answer, gold), both without insignificant spaces → (verdict, reason)."""
 
     verdicts: Mapping[tuple[str, str], tuple[VerdictName, str]] = field(default_factory=dict)
 
@@ -224,7 +222,7 @@ class Overrides:
         return f"{grader}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
     def rows(self) -> OverrideRows:
-        """In the plain form of a recipe."""
+        """As plain values for a recipe."""
         return tuple((answer, gold, *found) for (answer, gold), found in sorted(self.verdicts.items()))
 
     @classmethod
@@ -234,7 +232,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class ActiveGrader:
-    """Whose verdicts stand: a version of the grader, with people's overrides above it."""
+    """The grader in use: its version, with human overrides applied on top."""
 
     installed: str = GRADER_VERSION
     overrides: Overrides = field(default_factory=Overrides)
@@ -245,9 +243,9 @@ class ActiveGrader:
 
 
 def read_overrides(text: str, name: str) -> Overrides:
-    """Overrides from JSON lines with answer, gold, verdict and reason.
+    """Read overrides from JSON lines with answer, gold, verdict and reason.
 
-    Errors: UserError naming file, line and field.
+    Raise UserError naming file, line and field.
 
     >>> o = read_overrides('{"answer": "six", "gold": "6m", "verdict": "wrong", "reason": "m is missing"}', "f")
     >>> o.apply(Verdict("correct", "equal", "six", "6"), "6m").verdict
@@ -266,13 +264,13 @@ def read_overrides(text: str, name: str) -> Overrides:
             f for f in FIELDS if not isinstance(row, dict) or not isinstance(row.get(f), str) or not row[f].strip()
         ]
         if missing:
-            raise UserError(f"{where}: field '{missing[0]}' must be text and not empty")
+            raise UserError(f"{where}: field '{missing[0]}' must be non-empty text")
         if row["verdict"] not in get_args(VerdictName):
             raise UserError(
                 f"{where}: field 'verdict' is {row['verdict']!r} (known: {', '.join(get_args(VerdictName))})"
             )
         key = squeeze(row["answer"]), squeeze(row["gold"])
         if key in verdicts:
-            raise UserError(f"{where}: this answer and gold have a verdict above already")
+            raise UserError(f"{where}: a verdict for this answer and gold is already given above")
         verdicts[key] = row["verdict"], row["reason"]
     return Overrides(verdicts)

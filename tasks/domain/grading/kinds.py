@@ -1,8 +1,8 @@
-r"""Answer kinds: how answers are read and compared where they are not mathematics.
+r"""Answer kinds: how answers other than mathematics are read and compared.
 
-The region is delimited and its boxes are found as for every arm; a kind reads the texts in it. What is gone through
-here is code of ours, or of a package that brings a grader (`varband.graders`: an object or module with `read` and,
-if two different texts may be one answer, `same`). Nothing is ever executed that a model wrote.
+Regions and boxes are found as for every arm; a kind reads the texts in them. The code is ours, or from a package that
+provides a grader (`varband.graders`: an object or module with `read` and, if different texts may be the same answer,
+`same`). Model output is never executed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ RAISED = "raised by grader "
 
 @dataclass(frozen=True, slots=True)
 class AnswerKind:
-    """read: the different answers that a text states, in the form in which they are compared; none if it states none
-    of this kind. It reads what it returned as itself. same: whether an answer so read is the gold so read."""
+    """read: the distinct answers in a text, in the form in which they are compared; none if it has none of this kind.
+    Idempotent. same: whether such an answer equals such a gold."""
 
     read: Callable[[str], Sequence[str]]
     same: Callable[[str, str], bool] = operator.eq
 
 
 def integers(text: str) -> list[str]:
-    r"""Whole numbers, however they are written; nothing else has a value here, not even what equals one.
+    r"""Whole numbers in any notation; a calculation that gives one (14/2) does not count.
 
     >>> [integers(t) for t in ("7", "$1{,}024$.", "The answer is 12.", "x = -3", "7.0", "7.5", "14/2", "7 cm", "six")]
     [['7'], ['1024'], ['12'], ['-3'], ['7'], [], [], [], ['6']]
@@ -64,7 +64,7 @@ _DENIED = re.compile(
 
 
 def choices(text: str) -> list[str]:
-    r"""Letters of multiple choice, A to J: alone, before the text of the choice, or in a sentence.
+    r"""Multiple-choice letters, A to J: alone, before the text of the choice, or in a sentence.
 
     >>> [choices(t) for t in ("B", "(b)", r"\text{C}.", "B) 42", "The answer is D.", "A or B", "B, not C", "a cat")]
     [['B'], ['B'], ['C'], ['B'], ['D'], ['A', 'B'], ['B'], []]
@@ -79,7 +79,7 @@ def choices(text: str) -> list[str]:
 
 
 def exact(text: str) -> list[str]:
-    """The text itself, but for how its spaces and its characters' accents are written.
+    """The text itself, with spaces and accents normalised.
 
     >>> exact("  New   York "), exact(" ")
     (['New York'], [])
@@ -92,7 +92,8 @@ OWN = {"integer": AnswerKind(integers), "multiple_choice": AnswerKind(choices), 
 
 
 def pinned(kind: str) -> str:
-    """A kind as recipes hold it: another package's with that package's version. Errors: UserError for none."""
+    """A kind as stored in recipes, with its package's version if it is from another package. Raise UserError for an
+    unknown kind."""
     if kind == MATH or kind in OWN:
         return kind
     try:
@@ -105,28 +106,28 @@ def pinned(kind: str) -> str:
 
 
 def is_brought(kind: str) -> bool:
-    """Whether another package judges answers of this kind."""
+    """Whether another package grades answers of this kind."""
     return kind != MATH and kind not in OWN
 
 
 def check(kind: str) -> None:
-    """Errors: UserError for one that could judge nothing here."""
+    """Raise UserError for a kind that is not usable here."""
     if kind != MATH:
         kind_of(kind)
 
 
 def kind_of(name: str) -> AnswerKind:
-    """Errors: UserError for one that is not installed, or in another version, or has no `read`."""
+    """Raise UserError for a kind that is not installed, has another version, or lacks `read`."""
     if name in OWN:
         return OWN[name]
     found = plugins.plugged("varband.graders", name)
     if not callable(getattr(found, "read", None)):
-        raise UserError(f"grader {name} has no function `read`, which says what answers a text states")
+        raise UserError(f"grader {name} has no function `read`, which returns the answers in a text")
     return AnswerKind(found.read, getattr(found, "same", operator.eq))  # type: ignore[attr-defined]
 
 
 def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish: str) -> Verdict:
-    r"""Verdict on one final-answer region by a kind that is not mathematics.
+    r"""Verdict on one final-answer region for a kind other than mathematics.
 
     >>> [grade_as("multiple_choice", r, "B", "tag", "stop").verdict for r in ("(B) 42", "C", "A or B", "?", None)]
     ['correct', 'wrong', 'ambiguous', 'wrong', 'no_answer']
@@ -176,7 +177,7 @@ def _whether(same: object) -> bool:
 
 
 def faults_of_answer(kind: str, answer: str) -> str:
-    """Why an answer, such as an example's or a gold, is none of this kind; empty if it is one."""
+    """Why an answer, such as an example's or a gold, is not of this kind; empty if it is."""
     if kind == MATH:
         return ""
     verdict = grade_as(kind, answer, answer, "tag", "stop")

@@ -1,4 +1,4 @@
-r"""LaTeX normalisation: Unicode and the many variants of LaTeX brought to one form. Text in, text out."""
+r"""LaTeX normalisation: convert Unicode and variants of LaTeX to one form. Text in, text out."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ _APPROXIMATELY = re.compile(r"^ ?(?:\\approx|\\sim|\\simeq)(?![A-Za-z])")
 
 
 def _conclusion(text: str) -> str:
-    r"""What follows from the relations before it: `x+3=10 \Rightarrow x=7` ends in `x=7`."""
+    r"""The part after an implication: `x+3=10 \Rightarrow x=7` ends in `x=7`."""
     *before, last = _IMPLIES.split(text)
     if before and last.strip() and all(not b.strip() or re.search(r"=|<|>|\\(?:le|ge|in)\b", b) for b in before):
         text = last.strip()
@@ -205,7 +205,7 @@ def _brace_arguments(text: str) -> str:
 
 
 def strip_punctuation(text: str) -> str:
-    """Without the full stop, comma or colon that ends a sentence around it."""
+    """Without a final full stop, comma or colon."""
     while text and ((text[-1] in ".,;:!" and not text.endswith(("\\!", "\\,", "\\;"))) or text[0] in ",;:"):
         if text[-1] == "!" and len(text) > 1 and (text[-2].isalnum() or text[-2] in ")}!"):
             break  # a factorial, not an exclamation
@@ -265,7 +265,7 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
 def matching(text: str, start: int) -> int | None:
-    r"""Index of the bracket that closes the one at `start`, counting only that kind; null if it is never closed."""
+    r"""Index of the bracket that closes the one at `start`, counting only that kind; None if it is never closed."""
     opening, closing, depth = text[start], _PAIRS[text[start]], 0
     for i in range(start, len(text)):
         if text[i] == "\\" and opening == "{":
@@ -290,7 +290,7 @@ _TWINS = ((r"\{", r"\}"), (r"\begin{", r"\end{"))
 
 
 def repaired(text: str) -> str | None:
-    r"""Normalised text with the braces closed that end it; null if that does not make it whole.
+    r"""Normalised text with missing final braces added; None if that does not balance it.
 
     >>> repaired(r"\frac{1}{2"), repaired("7}"), repaired("(1,2"), repaired("[1,2)"), repaired(r"\frac{1}{")
     ('\\frac{1}{2}', '7', None, '[1,2)', None)
@@ -318,7 +318,7 @@ _GOES_ON = re.compile(r"[-+=<>]|\\(?:le|ge|approx|cdot|times|equiv)(?![A-Za-z])"
 
 
 def one_line(text: str) -> str:
-    r"""A formula over several lines as one: a line that goes on with the one before is joined, others are a list.
+    r"""A multi-line formula on one line: continuation lines are joined, others become a list.
 
     >>> one_line(r"\begin{align*} x &= 3+4 \\ &= 7 \end{align*}"), one_line(r"\begin{cases}x=1\\y=2\end{cases}")
     ('x = 3+4 = 7', 'x=1, y=2')
@@ -336,7 +336,7 @@ def one_line(text: str) -> str:
 
 
 def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
-    """Parts between separators that stand outside every bracket, and the separators.
+    """Parts between separators outside all brackets, and the separators.
 
     >>> split("1,(2,3),4", re.compile(","))
     (['1', '(2,3)', '4'], [',', ','])
@@ -370,7 +370,7 @@ _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
 
 
 def prose_words(text: str) -> list[str]:
-    r"""Words of a language, as against products of variables and names of points and functions.
+    r"""Natural-language words, as opposed to products of variables and names of points and functions.
 
     >>> prose_words(r"2xy + 10x + ABCD + \sin x"), prose_words("the answer is 7")
     ([], ['the', 'answer', 'is'])

@@ -1,4 +1,4 @@
-"""Numbers as they are written: exact values, whether a point was written, their unit."""
+"""Numbers as written: exact values, whether they have a decimal point, their unit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTS = {"quarter": 4, **{word: value for value, word in enumerate(_ORDINALS.sp
 
 
 def number_in_words(text: str) -> Fraction | None:
-    """The number that English words spell, or null.
+    """The number spelled in English words, or None.
 
     >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("one and a half")
     (Fraction(-2, 3), Fraction(36, 1), Fraction(3, 2))
@@ -44,7 +44,7 @@ def number_in_words(text: str) -> Fraction | None:
 
 
 def _cardinal(words: list[str]) -> Fraction | None:
-    """Each word is less than a scale before it; figures may only come first, before a scale."""
+    """Each word is smaller than a preceding scale; digits may only come first, before a scale."""
     total, current, last = Fraction(0), Fraction(0), 0
     for place, word in enumerate(words):
         if word in SCALES:
@@ -141,9 +141,9 @@ _POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
-    r"""(what is left, unit or null). A bare single letter is a variable, never a unit: `6m` is 6·m.
+    r"""(remainder, unit or None). A single letter is a variable, never a unit: `6m` is 6·m.
 
-    A noun that is counted is a unit of its own (`7 apples`); any other word is part of what is left.
+    A counted noun is a unit (`7 apples`); any other word stays in the remainder.
 
     >>> split_unit(r"6\text{ m}"), split_unit("6m"), split_unit("45^{\\circ}"), split_unit(r"\$5")
     (('6', 'm'), ('6m', None), ('45', '°'), ('5', '$'))
@@ -176,7 +176,7 @@ def split_unit(text: str) -> tuple[str, str | None]:
 
 
 def unit_of(words: str) -> str | None:
-    """The unit that some words name: measures, a noun that is counted, one of them per another; null for other words.
+    """The unit named by words: measures, a counted noun, or one per another; None for other words.
 
     >>> [unit_of(w) for w in ("square feet", "red apples", "miles per hour", "never", "dozens", "overlaps")]
     ['ft', 'red apple', 'mi/h', None, None, None]
@@ -188,7 +188,7 @@ def unit_of(words: str) -> str | None:
 
 
 def _product(words: list[str]) -> str | None:
-    """`square feet` as `ft`, `red apples` as they are, in the singular."""
+    """`square feet` as `ft`, `red apples` unchanged, in the singular."""
     if words[1:] and words[-1].lower() in ("squared", "cubed", "old"):
         words = words[:-1]
     known = [_known(word) for word in words]
@@ -200,7 +200,7 @@ def _product(words: list[str]) -> str | None:
 
 
 def _known(word: str) -> str | None:
-    """The sign of a unit with this name; case counts for signs alone."""
+    """The symbol of a unit with this name; only symbols are case-sensitive."""
     if word in _SIGNS_OF_UNITS:
         return _SIGNS_OF_UNITS[word]
     low = word.lower()
@@ -222,10 +222,8 @@ MAX_NUMBER_DIGITS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact number as it was written.
-
-    value: without unit; place: what one in the last digit is worth, if a point was written; unit: `%`, `°`, a word.
-    """
+    """An exact number as written. value: without unit; place: value of one unit in the last digit, if there is a
+    decimal point; unit: `%`, `°`, a word."""
 
     value: Fraction
     place: Fraction | None = None
@@ -237,7 +235,7 @@ class Number:
 
 
 def terminates(value: Fraction) -> bool:
-    """Has the value a decimal form that ends?"""
+    """Does the value have a finite decimal form?"""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:
@@ -262,7 +260,7 @@ _SIGN = re.compile(r"^([+-]) ?")
 
 
 def number(text: str) -> Number | None:
-    r"""An integer, fraction, decimal, mixed number or power of ten, with an optional unit; null for anything else.
+    r"""An integer, fraction, decimal, mixed number or power of ten, with an optional unit; None for anything else.
 
     >>> number("1,234").value, number(r"-3\frac{1}{2}").value, number("0.50").value, number(r"62.5\%").unit
     (Fraction(1234, 1), Fraction(-7, 2), Fraction(1, 2), '%')
@@ -310,7 +308,7 @@ def _magnitude(text: str) -> tuple[Fraction, Fraction | None] | None:
 
 
 def _scaled(digits: str, exponent: int) -> tuple[Fraction, Fraction | None]:
-    """Digits, with or without a point, times a power of ten."""
+    """Digits, with or without a decimal point, times a power of ten."""
     scale, decimals = Fraction(10) ** exponent, digits.partition(".")[2]
     return Fraction(digits) * scale, (scale / 10 ** len(decimals) if decimals else None)
 
@@ -321,7 +319,7 @@ _IN_WORDS = re.compile(r"(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?
 
 
 def _based(text: str, *patterns: re.Pattern[str]) -> tuple[str, int] | None:
-    """(digits, base) of a number that is written in one of some ways."""
+    """(digits, base) of a number with an explicit base."""
     found = next((m for pattern in patterns if (m := pattern.fullmatch(text.strip(" $")))), None)
     if found is None:
         return None
@@ -340,9 +338,9 @@ def says_base(text: str) -> bool:
 
 
 def same_in_base(prediction: str, gold: str) -> bool | None:
-    r"""`101_2` is 5, and what the gold `101_2` asks for may leave the base out; null if no base is written.
+    r"""`101_2` equals 5, and an answer to the gold `101_2` may omit the base; None if no base is given.
 
-    A base in words says that the number is not the one it looks like: it is no way to write a gold without a base.
+    A base in words marks a number as not decimal, so it does not match a gold without a base.
 
     >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base("101 (base two)", "101_2")
     (True, True, True)

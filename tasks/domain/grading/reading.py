@@ -1,8 +1,8 @@
-r"""What a final-answer region states, read token by token with a small grammar that refuses what it does not read.
+r"""Read the answers in a final-answer region, token by token, with a small grammar that rejects unknown text.
 
-A text becomes a line of marks: `#` for a formula or a number, `@` for a remark in brackets, words as they are. The
-line must match one of the sentences below from its first mark to its last. No word is skipped: it belongs to a lead-in,
-to what is asked for, to a unit, to a condition or to an explanation, or the text is not understood.
+A text becomes a sequence of marks: `#` for a formula or number, `@` for a bracketed remark, words as they are. The
+sequence must match one of the sentences below completely. No word is skipped: each belongs to a lead-in, the quantity
+asked for, a unit, a condition or an explanation; otherwise the text is not understood.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_MARKS = 60
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """answers: texts, more than one if the region states several. joined: they stand in one list (`a, b and c`)."""
+    """answers: several texts if the region states several answers. joined: they form one list (`a, b and c`)."""
 
     status: Literal["ok", "no_answer", "unread", "ambiguous"]
     reason: str
@@ -38,7 +38,7 @@ class Extraction:
 
 
 def extract_answers(region: str, form: AnswerForm, truncated: bool = False) -> Extraction:
-    r"""Answers that a region states.
+    r"""The answers stated in a region.
 
     >>> extract_answers(r"It is $\boxed{7}$.", "boxed").answers, extract_answers("The answer is 12.", "tag").answers
     (('7',), ('12',))
@@ -70,13 +70,13 @@ def extract_answers(region: str, form: AnswerForm, truncated: bool = False) -> E
 
 
 def answer_texts(region: str, form: AnswerForm) -> list[str]:
-    """The different texts of a region that are read: its boxes, else (in a tag) all of it."""
+    """The distinct texts that are read in a region: its boxes, else (in a tag) all of it."""
     texts = (boxed(block)[0] or ([block] if form == "tag" else []) for block in _blocks(region, form))
     return list(dict.fromkeys(text for some in texts for text in some))
 
 
 def _blocks(region: str, form: AnswerForm) -> list[str]:
-    """The different texts inside the answer tags of a region, if it has any."""
+    """The distinct texts inside the answer tags of a region, if it has any."""
     if form == "tag" and "<answer>" in region:
         return list(dict.fromkeys(answer_blocks(region, unclosed=False)))
     return [region]
@@ -91,7 +91,7 @@ _PLACEHOLDER = re.compile(
 
 
 def states_nothing(text: str) -> bool:
-    """Is a text empty, or does it stand in place of an answer: `?`, `none given`, `I do not know`?"""
+    """Is a text empty or a placeholder: `?`, `none given`, `I do not know`?"""
     plain = re.sub(r"\\(?:text|mathrm|mbox|textbf) ?\{\s*\}", "", normalise(text[:MAX_PROSE_CHARS]))
     plain = plain.replace(r"\ldots", "...")
     return not re.search(r"[A-Za-z\d]|\\\{ ?\\\}", plain) or bool(_PLACEHOLDER.fullmatch(plain.strip(" .$*:")))
@@ -99,7 +99,7 @@ def states_nothing(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """kind: `#` formula or number, `@` remark in brackets, `w` word, `p` punctuation. text: as it is written."""
+    """kind: `#` formula or number, `@` bracketed remark, `w` word, `p` punctuation. text: as written."""
 
     kind: str
     text: str
@@ -114,9 +114,9 @@ _MATH = re.compile(r"\\[A-Za-z]+|\\.|.", re.S)
 
 
 def tokens(text: str, prose: bool = False) -> list[Token]:
-    r"""Words, formulas, remarks and punctuation of a text, in order; nothing of it is lost but spaces.
+    r"""Words, formulas, remarks and punctuation of a text, in order; only spaces are dropped.
 
-    prose: whether it stands in `\\text`, where every run of small letters is a word.
+    prose: whether it is inside `\text`, where every run of lower-case letters is a word.
 
     >>> [(t.kind, t.text) for t in tokens(r"so $x+1$ is 2\sqrt{3} (both work).")]
     [('w', 'so'), ('#', '$x+1$'), ('w', 'is'), ('#', '2\\sqrt{3}'), ('@', 'both work'), ('p', '.')]
@@ -137,7 +137,7 @@ def tokens(text: str, prose: bool = False) -> list[Token]:
 
 
 def _token(text: str, at: int, before: list[Token], prose: bool) -> tuple[list[Token], int]:
-    """What is no formula at a place, and where it ends; 0 if there is nothing of the kind."""
+    """The non-formula token at this position and its end; end 0 if there is none."""
     if inline := _DOLLARS.match(text, at):
         return [Token("#", inline[0])], inline.end()
     if (command := TEXT_COMMANDS.match(text, at)) and _worded(command[1]):
@@ -155,7 +155,7 @@ def _token(text: str, at: int, before: list[Token], prose: bool) -> tuple[list[T
 
 
 def _formula(chunk: str, after_word: bool) -> list[Token]:
-    """A formula without the spaces and the punctuation around it."""
+    """A formula without surrounding spaces and punctuation."""
     marks: list[Token] = []
     if after_word and (equals := re.match(r"\s*=(?=\s*[^=\s])", chunk)):
         marks.append(Token("p", "="))
@@ -177,7 +177,7 @@ def _worded(text: str) -> bool:
 
 
 def _is_plain(run: str) -> bool:
-    """Is a run of letters behind a word another one, and no function?"""
+    """Is a run of letters after a word another word rather than a function?"""
     return len(run) > 2 and run.islower() and not FUNCTION.fullmatch(run)
 
 
@@ -195,7 +195,7 @@ def _starts_word(word: str, text: str, end: int) -> bool:
 
 
 def _remark(text: str, at: int) -> str | None:
-    """What stands in a bracket that holds words and no other bracket; null if it is part of a formula."""
+    """The content of a bracket that contains words and no other bracket; None if it is part of a formula."""
     found = re.compile(r"\(([^()]*)\)|\[([^\[\]]*)\]").match(text, at)
     inner = (found[1] if found[1] is not None else found[2]) if found else ""
     return inner if prose_words(inner) and "\\begin" not in inner else None
@@ -256,7 +256,7 @@ _SENTENCES = tuple(
 
 @lru_cache(maxsize=8192)
 def read(text: str) -> Extraction:
-    r"""What one text states.
+    r"""Read the answers in one text.
 
     >>> read("The answer is $8$ ways.").answers, read("at least 8").answers, read("a fifth of $20$").status
     (('$8$ \\text{ ways}',), ('\\ge 8',), 'unread')
@@ -276,7 +276,7 @@ def read(text: str) -> Extraction:
 
 
 def _clean(text: str) -> str:
-    """Without what only dresses a text: tags of equations, headings, bold, the letter of an option before its value."""
+    """Without decoration: equation tags, headings, bold, the letter of an option before its value."""
     text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", "", text)
     text = re.sub(r"\\text ?\{( ?\([^{}()]*)\}", r"\1", text)
@@ -301,7 +301,7 @@ _OPTION = re.compile(
 
 
 def _with_numbers(marks: list[Token]) -> list[Token]:
-    """With numbers in words as figures: `twenty one ways`, `3 dozen`, `minus three`."""
+    """With spelled numbers as digits: `twenty one ways`, `3 dozen`, `minus three`."""
     out: list[Token] = []
     at = 0
     while at < len(marks):
@@ -339,7 +339,7 @@ def _parse(marks: list[Token], text: str) -> Extraction:
 
 
 def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> str:
-    """The answer of a sentence that was read; empty if its unit or a remark in it is not understood."""
+    """The answer of a sentence; empty if its unit or a remark in it is not understood."""
     group = {name: text or "" for name, text in found.groupdict().items()}
 
     def formula(name: str) -> str:
@@ -376,6 +376,6 @@ def _list(found: re.Match[str], formulas: list[str]) -> str:
 
 
 def _repeats(remark: str, formulas: list[str]) -> bool:
-    """Is a remark in brackets the number before it in words?"""
+    """Does a bracketed remark spell out the number before it?"""
     twice = number_in_words(remark.strip())
     return twice is not None and [str(twice)] == formulas

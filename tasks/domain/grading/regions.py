@@ -1,7 +1,7 @@
-r"""What a reader of a completion sees: no comments, phantoms, white text, hidden elements or invisible characters.
+r"""The visible part of a completion: no comments, phantoms, white text, hidden elements or invisible characters.
 
-What is not seen is neither form nor answer: it earns no reward for tags, and no verdict. What is struck out is seen,
-and is no answer.
+Invisible text counts neither as form nor as answer: it earns no tag reward and no verdict. Struck-out text is visible
+but not an answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.S)
 
 
 def visible(text: str) -> str:
-    r"""The text without what a reader cannot see. An unclosed comment hides everything after it.
+    r"""The text without invisible parts. An unclosed comment hides everything after it.
 
     >>> visible("7<!-- or 8 -->"), visible(r"\boxed{\phantom{7}}"), visible("1\u200b7"), visible("% 7\n8")
     ('7', '\\boxed{}', '17', '\n8')
@@ -62,7 +62,7 @@ def visible(text: str) -> str:
 
 
 def without_struck(region: str) -> str:
-    r"""A final-answer region without what its writer has struck out.
+    r"""A final-answer region without struck-out text.
 
     >>> without_struck("~~8~~ 7"), without_struck(r"\boxed{\sout{7}}"), without_struck("x=1~~y=2~~z=3")
     (' 7', '\\boxed{}', 'x=1~~y=2~~z=3')
@@ -71,7 +71,7 @@ def without_struck(region: str) -> str:
 
 
 def says_something(text: str) -> bool:
-    r"""Whether a letter, a digit or a mathematical sign is left when spaces and what only dresses them are taken away.
+    r"""Whether a letter, digit or mathematical sign remains after removing spaces and decoration.
 
     >>> says_something("7"), says_something(r"\pi"), says_something(r"\{\}"), says_something("∅")
     (True, True, True, True)
@@ -88,7 +88,7 @@ def _inked(text: str) -> bool:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the group closes that is open at a place; the end of the text if it never does."""
+    """End of the group that is open at this position; the end of the text if it is never closed."""
     depth = 0
     for match in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match.group(), 0)
@@ -98,7 +98,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
-    """What stands inside `<answer>` tags, block by block, in one pass. unclosed: also what is never closed.
+    """The contents of `<answer>` tags, in one pass. unclosed: include an unclosed one.
 
     >>> answer_blocks("<answer>7</answer> or <answer>8")
     ['7', '8']
@@ -127,7 +127,7 @@ MAX_SEPARATOR = 40
 
 
 def boxed(text: str) -> tuple[list[str], bool, bool]:
-    r"""(different contents of every `\boxed`, do they stand in one list, was the last one left open).
+    r"""(distinct contents of all `\boxed`, whether they form one list, whether the last is unclosed).
 
     >>> boxed(r"\boxed{\frac{1}{2}} and \boxed{3}")
     (['\\frac{1}{2}', '3'], True, False)
@@ -171,7 +171,7 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
 
 
 def before_boxes(text: str) -> str:
-    r"""Nothing where there is none.
+    r"""Empty if there is no box.
 
     >>> before_boxes(r"3 + 4 = 7, so \boxed{7} and not \boxed{8}"), before_boxes("7")
     ('3 + 4 = 7, so ', '')
@@ -186,8 +186,8 @@ _STATED = re.compile(
 
 
 def final_answer(text: str) -> tuple[str, str | None]:
-    r"""(what precedes it, the region of the final answer) of a completion without a prescribed form: all of it where
-    it has a `\boxed{}`, else its `<answer>` tags, else what follows the last `####`, `answer is` or `answer:`.
+    r"""(preceding text, final-answer region) of a completion without a prescribed format: everything if it has a
+    `\boxed{}`, else its `<answer>` tags, else the text after the last `####`, `answer is` or `answer:`.
 
     >>> final_answer("3 + 4 = 7. The answer is 7. Done"), final_answer("6*3\n#### 18"), final_answer("It may be 7.")
     (('3 + 4 = 7. The ', '7'), ('6*3\n', '18'), ('It may be 7.', None))
@@ -201,7 +201,7 @@ def final_answer(text: str) -> tuple[str, str | None]:
 
 
 def _unboxed(text: str, start: int, end: int, closing: dict[int, int]) -> str:
-    """What stands between two places, out of the boxes around it if there is one box in each."""
+    """The text between two positions, without the surrounding boxes if there is one box in each."""
     while match := _BOX.match(text, _skip_space(text, start), end):
         inner = match.end()
         if text[inner : inner + 1] != "{":
@@ -220,7 +220,7 @@ def _skip_space(text: str, start: int) -> int:
 
 
 def _line_end(text: str, start: int) -> int:
-    """Where a box that is never closed ends: with its line, without what ends a sentence."""
+    """End of an unclosed box: its line, without final punctuation."""
     end = text.find("\n", start)
     end = len(text) if end < 0 else end
     while end > start + 1 and text[end - 1] in "$. ":
@@ -229,7 +229,7 @@ def _line_end(text: str, start: int) -> int:
 
 
 def _closing_braces(text: str) -> dict[int, int]:
-    r"""Place of every opening brace that is closed → place of the brace that closes it. `\{` is no brace, `\\{` is."""
+    r"""Position of every closed opening brace → position of its closing brace. `\{` is not a brace, `\\{` is."""
     open_at: list[int] = []
     closing = {}
     for match in _BRACE.finditer(text):

@@ -1,7 +1,7 @@
-r"""Sets of real numbers, however they are written: intervals, inequalities, unions, numbers left out.
+r"""Sets of real numbers in any notation: intervals, inequalities, unions, excluded numbers.
 
-Two sets are equal if they hold the same of some numbers: every end of one of them, one between each two neighbours, and
-one beyond them. Ends with letters in them are tried with several values of the letters.
+Two sets are equal if they agree at test points: every endpoint of either, one point between neighbouring endpoints, and
+one beyond them. Endpoints with letters are tested with several values of the letters.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Value = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class RealSet:
-    """ends: where it may begin or end, as texts. holds: is a number in it, with values for its ends? single: does it
-    consist of numbers that are named one by one?"""
+    """ends: possible endpoints, as texts. holds: whether it contains a number, given values of the endpoints. single:
+    whether it lists individual numbers."""
 
     ends: tuple[str, ...]
     holds: Callable[[Any, Value], bool]
@@ -41,7 +41,7 @@ class RealSet:
 
 
 def real_set(found: Shape) -> RealSet | None:
-    """The set that an answer describes; None if it is no such thing."""
+    """The set described by an answer; None if it is not a set."""
     pair = found.kind == "tuple" and len(found.items) == 2 and found.marks == ("(", ")")
     if found.kind == "interval" or pair:
         return _interval(found.items[0].text, found.items[1].text, *found.marks)
@@ -147,7 +147,7 @@ def _sign(one: Any, other: Any) -> int:
 
 
 def same_set(one: RealSet, other: RealSet) -> bool | None:
-    """Are two sets equal? None if an end of them is no real number."""
+    """Are two sets equal? None if an endpoint is not a real number."""
     texts = tuple(dict.fromkeys((*one.ends, *other.ends)))
     try:
         ends = [parse(text) for text in texts]

@@ -1,7 +1,7 @@
 r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation. Terms stay text.
 
-Read from text alone so that what a computer algebra system loses (order, multiplicity, brackets, which
-side of an equation is true) is never handed to it.
+Parsed from text alone, because a computer algebra system would lose order, multiplicity, brackets, and the sides of an
+equation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COUNTS_PERIODS = re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\
 
 
 def with_parameter_of(text: str, gold: str) -> str:
-    r"""The text with the gold's letter for the integer that counts periods, if each has one and it is free.
+    r"""The text with the gold's name for the integer parameter of periods, if each has one and it is free.
 
     >>> with_parameter_of(r"\frac{\pi}{6}+n\pi", r"\frac{\pi}{6}+k\pi"), with_parameter_of("2^n", r"2^k")
     ('\\frac{\\pi}{6}+k\\pi', '2^n')
@@ -66,8 +66,8 @@ _BUILDER = re.compile(r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """text: normalised source. items: parts, in order; rows of a matrix. marks: brackets, signs or what joins a choice.
-    condition: for which values of its letters it holds, if that is written behind it."""
+    """text: normalised source. items: parts, in order; rows of a matrix. marks: brackets, signs, or the word joining a
+    choice. condition: the stated range of its letters, if any."""
 
     kind: Kind
     text: str
@@ -102,7 +102,7 @@ _CONDITION = re.compile(
 
 
 def _restricts_nothing(found: re.Match[str], main: str) -> bool:
-    """Is a condition about a letter of the formula before it, which is itself no inequality?"""
+    """Is a condition about a letter of the preceding formula, which is not itself an inequality?"""
     bare = re.sub(r"\\[A-Za-z]+", " ", main) if "\\" not in (found["name"] or found["all"]) else main
     whole = found["sign"] is None or (re.match("[i-n]", found["name"]))
     if (found["name"] or found["all"]) not in bare or not whole:
@@ -161,7 +161,7 @@ def _join(sign: str) -> str:
 
 
 def _matrix(text: str) -> Shape | None:
-    """A vector or matrix, row by row. A determinant is a number, not a matrix."""
+    """A vector or matrix, by row. A determinant is a number, not a matrix."""
     found = _MATRIX.fullmatch(text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text)
     rows = [[c.strip() for c in re.split(r"(?<!\\)&", r)] for r in found["inner"].split(r"\\")] if found else []
     rows = [row for row in rows if row != [""]]
@@ -215,7 +215,7 @@ def _as_tuples(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
 
 
 def _same_names(items: tuple[Shape, ...]) -> bool:
-    """`a=1, b=2 or a=2, b=1`: does every part give values to the same names?"""
+    """`a=1, b=2 or a=2, b=1`: does every part assign values to the same names?"""
     return len({tuple(part.items[0].text if part.items else "" for part in item.items) for item in items}) == 1
 
 
@@ -223,7 +223,7 @@ _PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-")
 
 
 def _plus_minus(text: str) -> tuple[str, ...] | None:
-    r"""`1 \pm \sqrt2` is two numbers; inside a tuple every ± is free of the others, unless ∓ ties them."""
+    r"""`1 \pm \sqrt2` is two numbers; inside a tuple each ± is independent, unless ∓ ties them."""
     signs = list(_PLUS_MINUS.finditer(text))
     if (
         not signs
@@ -246,11 +246,9 @@ def _signed(text: str, signs: list[re.Match[str]], choice: tuple[int, ...]) -> s
 
 
 def alike(prediction: Shape, gold: Shape) -> tuple[Shape, Shape]:
-    """(prediction, gold) as tuples where one of them is a vector or matrix and the other can be read as one.
-
-    A vector is a tuple however it is written, unless both sides say whether it is a row or a column. Square brackets
-    around numbers are a vector where the gold is one.
-    """
+    """(prediction, gold) as tuples if one is a vector or matrix and the other can be read as one. A vector equals a
+    tuple in any notation, unless both specify row or column. Square brackets around numbers are a vector if the gold is
+    one."""
     if gold.kind == "matrix" and prediction.kind == "relation" and prediction.marks[-1] == "=":
         prediction = prediction.items[-1]
     kinds = (prediction.kind, gold.kind)
@@ -309,12 +307,13 @@ def is_closed(text: str) -> bool:
 
 
 def named(relation: Shape) -> set[str]:
-    """What a relation is about: those of its sides that are names, Greek ones too, and no constants."""
+    """The names that a relation is about: those of its sides that are names, including Greek letters but not
+    constants."""
     return {i.text for i in relation.items if is_name(i.text) and i.text.strip() not in _CONSTANTS}
 
 
 def in_order_of(names: Sequence[Shape], answer: Shape) -> Shape:
-    """`(q,p)=(5,2)` and `q=5, p=2` as the tuple that `(p,q)` asks for; anything else as it is."""
+    """`(q,p)=(5,2)` and `q=5, p=2` as the tuple in the order `(p,q)`; anything else unchanged."""
     if answer.kind == "relation" and answer.marks == ("=",) and answer.items[0].kind == "tuple" == answer.items[1].kind:
         left, right = answer.items[0].items, answer.items[1].items
     elif (
@@ -339,10 +338,8 @@ def renamed(gold_name: str, name: str) -> tuple[str, str] | None:
 
 
 def named_values(items: Sequence[Shape]) -> Sequence[Shape]:
-    """`y=2, x=1` names the coordinates of (1, 2): values in the order of their names, if every one has a name.
-
-    Names that are not all Latin letters have no order but the one they are written in: `r=3, \\theta=0`.
-    """
+    r"""`y=2, x=1` gives the coordinates of (1, 2): values in the order of their names, if every one has a name. Names
+    that are not all Latin letters keep their written order: `r=3, \theta=0`."""
     if not all(i.kind == "relation" and i.marks == ("=",) and is_name(i.items[0].text) for i in items):
         return items
     latin = all(re.fullmatch(r"[A-Za-z]", i.items[0].text) for i in items)
@@ -354,7 +351,7 @@ _PLAIN = re.compile(rf"(?:[a-z]|{GREEK})(?:_.*)?")
 
 
 def is_label(text: str) -> bool:
-    r"""Is it what a problem asks for and no equation: a ratio of names, a length, a value of a function, a limit?
+    r"""Is it the quantity asked for rather than an equation: a ratio of names, a length, a function value, a limit?
 
     >>> [is_label(t) for t in ("V_1:V_2", "|AB|", r"\frac{NO}{BO}", r"\cos A", "|a-b|", "f'(1)", "P(X=1)")]
     [True, True, True, True, True, True, True]
@@ -395,7 +392,7 @@ def _is_label(formula: Expr, whole: bool = False) -> bool:
 
 
 def same_label(one: str, other: str) -> bool:
-    r"""Do two labels name the same, however letters and bars are set?
+    r"""Are two labels the same up to the order of letters and bars?
 
     >>> same_label(r"\Pr(X=1)", "P(X = 1)"), same_label(r"\overline{AB}", "|AB|"), same_label("f(2)", "f(3)")
     (True, True, False)

@@ -1,8 +1,8 @@
-r"""Equality of two terms: text and exact arithmetic first, algebra where they cannot decide.
+r"""Equality of two terms: text and exact arithmetic first, then algebra.
 
-Two exact values are equal or they are not. Tolerance is for a decimal against an exact value that has no decimal form:
-the last digit written may be rounded or cut off, and at least `LEAST_DIGITS` of them must be written and right. The
-reason of a verdict says how far that went. Two numbers written out match only if equal.
+Two exact values are equal or they are not. Tolerance applies only to a decimal compared with an exact value that has no
+finite decimal form: the last digit may be rounded or truncated, and at least `LEAST_DIGITS` digits must be given and
+correct. The reason of a verdict states the tolerance. Two explicit numbers match only if equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """answer: as extracted from the region; canonical: the normal form that was compared; null if there is none."""
+    """answer: as extracted from the region; canonical: the normal form that was compared; None if there is none."""
 
     verdict: VerdictName
     reason: str
@@ -43,7 +43,7 @@ Match = str
 
 
 def squeeze(text: str) -> str:
-    r"""Text without the spaces that mean nothing.
+    r"""Text without insignificant spaces.
 
     >>> squeeze(r"2 \pi r"), squeeze("2 n"), squeeze("1 1/2")
     ('2\\pi r', '2n', '1 1/2')
@@ -53,7 +53,7 @@ def squeeze(text: str) -> str:
 
 
 def _exactly(prediction: str, gold: str) -> Match | None:
-    """Equality of two terms by text and exact arithmetic; None if that cannot decide."""
+    """Equality of two terms by text and exact arithmetic; None if undecided."""
     if squeeze(prediction) == squeeze(gold):
         return EQUAL
     if (option := _option(_CHOICE.sub(r"\1", gold))) is not None and option == _option(prediction):
@@ -71,7 +71,7 @@ _CHOICE = re.compile(r"^(\([A-H]\)) [A-Z][A-Za-z ]*$")
 
 
 def _option(text: str) -> str | None:
-    """The letter of a multiple-choice answer, or null."""
+    """The letter of a multiple-choice answer, or None."""
     match = re.fullmatch(r"(?:\\\(|[(\[])?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?[)\]]?", text)
     return match[1] if match else None
 
@@ -80,7 +80,7 @@ _NAMED = re.compile(r"(\\(?:angle|triangle|overline|text|mathrm|vec|overrightarr
 
 
 def _name(text: str) -> str | None:
-    r"""A bare run of capitals: a word, a triangle, tosses of a coin, in which order counts. Null for anything else.
+    r"""A run of capitals in which order counts: a word, a triangle, coin tosses. None for anything else.
 
     >>> _name(r"\text{HTT}"), _name(r"\angle ABC"), _name("2AB"), _name("A")
     ('HTT', 'ABC', None, None)
@@ -90,10 +90,10 @@ def _name(text: str) -> str | None:
 
 
 def same_numbers(prediction: Number, gold: Number) -> Match:
-    r"""Equal in value, where one side may have left out its unit.
+    r"""Equal in value; one side may omit its unit.
 
-    A percent sign is a factor of 1/100. A gold may mean percent and not say so if it is above 1 and no more than 100:
-    `50\%` answers 50 and 0.5, `0.5\%` does not answer 0.5, and `2000\%` answers 20 alone.
+    A percent sign is a factor of 1/100. A gold between 1 and 100 may be an implicit percentage: `50\%` matches 50 and
+    0.5, `0.5\%` does not match 0.5, and `2000\%` matches only 20.
 
     >>> same_numbers(Number(Fraction(1, 3)), Number(Fraction(333333, 10**6), place=Fraction(1, 10**6)))
     'equal within 1e-06, relative: the digits written'
@@ -118,7 +118,7 @@ def same_numbers(prediction: Number, gold: Number) -> Match:
 
 
 def decimal_tolerance(written: Number) -> Fraction:
-    """How far a decimal may be, relative, from the exact value that it stands for: one in its last digit.
+    """Maximum relative deviation of a decimal from its exact value: one unit in its last digit.
 
     >>> [float(decimal_tolerance(Number(Fraction("2.5"), Fraction(1, 10**n)))) for n in (4, 5, 8)]
     [0.0, 1e-06, 4e-09]
@@ -148,7 +148,7 @@ MAX_WORDED_CHARS = 200
 
 
 def worded(text: str) -> str:
-    r"""An answer in words, blind to case and to `\text`; empty for anything that is not words.
+    r"""An answer in words, ignoring case and `\text`; empty for anything else.
 
     >>> worded(r"\text{Does not exist.}"), worded("7")
     ('does not exist', '')
@@ -164,10 +164,8 @@ def worded(text: str) -> str:
 
 
 def same_terms(prediction: str, gold: str) -> Match:
-    """How `prediction` is the same value as `gold`. Both normalised terms, units allowed.
-
-    Errors: Undecided where the numbers are too large, with the reason.
-    """
+    """How `prediction` equals `gold` in value. Both are normalised terms, units allowed. Raise Undecided, with the
+    reason, if the numbers are too large."""
     if (decided := _exactly(prediction, gold)) is not None:
         return decided
     if (words := worded(prediction)) and words == worded(gold):
@@ -211,7 +209,7 @@ def _equal(prediction: str, gold: str) -> Match:
 
 
 def _same_relation(one: tuple[list[str], list[str]], other: tuple[list[str], list[str]]) -> bool:
-    """Do two relations say the same: sides that differ by a constant factor, or equations with the same solutions?"""
+    """Are two relations equivalent: sides that differ by a constant factor, or equations with the same solutions?"""
     mine, theirs = (_difference(*sides) for sides, _ in (one, other))
     sign, wanted = (CANONICAL.get(signs[0], signs[0]) for _, signs in (one, other))
     factor = factor_between(mine, theirs)
@@ -225,7 +223,8 @@ def _difference(left: str, right: str) -> Expr:
 
 
 def _tolerance(prediction: str, gold: str) -> Fraction | None:
-    """What rounding may leave of a side that is one decimal (times i), if the other is none. In a formula none is."""
+    """The rounding error allowed if one side is a single decimal (times i) and the other is not; none inside
+    formulas."""
     real = (re.sub(r"(?<=\d) ?i$", "", text) for text in (prediction, gold))
     written = [lone for text in real if (lone := number(text)) is not None and lone.decimal]
     return decimal_tolerance(written[0]) if len(written) == 1 else None

@@ -1,9 +1,9 @@
-r"""Values of formulas, and whether two formulas have the same ones.
+r"""Values of formulas, and whether two formulas have the same values.
 
-Two formulas are equal if their values agree at every point where both are real (everywhere, if they are nowhere real).
-Rational values are compared exactly, others to far more digits than the smallest number in them needs. What has no
-value (an unknown function, a limit, a vector) stands for a number that depends on its name and on the values of its
-arguments. All work is bounded: numbers that are too large are `Undecided`.
+Two formulas are equal if their values agree at every test point where both are real (everywhere, if they are nowhere
+real). Rational values are compared exactly, others with far more digits than their smallest number needs. A term
+without a value (an unknown function, a limit, a vector) is replaced by a number derived from its name and the values of
+its arguments. All work is bounded: numbers that are too large are `Undecided`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def real(value: Any) -> Any:
 
 
 def _floor(value: Any) -> Fraction:
-    """What lies within rounding of a whole number is that number."""
+    """A value within rounding error of a whole number is that number."""
     if isinstance(value, Fraction):
         return Fraction(math.floor(value))
     nearest = mp.nint(value)
@@ -129,7 +129,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 class _Work(threading.local):
-    """left: units of work that this thread may still do for one verdict; one is an operation with few digits."""
+    """left: units of work left to this thread for one verdict; one unit is an operation with few digits."""
 
     left = 0.0
 
@@ -138,7 +138,7 @@ _work = _Work()
 
 
 def start_work() -> None:
-    """Allow the work of one more verdict."""
+    """Reset the work limit for the next verdict."""
     _work.left = MAX_WORK
 
 
@@ -149,15 +149,15 @@ def _spend(units: float) -> None:
 
 
 class _Evaluation:
-    """Values at one point. real: no root, power or logarithm of what is negative was met. bits: size of the largest or
-    the smallest number on the way, as an exponent of two."""
+    """Values at one point. real: no root, power or logarithm of a negative number occurred. bits: binary exponent of
+    the largest or smallest intermediate number."""
 
     def __init__(self, at: dict[str, Any], digits: int) -> None:
         self.at, self.real, self.bits = at, True, 0
         self.cost = (digits / DIGITS) ** 1.6
 
     def of(self, formula: Expr) -> Any:
-        """Errors: Undecided, NoValue."""
+        """Raise Undecided or NoValue."""
         op, args = formula.op, formula.args
         _spend(self.cost)
         match op:
@@ -191,7 +191,7 @@ class _Evaluation:
         return self.seen(value)
 
     def seen(self, value: Any) -> Any:
-        """The value; its size is remembered."""
+        """Return the value, recording its size."""
         if isinstance(value, Fraction):
             above, below = value.numerator.bit_length(), value.denominator.bit_length()
             self.bits = max(self.bits, abs(above - below) if value else 0)
@@ -221,7 +221,7 @@ class _Evaluation:
         return found
 
     def unknown(self, what: str, variable: str, *parts: Any) -> Fraction:
-        """A number that depends on the parts as functions of the variable."""
+        """A number derived from the parts as functions of the variable."""
         kept, found = self.at, [what]
         for place in range(3):
             self.at = {**kept, variable: _coordinate("a bound variable", place, 1)}
@@ -230,7 +230,7 @@ class _Evaluation:
         return _hashed(*found)
 
     def written(self, formula: Expr) -> str:
-        """A value as a text that is the same however it was computed."""
+        """A value as text, independent of how it was computed."""
         if _has_infinity(formula):
             return repr(formula)
         value = self.of(formula)
@@ -255,10 +255,8 @@ _COUNTED = {"!", "!!", "binom", "sum", "prod", "gcd", "lcm"}
 
 
 def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, Fraction]]:
-    """Values of the variables, point by point; one empty point if there are none. They depend on the names alone.
-
-    Steps and corners show at whole and at large points; what is counted has a value at whole numbers only.
-    """
+    """Test points for the variables; one empty point if there are none. They depend only on the names. Whole and large
+    points reveal steps and corners; counting expressions have values only at whole numbers."""
     if not names:
         yield {}
         return
@@ -281,7 +279,7 @@ def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, F
 
 
 def _may_turn(node: Expr) -> bool:
-    """A root that is real, or turns its sign, far from zero only; a power of a negative number by a variable."""
+    """A root that is real or changes sign only far from zero; a power of a negative number by a variable."""
     if node.op == "root":
         return any(n.op == "+" for n in nodes(node.args[0])) and bool(names_in(node.args[0]))
     return node.op == "^" and bool(names_in(node.args[1])) and any(n.op == "neg" for n in nodes(node.args[0]))
@@ -292,7 +290,7 @@ def _digest(text: str) -> bytes:
 
 
 def _coordinate(name: str, place: int, sign: int | None = None) -> Fraction:
-    """A rational that depends on the name and the point alone; without a sign, that of the point."""
+    """A rational derived from the name and the point; without a sign, the point's sign is used."""
     of_point, large = _POINTS[place]
     sign = of_point if sign is None else sign
     digest = _digest(f"{name}:{place}")
@@ -305,7 +303,7 @@ Values = tuple[list[Any], Any]
 
 
 def values(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = None) -> Iterator[Values]:
-    """Values of some formulas, point by point, where all have one: real ones, or all of them if none is real."""
+    """Values of several formulas at each point where all have one: real ones, or all if none is real."""
     names = sorted(frozenset().union(*map(names_in, formulas)) - set(fixed or ()))
     complex_ones: list[Values] = []
     any_real = False
@@ -326,7 +324,7 @@ def values(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = None)
 
 
 def _digits(bits: int) -> int:
-    """Digits that are enough where numbers are as large, or as small, as so many bits."""
+    """Digits sufficient for numbers of this many bits."""
     spread = int(bits * math.log10(2)) + 1
     return max(DIGITS, min(50 + 8 * spread, MAX_DIGITS) if spread < 1_000 else 60 + 2 * spread)
 
@@ -357,7 +355,7 @@ def _alike(a: Any, b: Any, slack: Any) -> bool:
 
 
 def same_value(one: Expr, other: Expr) -> bool:
-    """Are two formulas equal wherever both have a value? Errors: Undecided."""
+    """Are two formulas equal wherever both have a value? Raise Undecided."""
     met = False
     for (a, b), slack in values((one, other)):
         met = True
@@ -379,7 +377,7 @@ def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
 
 
 def factor_between(one: Expr, other: Expr) -> Any:
-    """The constant that the first formula is times the second; None if there is none."""
+    """The constant factor of the first formula relative to the second; None if there is none."""
     factor = None
     for (a, b), slack in values((one, other)):
         if abs(a) <= slack or abs(b) <= slack:
@@ -393,7 +391,7 @@ def factor_between(one: Expr, other: Expr) -> Any:
 
 
 def same_solutions(one: Expr, other: Expr) -> bool:
-    """Have `one = 0` and `other = 0` the same solution for a variable that is of degree one in both?"""
+    """Do `one = 0` and `other = 0` have the same solution for a variable that is linear in both?"""
     names = names_in(one)
     return names == names_in(other) and any(_same_root(one, other, name) for name in names)
 

@@ -1,6 +1,5 @@
-"""What a step's rollouts earn: groups as an objective sees them, their advantages, what objectives remember, and which
-rollouts have a gradient.
-"""
+"""Credit for a step's rollouts: groups as inputs of an objective, their advantages, the objective's state, and the
+rollouts with a gradient."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ Groups = Mapping[str, Sequence[TrainRollout]]
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """advantages: by problem, float64, in the order of its rollouts. diagnostics: means over the step's groups of what
-    the objective says, and `signal_groups`, the share of groups that have an advantage. trains: a group is live, or has
-    one though its rewards are alike."""
+    """advantages: by problem, float64, in the order of its rollouts. diagnostics: means over the step's groups of the
+    objective's diagnostics, and `signal_groups`, the share of groups with an advantage. trains: a group is live, or has
+    an advantage although its rewards are equal."""
 
     advantages: Mapping[str, np.ndarray]
     diagnostics: Mapping[str, float]
@@ -58,7 +57,7 @@ def seen_by_objective(group: Sequence[TrainRollout], config: LearnerConfig) -> G
 
 
 def context_of(config: LearnerConfig) -> Context:
-    """Of no step yet."""
+    """The context before the first step."""
     return Context(
         k=config.advantage_k,
         bonus=config.bonus,
@@ -75,7 +74,7 @@ def try_brought(config: LearnerConfig) -> None:
 
 
 def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Credit:
-    """Of a whole step, whose groups an objective may weigh against one another."""
+    """Credit of a whole step, whose groups an objective may compare."""
     seen = {problem_id: seen_by_objective(group, config) for problem_id, group in groups.items()}
     context = replace(context_of(config), visits=state.visits, step=tuple(seen.values()))
     found = {problem_id: group_advantages(group, config.advantage, context) for problem_id, group in seen.items()}
@@ -93,9 +92,9 @@ def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Cr
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveState:
-    """visits: of each problem's answers, where the objective counts them. entropy: of the last step that had an update.
-    entropy_coefficient: that the target has led to; null before the first step, when it is the recipe's
-    entropy_weight. critic: of the second agent, where a training has two."""
+    """visits: counts of each problem's answers, if the objective needs them. entropy: of the last step with an update.
+    entropy_coefficient: as adapted to the target; None before the first step, which uses the recipe's entropy_weight.
+    critic: of the second agent, if a training has one."""
 
     visits: Visits = field(default_factory=dict)
     entropy: float | None = None
@@ -103,8 +102,8 @@ class ObjectiveState:
     critic: ObjectiveState | None = None
 
     def entropy_weight(self, config: LearnerConfig) -> float:
-        """Of the entropy bonus in the next step. With a target the bonus rests while entropy is above it (Skywork-OR1,
-        He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
+        """Weight of the entropy bonus in the next step. With a target the bonus is off while entropy is above it
+        (Skywork-OR1, He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
         if config.entropy_target is None:
             return config.entropy_weight
         if self.entropy is not None and self.entropy > config.entropy_target:
@@ -112,10 +111,8 @@ class ObjectiveState:
         return self._coefficient(config)
 
     def after(self, groups: Iterable[Group], entropy: float | None, config: LearnerConfig) -> ObjectiveState:
-        """Once a step is done. entropy: mean over its trained tokens; null if it had no update.
-
-        The coefficient rises by `entropy_delta` below the target and falls by it above, never under zero.
-        """
+        """The state after a step. entropy: mean over its trained tokens; None without an update. The coefficient
+        increases by `entropy_delta` below the target and decreases by it above, never below zero."""
         visits = _counted(self.visits, groups) if "visits" in ADVANTAGES[config.advantage].needs else self.visits
         if config.entropy_target is None or entropy is None:
             return ObjectiveState(visits, self.entropy, self.entropy_coefficient)
@@ -149,11 +146,9 @@ def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
 
 
 def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None = None) -> list[PromptGroup]:
-    """What has a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. None of it
-    without a live group in the step; with one, KL to the start and entropy pull at every rollout.
-
-    credit: of the whole step, some of whose groups these are; null: they are all.
-    """
+    """Groups with a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. Empty without
+    a live group in the step; with one, KL to the start and entropy act on every rollout. credit: of the whole step,
+    which may have more groups; None: these are all."""
     credit = credit or credited(groups, config, ObjectiveState())
     if not credit.trains:
         return []
@@ -173,8 +168,8 @@ def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None 
 def weighed_tokens(
     groups: Sequence[PromptGroup], weigh: WeighTokens, config: LearnerConfig, key: Sequence[object]
 ) -> list[PromptGroup]:
-    """The same, with what each token weighs among all that have an advantage; none may have one where KL or entropy
-    pulls. key: what a draw is a function of."""
+    """The same groups, with each token's weight among all tokens with an advantage; there may be none if KL or entropy
+    acts. key: seed of random draws."""
     known = [(t, np.isfinite(t.behaviour_T)) for g in groups for t in g.trajectories if t.advantage]
     if not known:
         return list(groups)

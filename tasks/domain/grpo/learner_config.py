@@ -1,4 +1,4 @@
-"""The learner's configuration, and which of its settings cannot stand together or with how rollouts are sampled."""
+"""The learner's configuration, and its incompatible settings, including those of sampling."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ Decay = Annotated[Real, Field(ge=0, lt=1)]
 
 
 def check_layers(names: Sequence[str]) -> None:
-    """For a study's own training: an adapter made elsewhere may be of other layers. Errors: UserError for a layer that
-    no model that is trained here has."""
+    """For a study's own training; an existing adapter may have other layers. Raise UserError for a layer that no
+    supported model has."""
     for name in names:
         if name not in ALL_LINEAR:
             hint = did_you_mean(name, ALL_LINEAR)
@@ -165,7 +165,7 @@ class LearnerConfig(Ruled, Checked):
 
     @property
     def updates(self) -> int:
-        """Of a step whose groups all have a gradient."""
+        """Number of updates in a step whose groups all have a gradient."""
         return self.minibatches * self.epochs
 
     def check(self) -> None:
@@ -177,7 +177,7 @@ EXPERT_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
 def check_learner(c: LearnerConfig) -> None:
-    """Errors: UserError for the first two settings that cannot stand together."""
+    """Raise UserError for the first incompatible settings."""
     if c.advantage not in ADVANTAGES:
         hint = did_you_mean(c.advantage, ADVANTAGES)
         known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
@@ -247,38 +247,36 @@ LEAST_TEMPERATURE = 0.01
 
 
 def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
-    """Check how a training's rollouts are sampled. name: of the setting.
-
-    Errors: UserError for top_p, because log-probs of a cut distribution are not those of the policy; for a lower
-    temperature than LEAST_TEMPERATURE, where nearly all rollouts of a group are one; for a rounded KV cache.
-    """
+    """Check the sampling of a training's rollouts. name: of the setting. Raise UserError for top_p, because log-probs
+    of a truncated distribution are not the policy's; for a temperature below LEAST_TEMPERATURE, where nearly all
+    rollouts of a group are identical; for a quantised KV cache."""
     if rollouts.top_p != 1:
         raise UserError(
-            f"{name}.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a cut distribution are not"
-            f" those of the policy; set {name}.top_p=1 (evaluation.sampling.top_p is free)"
+            f"{name}.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a truncated distribution"
+            f" are not the policy's; set {name}.top_p=1 (evaluation.sampling.top_p is free)"
         )
     check_kept_whole(rollouts, name)
     if rollouts.temperature < LEAST_TEMPERATURE:
         raise UserError(
             f"{name}.temperature is {rollouts.temperature:g}: training needs at least {LEAST_TEMPERATURE:g}, because"
-            f" greedy rollouts of a problem are all the same; set {name}.temperature=1"
+            f" greedy rollouts of a problem are identical; set {name}.temperature=1"
         )
 
 
 def check_kept_whole(sampling: Sampling, name: str) -> None:
-    """Errors: UserError for a rounded KV cache of what a training's engine samples: the learner's is not rounded."""
+    """Raise UserError for a quantised KV cache in a training's engine: the learner's is not quantised."""
     if sampling.kv_cache != "full":
         raise UserError(
-            f"{name}.kv_cache is {sampling.kv_cache}: what a training samples needs full, because the learner's keys"
-            f" and values are not rounded; set {name}.kv_cache=full (those of screening and final are free)"
+            f"{name}.kv_cache is {sampling.kv_cache}: training needs full, because the learner's keys"
+            f" and values are not quantised; set {name}.kv_cache=full (those of screening and final are free)"
         )
 
 
 def check_overlong(config: LearnerConfig, rollouts: Sampling) -> None:
-    """Errors: UserError for a punishment of long completions that none is long enough for."""
+    """Raise UserError for a length penalty that begins beyond the longest completion."""
     begins = (config.max_tokens or 0) - config.overlong_cache
     if config.overlong_cache and begins >= rollouts.max_tokens:
         raise UserError(
-            f"training.overlong_cache begins after {begins} tokens, and rollouts end at {rollouts.max_tokens}"
-            f" (rollouts.max_tokens); set training.max_tokens={rollouts.max_tokens}"
+            f"the length penalty (training.overlong_cache) begins after {begins} tokens, and rollouts end at"
+            f" {rollouts.max_tokens} (rollouts.max_tokens); set training.max_tokens={rollouts.max_tokens}"
         )

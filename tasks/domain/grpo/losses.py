@@ -1,12 +1,11 @@
-"""Policy-gradient losses behind one signature: a term for each token and what the sum of the terms is divided by.
+"""Policy-gradient losses with one signature: a term per token and the divisor of the terms' sum.
 
-A term sees a batch of tokens_T: log-probs under the policy being trained, behaviour log-probs, advantages (that of the
-token's rollout) and which rollout it belongs to. Every divisor is known before the forward pass and a rollout is never
-cut, so packing, micro-batches and dropped dead groups leave the gradient as it is.
+A term gets a batch of tokens_T: log-probs under the policy being trained, behaviour log-probs, advantages (of the
+token's rollout) and the index of the rollout. Every divisor is known before the forward pass and rollouts are never
+split, so packing, micro-batches and dropped dead groups do not change the gradient.
 
-Log-ratios are bounded at MAX_LOG_RATIO before they are exponentiated, a token's or (gspo) a rollout's; beyond it the
-gradient is zero, as clipping has it. Losses that cap a weight (cispo, tis) are bounded by that cap, and rloo has no
-ratio.
+Log-ratios, of a token or (gspo) a rollout, are clamped at MAX_LOG_RATIO before exponentiation; beyond it the gradient
+is zero, as with clipping. Losses that cap a weight (cispo, tis) are bounded by that cap, and rloo has no ratio.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ MAX_LOG_RATIO = 10.0
 
 
 class Tokens(NamedTuple):
-    """What a term sees. rollout_T: int64, equal within a rollout. weights_T: 2 x T, as TokenWeights, where the loss
-    weighs tokens. entropy_T: with a gradient, where there is an entropy bonus."""
+    """Input of a term. rollout_T: int64, equal within a rollout. weights_T: 2 x T, as TokenWeights, if the loss weights
+    tokens. entropy_T: with a gradient, if there is an entropy bonus."""
 
     logprobs_T: Tensor
     behaviour_T: Tensor
@@ -48,12 +47,12 @@ Term = Callable[[Tokens, "LearnerConfig"], "Tensor"]
 
 
 def log_ratio(logprobs_T: Tensor, behaviour_T: Tensor) -> Tensor:
-    """log-prob minus behaviour log-prob, bounded above; a bounded one has no gradient."""
+    """log-prob minus behaviour log-prob, clamped above; a clamped one has no gradient."""
     return (logprobs_T - behaviour_T).clamp(max=MAX_LOG_RATIO)
 
 
 def importance_sampling(t: Tokens, _: LearnerConfig) -> Tensor:
-    """-ratio · A, unclipped up to MAX_LOG_RATIO, the gradient flowing through the ratio."""
+    """-ratio · A, unclipped up to MAX_LOG_RATIO, with the gradient through the ratio."""
     return -log_ratio(t.logprobs_T, t.behaviour_T).exp() * t.advantages_T
 
 
@@ -68,8 +67,8 @@ def clipped(t: Tokens, config: LearnerConfig) -> Tensor:
 
 
 def sequence_clipped(t: Tokens, config: LearnerConfig) -> Tensor:
-    """The same with one ratio a rollout, exp(mean over its tokens of the log-ratio): Zheng et al. 2025 (GSPO, arXiv
-    2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4: a mean moves less than a token."""
+    """`clipped` with one ratio per rollout, exp(mean over its tokens of the log-ratio): Zheng et al. 2025 (GSPO, arXiv
+    2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4, since a mean varies less than a token."""
     mean_T = _mean_of_rollout(t.logprobs_T - t.behaviour_T, t.rollout_T)
     return _clipped(mean_T.clamp(max=MAX_LOG_RATIO).exp(), t.advantages_T, config)
 
@@ -92,7 +91,7 @@ def cispo(t: Tokens, config: LearnerConfig) -> Tensor:
 
 
 def truncated_importance(t: Tokens, config: LearnerConfig) -> Tensor:
-    """The same with a cap of its own: bounds what the gap between sampler and trainer can do (Ionides 2008; Yao et al.
+    """`cispo` with its own cap: bounds the effect of the mismatch between sampler and trainer (Ionides 2008; Yao et al.
     2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
     return _weighted(t, config.tis_cap)
 
@@ -102,9 +101,8 @@ def _weighted(t: Tokens, cap: float) -> Tensor:
 
 
 def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
-    """-(4/τ) · σ(τ (ratio - 1)) · A, τ that of the advantage's sign: a gate that closes softly on both sides where
-    clipping cuts (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). Where nothing has moved its slope is the
-    ratio's."""
+    """-(4/τ) · σ(τ (ratio - 1)) · A, with τ depending on the advantage's sign: a soft gate on both sides in place of
+    clipping (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1 its slope is the ratio's."""
     tau_T = t.advantages_T.new_full(t.advantages_T.shape, config.tau_negative)
     tau_T = tau_T.masked_fill(t.advantages_T > 0, config.tau_positive)
     ratio_T = log_ratio(t.logprobs_T, t.behaviour_T).exp()
@@ -112,17 +110,19 @@ def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
 
 
 def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
-    """Return e^d - d - 1 with d = reference - log-prob, bounded above, which is never negative (Schulman 2020,
+    """Return e^d - d - 1 with d = reference - log-prob, clamped above, which is never negative (Schulman 2020,
     "Approximating KL divergence", k3; Shao et al. 2024, arXiv 2402.03300, eq. 4).
 
-    Its value is an unbiased estimate of KL(policy ‖ reference) from the policy's own tokens. Its gradient is not the
-    gradient of that: in expectation it is the gradient of the reverse direction, KL(reference ‖ policy)."""
+    Its value is an unbiased estimate of KL(policy ‖ reference) from the policy's own tokens. Its gradient is not: in
+    expectation it is the gradient of the reverse direction, KL(reference ‖ policy).
+    """
     d = (reference_T - logprobs_T).clamp(max=MAX_LOG_RATIO)
     return d.exp() - d - 1
 
 
 class TokenWeights(NamedTuple):
-    """Of the T tokens of an update, float32. term_T multiplies a token's term; kl_T weighs |log-prob - behaviour|."""
+    """Weights of the T tokens of an update, float32. term_T multiplies a token's term; kl_T weights |log-prob -
+    behaviour|."""
 
     term_T: np.ndarray
     kl_T: np.ndarray
@@ -134,9 +134,9 @@ WeighTokens = Callable[[np.ndarray, np.ndarray, "LearnerConfig", Sequence[object
 
 def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
     """cov_t = (logp_t - mean logp) · (A_t - mean A), over the tokens of one update that have an advantage. Entropy
-    falls by it, and few tokens carry it (Cui et al. 2025, arXiv 2505.22617, eq. 6, of which Clip-Cov and KL-Cov
-    are). logp is the sampler's, known before the forward pass, so that packs change nothing; the authors take the
-    policy's of the moment and count the tokens of dead groups.
+    decreases with it, mostly through few tokens (Cui et al. 2025, arXiv 2505.22617, eq. 6, the basis of Clip-Cov and
+    KL-Cov). logp is the sampler's, known before the forward pass, so that packing has no effect; the authors use the
+    current policy's and include the tokens of dead groups.
 
     >>> covariances(np.array([-1.0, -3.0]), np.array([1.0, -1.0])).tolist()
     [1.0, 1.0]
@@ -147,8 +147,8 @@ def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
 def clip_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, key: Sequence[object]
 ) -> TokenWeights:
-    """A random `cov_share` of all tokens (at least one), drawn between cov_low and cov_high, has no gradient (eq. 9,
-    10)."""
+    """A random `cov_share` of all tokens (at least one), chosen from those between cov_low and cov_high, has no
+    gradient (eq. 9, 10)."""
     found_T = covariances(logprobs_T, advantages_T)
     eligible = np.flatnonzero((found_T > config.cov_low) & (found_T < config.cov_high))
     drawn = shuffled([str(i) for i in eligible], *key)[: max(1, int(config.cov_share * len(found_T)))]
@@ -160,8 +160,8 @@ def clip_cov(
 def kl_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, _: Sequence[object]
 ) -> TokenWeights:
-    """The `cov_share` of the tokens (at least one) with the largest covariance is held to the sampler by `cov_kl` (eq.
-    11, 12; |log-ratio| as in the authors' code)."""
+    """The `cov_share` of the tokens (at least one) with the largest covariance has a KL penalty to the sampler of
+    weight `cov_kl` (eq. 11, 12; |log-ratio| as in the authors' code)."""
     found_T = covariances(logprobs_T, advantages_T)
     kl_T = np.zeros(len(found_T), np.float32)
     kl_T[np.argsort(-found_T, kind="stable")[: max(1, int(config.cov_share * len(found_T)))]] = config.cov_kl
@@ -171,9 +171,9 @@ def kl_cov(
 @dataclass(frozen=True, slots=True)
 class Loss:
     """reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: rollouts × max_tokens;
-    `rollout_mean`: a sum over a rollout's tokens, a mean over rollouts; `mean_of_means`: a mean over a rollout's
-    tokens, a mean over rollouts. weigh: what some tokens weigh, or nothing. reads: settings that mean nothing to the
-    others. version: as an objective's."""
+    `rollout_mean`: sum over a rollout's tokens, mean over rollouts; `mean_of_means`: mean over a rollout's tokens, mean
+    over rollouts. weigh: computes token weights, or None. reads: settings that only this loss uses. version: as for
+    objectives."""
 
     term: Term
     reduction: Literal["sum", "token_mean", "constant", "rollout_mean", "mean_of_means"]
@@ -201,7 +201,7 @@ LOSSES: dict[str, Loss] = {
 
 
 def loss_for(config: LearnerConfig) -> Loss:
-    """The configured loss, after checking that the rest of the configuration goes with it."""
+    """The configured loss, after checking that the rest of the configuration is compatible."""
     if config.loss not in LOSSES:
         raise UserError(f"learner: unknown loss {config.loss!r}; choose from {', '.join(LOSSES)}")
     loss = LOSSES[config.loss]
@@ -213,7 +213,7 @@ def loss_for(config: LearnerConfig) -> Loss:
         raise UserError(f"learner: loss {config.loss} divides by max_tokens; set it to the longest completion")
     if config.loss == "kl_cov" and config.updates == 1 and not config.staleness:
         raise UserError(
-            "learner: loss kl_cov holds tokens to the policy that sampled, which one update a step has not left yet;"
+            "learner: loss kl_cov penalises distance from the sampling policy, which is zero with one update per step;"
             " set minibatches, epochs or staleness"
         )
     return loss
@@ -224,7 +224,7 @@ _BESIDE = {"max_tokens": "overlong_cache", "entropy_delta": "entropy_target"}
 
 
 def read_by(config: LearnerConfig, setting: str) -> bool:
-    """Return whether anything of the configured training reads a setting; yes where the loss is unknown."""
+    """Return whether the configured training uses a setting; True if the loss is unknown."""
     if config.loss not in LOSSES:
         return True
     known = {name for one in (*LOSSES.values(), *OWN.values()) for name in one.reads} | _BESIDE.keys()
@@ -233,7 +233,7 @@ def read_by(config: LearnerConfig, setting: str) -> bool:
 
 
 def refuse_unread(settings: Iterable[str], configs: Sequence[LearnerConfig]) -> None:
-    """Errors: UserError for a setting that none of these trainings reads."""
+    """Raise UserError for a setting that none of these trainings uses."""
     for setting in settings:
         if not any(read_by(config, setting) for config in configs):
             raise UserError(f"training.{unread(setting, *configs)}")
@@ -250,8 +250,8 @@ def unread(setting: str, *configs: LearnerConfig) -> str:
 def summed(
     loss: Loss, t: Tokens, reference_T: Tensor | None, config: LearnerConfig, entropy_weight: float = 0.0
 ) -> Tensor:
-    """The terms' sum. Beside each: `kl_weight` · k3 where there is a reference (Shao et al. 2024, eq. 3), and minus the
-    token's entropy, weighed (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
+    """The sum of the terms. Added to each: `kl_weight` · k3 if there is a reference (Shao et al. 2024, eq. 3), and
+    minus the token's weighted entropy (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
     terms_T = loss.term(t, config)
     if t.weights_T is not None:
         held_T = (t.logprobs_T - t.behaviour_T).abs()  # never exponentiated: the further away, the more it is to pull
@@ -267,11 +267,8 @@ def summed(
 
 
 def divisor(loss: Loss, config: LearnerConfig, *, tokens: int, rollouts: int) -> float:
-    """What the summed terms of one update are divided by.
-
-    tokens, rollouts: of the whole batch, those of dead groups with them, as Yu et al. 2025 (DAPO, arXiv 2503.14476,
-    eq. 8), MiniMax-M1 and TRL's `dapo` count.
-    Adam's eps is not scale-free: a mean over 1e5 tokens shrinks gradients toward 1e-8, where a sum never goes.
-    """
+    """The divisor of one update's summed terms. tokens, rollouts: of the whole batch, including dead groups, as in Yu
+    et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. Adam's eps is not scale-free: a mean over
+    1e5 tokens shrinks gradients toward 1e-8, unlike a sum."""
     divisors = {"sum": 1, "token_mean": tokens, "constant": max(rollouts, 1) * (config.max_tokens or 1)}
     return float(max(divisors.get(loss.reduction, rollouts), 1))

@@ -1,4 +1,4 @@
-"""The README of an adapter: what it is, how it was made, what it did; a function of recipe and rows."""
+"""The README of an adapter: description, provenance and results; a function of recipe and rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Mapping[str, object]
 def model_card(
     *, base: str, licence: str | None, config: LearnerConfig, problems: Sequence[PromptProblem], steps: Sequence[Row]
 ) -> str:
-    """Markdown with the front matter that model hubs read. steps: rows of STEPS up to this adapter."""
+    """Markdown with the front matter used by model hubs. steps: rows of STEPS up to this adapter."""
     step = steps[-1]["step"] if steps else 0
     sources = Counter(p.source for p in problems)
     experts = "" if config.expert_rank is None else f" ({config.expert_rank} of each expert)"

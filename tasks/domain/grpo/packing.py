@@ -1,8 +1,8 @@
-"""Padding-free batches: many rollouts in one row of tokens, a group's prompt in it once.
+"""Padding-free batches: many rollouts in one row of tokens, with a group's prompt included once.
 
-A pack is a row of T tokens cut into segments. A prompt is a segment that attends to itself; a rollout's completion is
-a segment that attends to its group's prompt and to itself. Since causal attention aligns the last query with the last
-key, a list of key rows per segment says it all, and the rollouts of a group share one forward pass of their prompt.
+A pack is a row of T tokens divided into segments. A prompt is a segment that attends to itself; a rollout's completion
+is a segment that attends to its group's prompt and to itself. Since causal attention aligns the last query with the
+last key, a list of key rows per segment suffices, and the rollouts of a group share one forward pass of their prompt.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ROWS_A_PACK = 600
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One completion to train on. behaviour_T: float32 log-probs, those that are not finite unknown; `index` is the
-    caller's. weights: float32, 2 x T, where the loss weighs tokens (losses.py)."""
+    """One completion to train on. behaviour_T: float32 log-probs, non-finite if unknown; `index` is the caller's.
+    weights: float32, 2 x T, if the loss weights tokens (losses.py)."""
 
     index: int
     token_ids: Sequence[int]
@@ -44,10 +44,12 @@ class PromptGroup:
 class Pack:
     """Arrays of one forward pass: T rows of tokens, S segments, K predicted tokens.
 
-    tokens_T, positions_T: int64; a completion's last token predicts nothing and is no row.
-    starts_q, starts_k: int32 of length S + 1, where each segment's queries and keys begin; key_rows: int64, rows of T.
-    rows_K: the row that predicts targets_K, tokens whose behaviour log-prob is known; the same order is that of
-    behaviour_K, advantages_K: float32. rollout_K: the sequences' indices. weights: 2 x K, where tokens are weighed.
+    - tokens_T, positions_T: int64; a completion's last token predicts nothing and is not a row.
+    - starts_q, starts_k: int32 of length S + 1, the start of each segment's queries and keys; key_rows: int64, rows of
+      T.
+    - rows_K: the row that predicts targets_K, tokens with known behaviour log-prob; in the same order behaviour_K,
+      advantages_K: float32, and rollout_K: the sequences' indices.
+    - weights: 2 x K, if tokens are weighted.
     """
 
     tokens_T: np.ndarray
@@ -66,9 +68,8 @@ class Pack:
 def plan_packs(
     groups: Sequence[PromptGroup], budget: int, processes: int = 1, more: int = 0
 ) -> list[list[PromptGroup]]:
-    """Cut groups into packs of about equal size of at most `budget` rows, in order and about as many for each process,
-    `more` than the fewest; a group that is cut repeats its prompt. A rollout that is longer than the budget gets a pack
-    of its own."""
+    """Divide groups, in order, into packs of similar size with at most `budget` rows, about equally many per process,
+    `more` than the minimum; a split group repeats its prompt. A rollout longer than the budget gets its own pack."""
     total = sum(len(g.prompt_ids) + sum(len(s.token_ids) - 1 for s in g.trajectories) for g in groups)
     target = total / max(1, (-(-total // (budget * processes)) + more) * processes)
     packs: list[list[PromptGroup]] = []
@@ -90,7 +91,7 @@ def plan_packs(
 
 
 def pack_cost(pack: Sequence[PromptGroup]) -> float:
-    """What a pack's forward and backward pass take, in rows."""
+    """Cost of a pack's forward and backward pass, in rows."""
     rows = pairs = 0.0
     for group in pack:
         prompt = len(group.prompt_ids)
@@ -101,14 +102,14 @@ def pack_cost(pack: Sequence[PromptGroup]) -> float:
 
 
 def plan_shares(groups: Sequence[PromptGroup], budget: int, processes: int) -> list[list[list[PromptGroup]]]:
-    """A step's packs, dealt to processes. Of a few sizes of packs the largest that leaves the slowest process least:
-    one pack beyond as many for each is a quarter of a share."""
+    """A step's packs, assigned to processes. Of several pack sizes, the largest that minimises the slowest process's
+    load: one pack more than an even number per process is a quarter of a share."""
     dealt = [_deal(plan_packs(groups, budget, processes, more), processes) for more in range(min(processes, 4))]
     return min(dealt, key=lambda shares: max(sum(map(pack_cost, share)) for share in shares))
 
 
 def _deal(packs: list[list[PromptGroup]], processes: int) -> list[list[list[PromptGroup]]]:
-    """The costliest first, each to who has least; a share keeps their order."""
+    """Assign the costliest pack first, each to the least loaded process; a share keeps their order."""
     costs = list(map(pack_cost, packs))
     shares: list[list[int]] = [[] for _ in range(processes)]
     for i in sorted(range(len(packs)), key=lambda i: -costs[i]):

@@ -1,6 +1,5 @@
-"""What training alone reads and asks for: the critic's turn, several answers in one completion, classes of answers and
-traces that are cheap enough to be made in a step.
-"""
+"""Scaffold parts used only in training: the critic's turn, several answers in one completion, and classes of answers
+and traces that are cheap enough to compute in a step."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ CRITIC = Scaffold(
 
 
 def second_scaffold(config: LearnerConfig, own: Scaffold) -> Scaffold | None:
-    """Beside the arm's own, what this training asks by; null where the arm's own is all. Errors: UserError for an arm
-    whose answers cannot be told apart where several stand in one completion.
+    """The scaffold that this training uses beside the arm's own; None if it needs no other. Raise UserError for an arm
+    whose answers are not separable when one completion has several.
 
     >>> second_scaffold(LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=0, lora_rank=1,
     ...     lora_alpha=1, advantage="refined"), CRITIC).name
@@ -45,8 +44,8 @@ def second_scaffold(config: LearnerConfig, own: Scaffold) -> Scaffold | None:
 def several(own: Scaffold, number: int) -> Scaffold:
     if own.answer_form != "tag":
         raise UserError(
-            f"learner: several answers in one completion are told apart by <answer> tags, which {own.name} has not;"
-            " train an arm that has them"
+            f"learner: several answers in one completion need <answer> tags, which {own.name} lacks;"
+            " train an arm with them"
         )
     asked = f"Solve it {number} times, each time another way, one solution after the other, and then write </answers>."
     template = own.template.replace("{problem}", f"{{problem}} {asked}")
@@ -54,7 +53,7 @@ def several(own: Scaffold, number: int) -> Scaffold:
 
 
 def solutions(completion: str, number: int) -> list[str]:
-    """What a completion of several gives, solution by solution, those that stand there again left out.
+    """The solutions in a completion with several, without duplicates.
 
     >>> solutions("a <answer>7</answer> b <answer>8</answer>a <answer>7</answer> c", 3)
     ['a <answer>7</answer>', 'b <answer>8</answer>']
@@ -70,8 +69,8 @@ THRESHOLD = 0.31
 
 
 def answer_key(canonical: str | None, *, correct: bool, kind: str = MATH) -> str | None:
-    """Names an answer's class alike in every step: right, a number of mathematics by its value, else by its text; null
-    without one. kind: of the answer.
+    """Key of an answer's class, the same in every step: correct, a mathematical number by value, else by text; None
+    without an answer. kind: of the answer.
 
     >>> [answer_key(text, correct=False) for text in ("1/2", "0.5", "even", None)], answer_key("7", correct=True)
     (['1/2', '1/2', 'even', None], 'correct')
@@ -85,7 +84,7 @@ def answer_key(canonical: str | None, *, correct: bool, kind: str = MATH) -> str
 
 
 def trace_classes(traces: Sequence[str | None]) -> Classes:
-    """The strategy of each of a problem's traces; those that name none are one class, null.
+    """The strategy of each of a problem's traces; traces without a recognised strategy form one class, None.
 
     >>> trace_classes(["3+4=7. 7*2=14.", "Ann: 3+4=7. Bo: 7*2=14.", "2*3=6. 2*4=8. 6+8=14.", "hm", None])
     [0, 0, 1, None, None]

@@ -1,7 +1,7 @@
-"""Steps of a training: which problems each samples and trains on, its learning rate and its updates' groups.
+"""Steps of a training: the problems that each samples and trains on, its learning rate and its updates' groups.
 
-All are functions of the problems, the seed and the step, so that a resumed run goes on where the first one stood. Axis
-suffix: T tokens.
+All are functions of the problems, the seed and the step, so that a resumed run continues exactly. Axis suffix: T
+tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PromptProblem:
-    """What the order of prompts looks at."""
+    """The fields of a problem that determine the order of prompts."""
 
     problem_id: str
     source: str
@@ -35,12 +35,14 @@ class PromptProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What one step samples: one group per problem, under the adapter of `policy_step`, `staleness` before the last.
+    """Sampling of one step: one group per problem, with the adapter of `policy_step`, which is `staleness` steps before
+    the previous one.
 
-    critic: the adapter of that step beside it, where the training has two.
-    score: the learner's log-probs under these weights (tasks/engines/sampling/same_policy.py), of the critic's or not.
-    step: from 1; steps + 1 stands for the evaluation after the last step, which has no problems.
-    evaluate: sample held-out in the same call.
+    - critic: the critic's adapter of that step, if the training has two.
+    - score: compute the learner's log-probs with these weights (tasks/engines/sampling/same_policy.py), for the critic
+      or not.
+    - step: from 1; steps + 1 is the evaluation after the last step, which has no problems.
+    - evaluate: sample held-out problems in the same call.
     """
 
     step: int
@@ -57,11 +59,13 @@ class StepPlan:
 class TrainRollout:
     """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids.
 
-    answer: the key of its answer's class, the same in every step; null without one. trace_class: its strategy among its
-    group's. candidates: the answers that it gives, where it was asked for several; it is correct if one of them is.
-    other_tokens: of the turns before and after it. critique: of this draft, where the critic is trained too; null where
-    it outgrew the context. of_right_draft: of a critique; null of anything else.
-    rewards: unweighted parts of the reward that other packages score, by name.
+    - answer: the key of its answer's class, the same in every step; None without an answer.
+    - trace_class: its strategy among its group's.
+    - candidates: its answers, if several were requested; it is correct if one of them is.
+    - other_tokens: of the turns before and after it.
+    - critique: of this draft, if the critic is trained too; None if it exceeded the context.
+    - of_right_draft: for a critique, whether the draft was correct; None otherwise.
+    - rewards: unweighted parts of the reward scored by other packages, by name.
     """
 
     problem_id: str
@@ -92,19 +96,19 @@ def evaluated_steps(steps: int, eval_every: int) -> list[int]:
 
 
 def shuffled(items: Sequence[str], *key: object) -> list[str]:
-    """In an order that is a function of the key."""
+    """In random order, a function of the key."""
     digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
     order = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).permutation(len(items))
     return [items[int(i)] for i in order]
 
 
 def _epochs(items: Sequence[str], *key: object) -> Iterator[str]:
-    """Yield every item once, in a fresh order, then again, without end."""
+    """Yield every item once, in a new order, then again, endlessly."""
     for epoch in count():
         yield from shuffled(items, *key, epoch)
 
 
-#: What the order of prompts is balanced over: a lane for each source, for each subject, or one for all.
+#: How prompts are balanced: one lane per source, per subject, or one for all.
 LANES: dict[str, Callable[[PromptProblem], str]] = {
     "round_robin_by_source": lambda p: p.source,
     "balanced_by_subject": lambda p: p.subject or "",
@@ -115,8 +119,8 @@ LANES: dict[str, Callable[[PromptProblem], str]] = {
 def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) -> list[tuple[str, ...]]:
     """The problem ids of every step, one per group, distinct within a step.
 
-    Lanes take turns across steps. A problem that comes up again before its step is over waits for the next one; a pool
-    smaller than `groups_per_step` is used whole in every step.
+    Lanes alternate across steps. A problem that recurs within a step waits for the next one; a pool smaller than
+    `groups_per_step` is used completely in every step.
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=2, groups_per_step=2, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
@@ -155,14 +159,15 @@ def _next_other(fresh: Iterator[str], waiting: deque[str], taken: Sequence[str])
 def extra_prompts(
     problems: Sequence[PromptProblem], config: LearnerConfig, step: int, used: Sequence[str]
 ) -> list[str]:
-    """Problems that may replace dead groups of a step, in the order in which they are tried."""
+    """Problems that may replace dead groups of a step, in order of use."""
     rest = sorted(p.problem_id for p in problems if p.problem_id not in set(used))
     return shuffled(rest, config.seed, "extra", step)
 
 
 def learning_rate(config: LearnerConfig, step: int) -> float:
-    """Of every update of a step, counted from 1. The warm-up ends at the full rate; what falls after it (linearly, or
-    as half a cosine: Loshchilov and Hutter 2016, arXiv 1608.03983, eq. 5) would be zero at the step after the last.
+    """Learning rate of every update of a step, counted from 1. The warm-up ends at the full rate; a decay after it
+    (linear, or half a cosine: Loshchilov and Hutter 2016, arXiv 1608.03983, eq. 5) would reach zero at the step after
+    the last.
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=6, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1,
@@ -178,8 +183,8 @@ def learning_rate(config: LearnerConfig, step: int) -> float:
 
 
 def update_groups(problem_ids: Sequence[str], config: LearnerConfig, step: int) -> list[tuple[str, ...]]:
-    """The groups of each update of a step, by problem: every epoch uses each group once, dealt out to the minibatches
-    in an order of its own. One minibatch keeps the order that it is given.
+    """The groups of each update of a step, by problem: every epoch uses each group once, divided among the minibatches
+    in its own order. A single minibatch keeps the given order.
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=1, groups_per_step=3, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)

@@ -69,11 +69,11 @@ def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
     source = _text(record, "source", where)
     if problem is None:
         name = theirs["problem"]
-        raise UserError(f"{where}: field '{name}' must be text and not empty, found {record[name]!r:.60}")
+        raise UserError(f"{where}: field '{name}' must be non-empty text, found {record[name]!r:.60}")
     gold = GSM8K.sub("", gold) if gold else gold
     if gold is None or not re.search(r"\w|\\\{ ?\\\}", normalise(gold[:MAX_ANSWER_CHARS])):
         name = theirs["gold"]
-        raise UserError(f"{where}: field '{name}' must be text and not empty, found {record[name]!r:.60}")
+        raise UserError(f"{where}: field '{name}' must be non-empty text, found {record[name]!r:.60}")
     if len(gold) > MAX_ANSWER_CHARS:
         raise UserError(
             f"{where}: field '{theirs['gold']}' has {len(gold):,} characters,"

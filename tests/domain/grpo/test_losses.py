@@ -204,7 +204,7 @@ def test_a_behaviour_log_prob_of_minus_120_trains_nothing_to_pieces(name: str, a
         ({"loss": "rloo"}, "defined with advantage leave_one_out"),
         ({"loss": "dr_grpo", "max_tokens": None}, "divides by max_tokens"),
         ({"loss": "clip_cov"}, "defined with advantage standardised"),
-        ({"loss": "kl_cov", "advantage": "standardised"}, "which one update a step has not left yet"),
+        ({"loss": "kl_cov", "advantage": "standardised"}, "which is zero with one update per step"),
     ],
 )
 def test_settings_that_do_not_go_together(wrong: dict, said: str) -> None:

@@ -100,10 +100,7 @@ def pieces_of(root: Path, study: Study) -> list[tuple[Piece, UserError | None]]:
 
 @pytest.mark.parametrize(
     ("models", "said"),
-    [
-        (True, "the study as this worker has it makes no such artifact"),
-        (False, "its process failed; its own error is above"),
-    ],
+    [(True, "this worker's study does not make this artifact"), (False, "its process failed; its own error is above")],
 )
 def test_a_process_that_fails_is_told_of_and_the_next_piece_begins(tmp_path: Path, models: bool, said: str) -> None:
     """A study that was handed over without its models cannot be run, today and tomorrow."""

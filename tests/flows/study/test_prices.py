@@ -52,7 +52,7 @@ def test_the_teams_prices_stand_above_the_listed_ones(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("[devices]\nH100 = -1", "devices.H100: H100 is -1; it must be greater than or equal to 0"),
-        ('[remote."api.example:8000"]\nprompt = 1\ncompletion = 1', "is no host"),
+        ('[remote."api.example:8000"]\nprompt = 1\ncompletion = 1', "is not a host name"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:

@@ -20,7 +20,7 @@ from tests.tiny_model import write_tiny_model
 WRONG = {
     "search.methods=majorty": r"unknown method 'majorty'; did you mean 'majority'\?",
     "search.methods=particles:temperature=0": r"method particles: .*temperature is 0; it must be greater than 0",
-    "search.methods=majority,majority:width=16": r"search: methods: majority and majority:width=16 are one method",
+    "search.methods=majority,majority:width=16": r"search: methods: majority and majority:width=16 are the same method",
 }
 
 

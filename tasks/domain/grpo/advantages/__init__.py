@@ -1,1 +1,1 @@
-"""What a group's rewards make each of its rollouts weigh."""
+"""Advantages: how a group's rewards weight each of its rollouts."""

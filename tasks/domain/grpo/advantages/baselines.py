@@ -1,4 +1,4 @@
-"""Objectives that set a rollout's reward against its group or its step: baselines and scales."""
+"""Objectives that compare a rollout's reward with its group or its step: baselines and scales."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centr
 
 
 def centred(group: Group, _: Context) -> Advantages:
-    """Dr. GRPO (Liu et al. 2025, arXiv 2503.20783): reward minus group mean. Dividing by the spread would inflate
-    nearly solved problems."""
+    """Dr. GRPO (Liu et al. 2025, arXiv 2503.20783): reward minus group mean. Dividing by the standard deviation would
+    inflate nearly solved problems."""
     return group.rewards_G - group.rewards_G.mean(), {}
 
 
 def standardised(group: Group, context: Context) -> Advantages:
-    """GRPO (Shao et al. 2024, arXiv 2402.03300): centred, over the group's standard deviation (n - 1).
+    """GRPO (Shao et al. 2024, arXiv 2402.03300): centred, divided by the group's standard deviation (n - 1).
 
     >>> r = np.array([1.0, 0.0, 1.0, 0.0])
     >>> standardised(Group(r, r), Context())[0].round(4).tolist()
@@ -30,8 +30,9 @@ def leave_one_out(group: Group, context: Context) -> Advantages:
 
 
 def max_rl(group: Group, _: Context) -> Advantages:
-    """MaxRL (2026, arXiv 2602.02710): correctness centred and divided by its mean, so that the one right rollout of G
-    weighs G - 1. What form adds is centred beside it; a group with no right answer trains form alone."""
+    """MaxRL (2026, arXiv 2602.02710): correctness centred and divided by its mean, so that a single correct rollout of
+    G has weight G - 1. The format reward is centred separately; a group without a correct answer trains only the
+    format."""
     share = group.correct_G.mean()
     return ((group.correct_G - share) / share if share else 0.0) + centred_form(group), {}
 
@@ -39,8 +40,8 @@ def max_rl(group: Group, _: Context) -> Advantages:
 def reinforce_plus_plus(group: Group, context: Context) -> Advantages:
     """REINFORCE++ (Hu 2025, arXiv 2501.03262): (r - mean_N) / std_N over all rollouts of the step.
 
-    A group that is all right or all wrong is worth as much as its problem is easier or harder than the step's others.
-    The authors' code takes mean and spread over tokens, where a long rollout counts for more.
+    An all-correct or all-wrong group has an advantage if its problem is easier or harder than the step's others. The
+    authors' code takes mean and standard deviation over tokens, which weights long rollouts more.
 
     >>> easy, hard = (Group(r, r) for r in (np.array([1.0, 1.0]), np.array([1.0, 0.0])))
     >>> reinforce_plus_plus(easy, Context(step=(easy, hard)))[0].round(4).tolist()
@@ -53,7 +54,8 @@ def reinforce_plus_plus(group: Group, context: Context) -> Advantages:
 
 
 def with_baseline(group: Group, context: Context) -> Advantages:
-    """REINFORCE++ for several rollouts a problem: (r - mean_G) over the step's spread of such differences.
+    """REINFORCE++ for several rollouts per problem: (r - mean_G) divided by the step's standard deviation of these
+    differences.
 
     >>> even, odd = (Group(r, r) for r in (np.array([1.0, 1.0]), np.array([1.0, 0.0])))
     >>> with_baseline(odd, Context(step=(even, odd)))[0].round(4).tolist()
@@ -64,8 +66,9 @@ def with_baseline(group: Group, context: Context) -> Advantages:
 
 
 def gdpo(group: Group, context: Context) -> Advantages:
-    """GDPO (Liu et al. 2026, arXiv 2601.05242): each reward, here correctness and form, is standardised by itself, and
-    the sum is divided by the step's spread of such sums. The step's mean, which the paper takes off too, is zero.
+    """GDPO (Liu et al. 2026, arXiv 2601.05242): each reward, here correctness and format, is standardised separately,
+    and the sum is divided by the step's standard deviation of such sums. The step's mean, which the paper also
+    subtracts, is zero.
 
     >>> g = Group(np.array([1.0, 0.8, 0.0, -0.2]), np.array([1.0, 1.0, 0.0, 0.0]))
     >>> (gdpo(g, Context())[0].round(3) + 0.0).tolist()

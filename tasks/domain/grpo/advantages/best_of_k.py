@@ -1,4 +1,4 @@
-"""Objectives about the best of several attempts. What form adds to rewards is centred beside those of correctness."""
+"""Objectives for the best of several attempts. The format reward is centred separately from correctness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centr
 
 
 def all_wrong(size: int, right: int, k: int) -> float:
-    """Return the chance that k of `size` rollouts, `right` of them right, are all wrong.
+    """Return the probability that k of `size` rollouts, `right` of them correct, are all wrong.
 
     >>> all_wrong(4, 1, 2), all_wrong(4, 1, 0)
     (0.5, 1.0)
@@ -20,11 +20,11 @@ def all_wrong(size: int, right: int, k: int) -> float:
 
 
 def pass_at_k_training(group: Group, context: Context) -> Advantages:
-    """Pass@k training (Chen et al. 2025, arXiv 2508.10751), its closed form.
+    """Pass@k training (Chen et al. 2025, arXiv 2508.10751), in closed form.
 
-    Every k of the G rollouts are a group that is right if one of them is; a rollout's advantage is the standardised
-    reward of such a group, averaged over the groups that it is in. Zero where every group is right or none is, or so
-    nearly that floats do not tell.
+    Every k-subset of the G rollouts is a group that is correct if one of its members is; a rollout's advantage is the
+    standardised reward of such a group, averaged over the groups that contain it. Zero if all or none of the groups are
+    correct, up to floating-point precision.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> pass_at_k_training(Group(r, r), Context(k=2))[0].round(4).tolist()
@@ -40,11 +40,11 @@ def pass_at_k_training(group: Group, context: Context) -> Advantages:
 
 
 def pkpo(group: Group, context: Context) -> Advantages:
-    """Pass@k policy optimisation (Walder and Karkhanis 2025, arXiv 2505.15201): what each rollout adds to the pass@k
-    of the k that it is drawn with, times k / G.
+    """Pass@k policy optimisation (Walder and Karkhanis 2025, arXiv 2505.15201): each rollout's contribution to the
+    pass@k of the k-subsets that contain it, times k / G.
 
-    Unbiased for the gradient of pass@k, with the baseline of least variance, the same k - 1 without it. A right rollout
-    adds where they all are wrong; a wrong one adds nothing.
+    Unbiased for the gradient of pass@k, with the minimum-variance baseline, the same k - 1 rollouts without it. A
+    correct rollout contributes where the others are all wrong; a wrong one contributes nothing.
     """
     size, right, k = len(group.correct_G), group.num_correct, context.k
     added = (k / size) * all_wrong(size - 1, right - 1, k - 1) if right else 0.0
@@ -53,7 +53,7 @@ def pkpo(group: Group, context: Context) -> Advantages:
 
 def best_alone(group: Group, _: Context) -> Advantages:
     """GRPO for pass@k by its best rollout (Tang et al. 2025, arXiv 2503.19595): the best reward minus the second best;
-    nothing for the others, nor where two are best."""
+    zero for the others, and if two are tied for best."""
     second, best = np.sort(group.rewards_G)[-2:]
     advantages_G = np.zeros_like(group.rewards_G)
     advantages_G[int(group.rewards_G.argmax())] = best - second
@@ -61,7 +61,8 @@ def best_alone(group: Group, _: Context) -> Advantages:
 
 
 def best_alone_standardised(group: Group, context: Context) -> Advantages:
-    """That over the group's standard deviation (n - 1): verl's `grpo_passk` by default, which the paper does not have.
+    """`best_alone` divided by the group's standard deviation (n - 1): the default of verl's `grpo_passk`, not in the
+    paper.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> best_alone_standardised(Group(r, r), Context())[0].tolist()
@@ -75,11 +76,11 @@ DIVERGENCE = log(2)
 
 
 def entropic(group: Group, _: Context) -> Advantages:
-    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct) over its mean among the others,
+    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct) divided by its mean over the others,
     minus 1.
 
-    β is where softmax(β · correct) is DIVERGENCE from uniform, by bisection up to 1e6: few right ones weigh more. A
-    group of two is too small: its only best one would weigh without bound.
+    β is chosen by bisection up to 1e6 so that softmax(β · correct) has KL divergence DIVERGENCE from uniform: few
+    correct rollouts weigh more. A group of two is too small: the weight of its only correct rollout would be unbounded.
 
     >>> r = np.array([1.0, 1.0, 0.0, 0.0])
     >>> entropic(Group(r, r), Context())[0].round(4).tolist()

@@ -1,12 +1,12 @@
-"""Objectives that reward what is answered rarely: outcome-based exploration (Song et al. 2025, arXiv 2509.06941) and
-DARLING (Li et al. 2025, arXiv 2509.02534).
+"""Objectives that reward rare answers: outcome-based exploration (Song et al. 2025, arXiv 2509.06941) and DARLING (Li
+et al. 2025, arXiv 2509.02534).
 
-Exploration adds a bonus to GRPO's advantage: A = A_task + c · m · A_exp, c `bonus`, m 0 in a group that is all right.
-N(x, a) counts the rollouts of earlier steps that answered problem x by a, and b_i = min(1, 1/√N(x, a_i)).
+Exploration adds a bonus to GRPO's advantage: A = A_task + c · m · A_exp, with c `bonus`, and m 0 in an all-correct
+group. N(x, a) counts the rollouts of earlier steps with answer a to problem x, and b_i = min(1, 1/√N(x, a_i)).
 
-`gated` (the default) lets right rollouts alone earn the bonus. All right answers of a problem are one class, so gated
-these pay no width among right rollouts: DARLING by trace does. Ungated is the paper's form, which also pays for new
-wrong answers. A rollout without an answer earns nothing.
+With `gated` (the default) only correct rollouts earn the bonus. All correct answers of a problem are one class, so
+gated bonuses do not reward diversity among correct rollouts; DARLING by trace does. The ungated form, as in the paper,
+also rewards new wrong answers. A rollout without an answer earns nothing.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def ucb_mean(group: Group, context: Context) -> Advantages:
 
 
 def ucb_constant(group: Group, context: Context) -> Advantages:
-    """b_i minus a constant b0 (`bonus_baseline`; the paper has 0.5, and 1 where problems are easy): an answer that was
-    given 1/b0² times is pushed down."""
+    """b_i minus a constant b0 (`bonus_baseline`; 0.5 in the paper, 1 for easy problems): an answer given more than
+    1/b0² times is penalised."""
     return _beside(group, context, (_novelty(group, context) - context.bonus_baseline) * _earners(group, context))
 
 
 def batch(group: Group, context: Context) -> Advantages:
-    """Minus the share of the group that answers alike, itself not counted: -(1/n) Σ_{j≠i} 1[a_i = a_j].
+    """Minus the share of the group with the same answer, itself excluded: -(1/n) Σ_{j≠i} 1[a_i = a_j].
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> free = Context(gated=False)
@@ -78,8 +78,8 @@ FLOOR = 0.1
 
 
 def by_trace(group: Group, _: Context) -> Advantages:
-    """DARLING by `Group.traces`: right rollouts weigh by how many others took another way. A trace that names no way
-    has the least factor, or an empty one would pay.
+    """DARLING by `Group.traces`: correct rollouts are weighted by the share of others with a different strategy. A
+    trace without a recognised strategy has the smallest factor, so that empty traces are not rewarded.
 
     >>> r = np.array([1.0, 1.0, 1.0, 0.0])
     >>> by_trace(Group(r, r, traces=(0, 0, 1, 2)), Context())[0].round(4).tolist()
@@ -89,14 +89,14 @@ def by_trace(group: Group, _: Context) -> Advantages:
 
 
 def by_answer(group: Group, _: Context) -> Advantages:
-    """DARLING by answers: right rollouts share a class, so the rare right one weighs most."""
+    """DARLING by answers: correct rollouts share a class, so a rare correct one has the largest weight."""
     return _darling(group, group.answers)
 
 
 def _darling(group: Group, classes: Sequence[Hashable]) -> Advantages:
-    """r'_i = correct_i · max(Div_i, FLOOR), Div_i the share of the n - 1 others that are in another class (eq. 4 and
-    5), 0 without a class of its own; A = r' - mean(r') (section 3.2). What form adds is centred beside it. classes and
-    diversity are reported of groups with a right rollout, since the others' traces are not classified."""
+    """r'_i = correct_i · max(Div_i, FLOOR), with Div_i the share of the n - 1 others in a different class (eq. 4 and
+    5), 0 without a class of its own; A = r' - mean(r') (section 3.2). The format reward is centred separately. classes
+    and diversity are reported for groups with a correct rollout, since other groups' traces are not classified."""
     size, counts = len(classes), Counter(classes)
     diversity_G = np.array([0.0 if one is None else (size - counts[one]) / (size - 1) for one in classes])
     weighted_G = group.correct_G * np.maximum(diversity_G, FLOOR)

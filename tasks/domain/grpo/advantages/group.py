@@ -1,8 +1,8 @@
-"""What an objective sees: a problem's rollouts, and what lies around them. Axis suffix: G rollouts of one problem, N of
-a whole step.
+"""The input of an objective: a problem's rollouts and their context. Axis suffix: G rollouts of one problem, N of a
+whole step.
 
-An objective is a function `advantage(group, context) -> (advantages_G, diagnostics)`: float64, and numbers by name that
-are kept as means over a step's groups.
+An objective is a function `advantage(group, context) -> (advantages_G, diagnostics)`: float64, and named numbers that
+are averaged over a step's groups.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-#: problem → key of an answer's class → how many rollouts gave it in the steps before.
+#: problem → key of an answer's class → number of rollouts with it in earlier steps.
 Visits = Mapping[str, Mapping[str, int]]
 Advantages = tuple[np.ndarray, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One of several answers that a completion gives. length: characters. way: its strategy among the group's."""
+    """One of several answers in a completion. length: characters. way: its strategy among the group's."""
 
     correct: bool
     length: int
@@ -28,12 +28,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """rewards_G: totals, correctness and form; correct_G: 1 or 0. Both float64.
+    """rewards_G: total rewards; correct_G: 1 or 0. Both float64.
 
-    answers: the key of each answer's class, the same in every step; None without an answer. traces: the strategy of
-    each trace among the group's; None is one too. candidates: of each rollout, where it gives several answers.
-    of_right_drafts: of critiques, whether the draft was right. Empty where the objective asks for none.
-    lengths: tokens of each completion.
+    - answers: the key of each answer's class, the same in every step; None without an answer.
+    - traces: the strategy of each trace among the group's; None counts as one.
+    - candidates: of each rollout, if it gives several answers.
+    - of_right_drafts: for critiques, whether the draft was correct.
+    - lengths: tokens of each completion.
+
+    Fields that the objective does not need are empty.
     """
 
     rewards_G: np.ndarray
@@ -47,8 +50,8 @@ class Group:
 
     @property
     def form_G(self) -> np.ndarray:
-        """What form alone adds to each reward: tags and length. Rounded, because 0.8 - 1 is not -0.2 in floats, and a
-        form that all share would weigh."""
+        """The format part of each reward: tags and length. Rounded, because 0.8 - 1 is not -0.2 in floats, and a part
+        shared by all rollouts must cancel."""
         return (self.rewards_G - self.correct_G).round(12)
 
     @property
@@ -58,8 +61,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """k: attempts, of objectives about several. bonus, gate, baseline: of exploration. visits: before this step.
-    step: every group of it; empty: the group alone."""
+    """k: number of attempts, for objectives about several. bonus, gate, baseline: of exploration. visits: before this
+    step. step: all groups of the step; empty for the group alone."""
 
     k: int = 1
     bonus: float = 0.2
@@ -73,7 +76,7 @@ Advantage = Callable[[Group, Context], Advantages]
 
 
 def is_live(rewards_G: Sequence[float]) -> bool:
-    """Whether the group has a gradient. By equality: four times 0.1 has a tiny non-zero variance in floats.
+    """Whether the group has a gradient. Tested by equality: four times 0.1 has a tiny non-zero variance in floats.
 
     >>> is_live([0.1] * 4), is_live([0.0, -0.2])
     (False, True)
@@ -82,7 +85,7 @@ def is_live(rewards_G: Sequence[float]) -> bool:
 
 
 def minus_mean(values_G: np.ndarray) -> np.ndarray:
-    """Exactly zero where all are alike: the mean of three times 0.1 is another float.
+    """Exactly zero if all values are equal: the mean of three times 0.1 is another float.
 
     >>> minus_mean(np.array([0.1] * 3)).tolist()
     [0.0, 0.0, 0.0]
@@ -91,5 +94,5 @@ def minus_mean(values_G: np.ndarray) -> np.ndarray:
 
 
 def centred_form(group: Group) -> np.ndarray:
-    """What form adds, minus its mean: stands beside an objective that is of correctness."""
+    """The format reward minus its mean, added to objectives of correctness."""
     return minus_mean(group.form_G)

@@ -1,4 +1,4 @@
-"""Objectives by the names that a profile gives them: ours, and those of other packages (`varband.objectives`)."""
+"""Objectives by the names used in profiles: ours, and those of other packages (`varband.objectives`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tasks.domain.plugins import brought, pinned, plugged, told
 
 
 def checked(advantage: Advantage, name: str) -> Advantage:
-    """Wrap an objective of another package. Errors: UserError, when it is called, if it raises or does not return one
-    finite advantage for each rollout and numbers by name."""
+    """Wrap an objective of another package. The wrapper raises UserError if the objective raises or does not return one
+    finite advantage per rollout and named numbers."""
 
     def call(group: Group, context: Context) -> Advantages:
         try:
@@ -37,8 +37,8 @@ def checked(advantage: Advantage, name: str) -> Advantage:
 
 
 def made_up(size: int) -> Group:
-    """Return a group with all that any objective may ask for, of which half is right, to try one on before anything is
-    sampled for it."""
+    """Return a group with everything that an objective may need, half of it correct, to test an objective before
+    sampling."""
     right_G = (np.arange(size) % 2).astype(np.float64)
     ways = [n % 3 for n in range(size)]
     candidates = [(Candidate(bool(right), 1), Candidate(not right, 2)) for right in right_G]
@@ -52,14 +52,20 @@ Need = Literal["answers", "traces", "vectors", "candidates", "refinements", "age
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """needs: of the rollouts (`answers`, `traces`: their classes, the latter by strategy; `vectors`: those of traces by
-    the encoder, of problems with a right rollout), of how they come about (`candidates`: several answers each;
-    `refinements`: draft, critique, refinement; `agents`: the critic is trained too, by an adapter of its own), of the
-    steps before (`visits`). reads: settings that mean nothing to the others. of_parts: looks at correctness and form
-    apart, so a group is dead only where both are alike; else where rewards are. trains_alike: a dead group may have an
-    advantage; else it has none. least_group: rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave
-    over. version: bumped when its advantages change; it stands in the names of the trainings that use it, from 2 on,
-    and always where another package brings it, whose name and version it is."""
+    """An advantage function and its requirements.
+
+    - needs: inputs from the rollouts (`answers`, `traces`: their classes, the latter by strategy; `vectors`: traces'
+      embeddings, for problems with a correct rollout), from the way they are sampled (`candidates`: several answers
+      each; `refinements`: draft, critique, refinement; `agents`: the critic is trained too, with its own adapter), or
+      from earlier steps (`visits`).
+    - reads: settings that only this objective uses.
+    - of_parts: treats correctness and format separately, so a group is dead only if both are constant; otherwise if
+      rewards are.
+    - trains_alike: a dead group may have an advantage; otherwise it has none.
+    - least_group: minimum rollouts; least_k: minimum attempts; beyond_k: minimum rollouts beyond k.
+    - version: increased when its advantages change; part of the recipe of trainings that use it, from 2 on, and always
+      for another package's objective, as its name and version.
+    """
 
     advantage: Advantage
     needs: tuple[Need, ...] = ()
@@ -107,7 +113,7 @@ OWN: Mapping[str, Objective] = {
 
 
 class _Objectives(Mapping[str, Objective]):
-    """Ours, and those of other packages, each imported when it is looked up."""
+    """Ours, and those of other packages, which are imported on access."""
 
     def __getitem__(self, name: str) -> Objective:
         if name in OWN:
@@ -129,8 +135,8 @@ ADVANTAGES: Mapping[str, Objective] = _Objectives()
 
 
 def group_advantages(group: Group, kind: str, context: Context) -> Advantages:
-    """Return the advantages of one group and the objective's diagnostics; exactly zero where the group is dead, but for
-    objectives that look beyond that.
+    """Return the advantages of one group and the objective's diagnostics; exactly zero for a dead group, except with
+    objectives that compare groups.
 
     >>> alike = np.array([0.1] * 4)
     >>> group_advantages(Group(alike, alike), "standardised", Context())[0].tolist()

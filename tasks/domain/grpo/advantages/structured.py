@@ -1,5 +1,5 @@
-"""Objectives of rollouts that are more than one answer: several answers in a completion, or a draft, a critique of it
-and a refinement."""
+"""Objectives for rollouts with several parts: several answers in a completion, or a draft, its critique and a
+refinement."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ DRAWS = 100
 
 
 def vpo(group: Group, _: Context) -> Advantages:
-    """VPO (2026, arXiv 2605.22817): E_w max_s w · R[s] over a completion's candidates s, w ~ Dirichlet(1), the same
-    draws for the whole group; standardised by the population's spread.
+    """VPO (2026, arXiv 2605.22817): E_w max_s w · R[s] over a completion's candidates s, w ~ Dirichlet(1), with the
+    same draws for the whole group; standardised by the population standard deviation.
 
-    R holds what three judges say of a candidate (`worths`). One weighting's best candidate need not be another's, so a
-    completion gains by candidates that are good in different ways. What form adds is centred beside it.
+    R has three scores per candidate (`worths`). Different weightings may have different best candidates, so a
+    completion gains from candidates that are good in different ways. The format reward is centred separately.
 
     >>> one, both = (Candidate(True, 10, 0),), (Candidate(True, 10, 0), Candidate(True, 5, 1))
     >>> r = np.ones(2)
@@ -34,8 +34,8 @@ def vpo(group: Group, _: Context) -> Advantages:
 
 
 def worths(candidates_G: Sequence[Sequence[Candidate]]) -> list[np.ndarray]:
-    """Return candidates x judges for each completion: 1 for being right, how much shorter it is than the group's
-    longest, how many of the group's right candidates go another way. A wrong candidate is worth nothing.
+    """Return candidates x scores for each completion: 1 for correctness, how much shorter it is than the group's
+    longest, and how many of the group's correct candidates use another strategy. A wrong candidate scores zero.
 
     >>> worths([(Candidate(True, 10, 0), Candidate(False, 4, 1)), (Candidate(True, 5, 1),)])[0].tolist()
     [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
@@ -54,15 +54,15 @@ def worths(candidates_G: Sequence[Sequence[Candidate]]) -> list[np.ndarray]:
 
 
 def _scored(group: Group, raw: Sequence[float]) -> np.ndarray:
-    """Standardised by the population's spread, and nothing where there is none; form centred beside it."""
+    """Standardised by the population standard deviation, or zero if that is zero; format centred separately."""
     raw_G = np.array(raw, np.float64)
     spread = raw_G.std() if len(raw_G) else 0.0
     return ((raw_G - raw_G.mean()) / spread if spread >= 1e-6 else 0.0) + centred_form(group)
 
 
 def summed(group: Group, _: Context) -> Advantages:
-    """Multi-RLVR, which VPO is compared with: how many of a completion's candidates are right, standardised. VPO's
-    documents add the candidates up; the paper's summary takes the best (`best`).
+    """Multi-RLVR, VPO's baseline: the number of a completion's correct candidates, standardised. VPO's appendix sums
+    over the candidates; the paper's summary takes the best (`best`).
 
     >>> right, wrong = Candidate(True, 1), Candidate(False, 1)
     >>> r = np.array([1.0, 1.0])
@@ -73,15 +73,15 @@ def summed(group: Group, _: Context) -> Advantages:
 
 
 def best(group: Group, _: Context) -> Advantages:
-    """1 for a completion of which any candidate is right, standardised as `summed` is."""
+    """1 for a completion with any correct candidate, standardised like `summed`."""
     return _scored(group, [any(c.correct for c in one) for one in group.candidates]), {}
 
 
 def refined(group: Group, _: Context) -> Advantages:
     """Critique and refinement (AutoMathCritique, Xi et al. 2024, arXiv 2411.16579), its training in the loop.
 
-    A right refinement weighs 1 minus the share that is right, a wrong one nothing; the paper finetunes with weight 1.
-    Each is of the policy's own draft under a critique by the same policy; drafts and critiques have no gradient.
+    A correct refinement has weight 1 minus the share of correct ones, a wrong one 0; the paper finetunes with weight 1.
+    Draft and critique come from the same policy and have no gradient.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> refined(Group(r, r), Context())[0].tolist()
@@ -94,10 +94,10 @@ def refined(group: Group, _: Context) -> Advantages:
 def multi_agent(group: Group, context: Context) -> Advantages:
     """Multi-agent finetuning (Subramaniam et al. 2025, arXiv 2501.05707), its training in the loop.
 
-    As `refined`, of a generator's drafts and of a critic's critiques, each by its own adapter; a critique is right if
-    the refinement after it is. Critiques that mended a wrong draft and those that kept a right one have half of the
-    group's weight each, where there are both: the paper's mixture, w = 1/2. The paper finetunes in rounds on what the
-    majority of several agents agrees with; here there is one of each, and the grader says what is right.
+    Like `refined`, for a generator's drafts and a critic's critiques, each with its own adapter; a critique counts as
+    correct if its refinement is. Critiques that corrected a wrong draft and those that kept a correct one each have
+    half of the group's weight, if both occur: the paper's mixture, w = 1/2. The paper finetunes in rounds on the
+    majority answer of several agents; here there is one of each, and the grader decides.
 
     >>> r = np.array([1.0, 1.0, 1.0, 0.0])
     >>> multi_agent(Group(r, r, of_right_drafts=(True, False, False, False)), Context())[0].tolist()
