@@ -85,7 +85,7 @@ def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Pat
             return folder
     hint = "install varband[demo]" if name == SMALL_ENCODER else "give its folder, or its id as OWNER/NAME@COMMIT"
     near = did_you_mean(name, [*SHIPPED, *(folder.name for folder in home.glob("*/"))])
-    raise NotHere(name, f"{what} {name} was not found, nor under {home} (VARBAND_MODELS): {hint}{near}")
+    raise NotHere(name, f"{what} {name} is not there, nor under {home} (VARBAND_MODELS): {hint}{near}")
 
 
 def base_model(name: str, folder: Path) -> BaseModel:

@@ -36,7 +36,7 @@ GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
         ('{"uid": "b", "problem": "Two?"}', "line 2: no field 'gold'"),
         ('{"uid": "a", "problem": "Two?", "gold": "2"}', "line 2: the id 'a' stands in line 1 already"),
         ('{"uid": "b", "problem": "Two?", "gold": " "}', "line 2: field 'gold' must be non-empty text"),
-        ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem' must be text"),
+        ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem' must be non-empty text"),
         ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),
         ('{"uid": "b", "problem": "Two?", "gold": NaN}', "line 2: field 'gold' must be text or a finite number"),
         ('{"uid": "b", "problem": "Two?", "gold": ' + "9" * 5000 + "}", "line 2: cannot be read"),
