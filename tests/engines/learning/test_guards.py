@@ -11,6 +11,7 @@ import torch
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.rewards import RewardTerm
 from tasks.domain.grpo.steps import StepPlan, TrainRollout
 from tasks.engines.learning.update import Clock
 from tests.engines.conftest import random_rollouts
@@ -46,8 +47,8 @@ def test_one_behaviour_log_prob_of_minus_120_leaves_the_weights_finite(tiny_base
 
 def overflowing(config: LearnerConfig) -> LearnerConfig:
     """With a weight of tags that nobody may ask for."""
-    made = replace(config)
-    object.__setattr__(made, "tag_weight", 1e30)
+    made = replace(config, rewards=(RewardTerm(name="correct"), RewardTerm(name="tag")))
+    object.__setattr__(made.rewards[1], "weight", 1e30)
     return made
 
 
