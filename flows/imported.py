@@ -210,15 +210,19 @@ def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Ite
 def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size: int) -> str:
     lengths = [_length(x) for one in brought for key in keys for x in one.groups[key][:size]]
     files = ", ".join(f"{one.file} ({one.tool})" for one in brought)
-    quoted = lambda value: orjson.dumps(value).decode()  # noqa: E731  JSON's strings and lists are TOML's
     return TEMPLATE.format(
         name=name,
-        purpose=quoted(f"{size} rollouts of each of {len(keys)} problems, sampled elsewhere: {files}"),
-        measures=quoted(sorted(names_of_measures() - {*FROM_EMBEDDINGS})),
+        purpose=_as_toml(f"{size} rollouts of each of {len(keys)} problems, sampled elsewhere: {files}"),
+        measures=_as_toml(sorted(names_of_measures() - {*FROM_EMBEDDINGS})),
         size=size,
         longest=max(1, *lengths),
-        ks=quoted(sorted({k for k in (1, 2, 4, 8, 16, 32, 64) if k < size} | {size})),
+        ks=_as_toml(sorted({k for k in (1, 2, 4, 8, 16, 32, 64) if k < size} | {size})),
     ) + "".join(ARM.format(name=one.arm, digest=one.digest(size, keys)) for one in brought)
+
+
+def _as_toml(value: str | Sequence[object]) -> str:
+    """Spell text or a list: JSON's are TOML's."""
+    return orjson.dumps(value).decode()
 
 
 def _length(one: Foreign) -> int:
