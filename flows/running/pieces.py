@@ -8,8 +8,10 @@ the same as without shards.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 
 from flows.experiment import experiment
@@ -24,7 +26,7 @@ from tasks.domain.policies import Policy
 from tasks.metering import OCCUPYING
 from tasks.rollouts import account_of
 from tasks.sampling import SHARDED, enter_shard, open_shards
-from tasks.stage import Step
+from tasks.stage import Session, Step
 
 Dag = Callable[[Study], object]
 #: What a worker makes; calibrations need the encoder, as embeddings do.
@@ -139,7 +141,21 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool)
             if left and policy is not None and at_work.setdefault(fingerprint(policy.identity()), step.ref) != step.ref:
                 continue
             pieces += left
-    return pieces, frozenset(others)
+    return _arms_in_turn(pieces), frozenset(others)
+
+
+def _arms_in_turn(pieces: Sequence[Piece]) -> list[Piece]:
+    """The first piece of each arm, then the second: an interrupted study has the same seeds of all arms.
+
+    >>> [p.title for p in _arms_in_turn([Piece(Ref("training", "0" * 16), t, arm=t[0]) for t in ("a0", "a1", "b0")])]
+    ['a0', 'b0', 'a1']
+    """
+    earlier = Counter[str]()
+    turns = list[int]()
+    for piece in pieces:
+        turns.append(earlier[piece.arm])
+        earlier[piece.arm] += 1
+    return [piece for _, piece in sorted(zip(turns, pieces, strict=True), key=itemgetter(0))]
 
 
 def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
@@ -173,10 +189,15 @@ def make_piece(
     study: Study, store: Store, listener: Listener, ref: Ref, shard: int | None, dag: Dag = experiment
 ) -> None:
     """On a worker. Errors as for `piece_step`."""
-    step = piece_step(study, store, ref, dag)
     with stages_of(study, store, listener) as current:
-        if shard is None:
-            current.ensure(step)
-        else:
-            with current.at_work_on(step):
-                enter_shard(step, study.profile.hardware.shard_rollouts, shard)
+        piece_in(current, study, store, ref, shard, dag)
+
+
+def piece_in(current: Session, study: Study, store: Store, ref: Ref, shard: int | None, dag: Dag = experiment) -> None:
+    """Make a piece in a session that is open. Errors as for `piece_step`."""
+    step = piece_step(study, store, ref, dag)
+    if shard is None:
+        current.ensure(step)
+    else:
+        with current.at_work_on(step):
+            enter_shard(step, study.profile.hardware.shard_rollouts, shard)

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from flows.running.pieces import Lost, Piece, dispatch, next_pieces, piece_step
+from flows.running.pieces import Lost, Piece, dispatch, next_pieces, piece_in
 from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
@@ -38,13 +38,15 @@ GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
 
 
 def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
-    """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. Does nothing if there is only
-    one arm and one seed. listener: receives the events of all processes. Errors as for `dispatch`."""
+    """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. With more processes than arms
+    an arm's sampling is shared. Does nothing if there is only one arm and one seed. listener: receives the events of
+    all processes. Errors as for `dispatch`."""
     places = gpus_apart(study.profile.hardware)[: len(study.profile.arms) * max(1, len(study.profile.seeds))]
     if len(places) == 1:
         return
     with Processes(study, store.root, charging, places, listener) as workers:
-        wanted = partial(next_pieces, study, store, listener, in_shards=False, no_more=workers.dismiss)
+        in_shards = len(places) > len(study.profile.arms)
+        wanted = partial(next_pieces, study, store, listener, in_shards=in_shards, no_more=workers.dismiss)
         dispatch(wanted, workers, lambda said: warnings.warn(Notice(said), stacklevel=2))
 
 
@@ -183,7 +185,7 @@ def _work(line: Connection) -> None:
             while not was_stopped():
                 piece: Piece = line.recv()
                 try:
-                    current.ensure(piece_step(study, store, piece.ref))
+                    piece_in(current, study, store, piece.ref, piece.shard)
                     tell(None)
                 except Exception as error:
                     tell(error if isinstance(error, UserError) else UserError(sentence_of(error)))
