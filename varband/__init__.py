@@ -21,8 +21,8 @@ if str(ROOMS) not in sys.path:
     sys.path.insert(0, str(ROOMS))
 
 if sys.platform == "linux":
-    # read when Arrow is imported, so before that: of what parts of a million rows have freed, Arrow's own choice keeps
-    # 50 MB and several arenas 20 (docs/operations.md)
+    # Arrow reads these once, when it is imported. After a read of a million rows in parts its default allocator keeps
+    # 50 MB of freed memory, jemalloc with several arenas 20 MB.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0")
 

@@ -1,6 +1,7 @@
-"""Prices on the machines that the profiles are meant for: list prices, overridden by the team's `prices.toml`.
+"""Prices and speeds of the built-in profiles, on the machines that they are meant for.
 
-US dollars. Rates are used until a store has measured its own; sources: docs/operations.md.
+Prices are list prices in US dollars per device-hour of November 2026; the team's `prices.toml` overrides them. Speeds
+(tokens per second) are used until a store has measured its own.
 """
 
 from __future__ import annotations
