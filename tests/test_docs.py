@@ -19,7 +19,7 @@ REPO = Path(__file__).resolve().parent.parent
 PAGES = sorted((REPO / "docs" / "guide").glob("*.md"))
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 #: What a test here has not; lines that need a server are followed in tests/flows/server/test_pages.py.
-NEEDS = ("needs a GPU: ", "needs a server: ")
+NEEDS = ("needs a GPU: ", "needs a server: ", "needs a Tinker server: ")
 #: Pages that read a store in which a study is finished.
 READING = ("add", "no-answer", "operate", "read-the-report")
 #: Pages that run a study: minutes.
@@ -38,7 +38,15 @@ def blocks(page: Path) -> list[Block]:
 
 
 def test_every_block_of_every_page_is_run_or_says_why_not() -> None:
-    assert [p.stem for p in PAGES] == ["add", "first-study", "gpu-pool", "no-answer", "operate", "read-the-report"]
+    assert [p.stem for p in PAGES] == [
+        "add",
+        "first-study",
+        "gpu-pool",
+        "no-answer",
+        "operate",
+        "read-the-report",
+        "tinker",
+    ]
     for page in PAGES:
         assert page.read_text().count("```") == 2 * len(blocks(page)), f"{page.name}: a fence that is not read"
         for block in blocks(page):

@@ -237,9 +237,15 @@ class Lora:
             model.set_submodule(name, module)
             of_experts[name] = module
         self.experts = MergedExperts(of_experts if merge else {}, first.device)
-        for name, view in self.views(self.master).items():
-            if name.endswith("lora_A.weight"):
-                view.copy_(torch.from_numpy(_initial(config.seed, name, tuple(view.shape))))
+        self.start(config.seed)
+
+    def start(self, seed: int) -> None:
+        """Set the first weights of a training, a function of the seed; they change nothing, because B is zero."""
+        with torch.no_grad():
+            self.master.zero_()
+            for name, view in self.views(self.master).items():
+                if name.endswith("lora_A.weight"):
+                    view.copy_(torch.from_numpy(_initial(seed, name, tuple(view.shape))))
         self.refresh()
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:

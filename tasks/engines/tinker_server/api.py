@@ -1,0 +1,237 @@
+"""The calls of the Tinker API, by the SDK's request types. Each method of `Api` in CALLS is one path of the API.
+
+Work is queued, and its answer fetched by the id that the call returns. Models in training are in memory; what outlives
+the server are their checkpoints.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from tinker import types  # pyright: ignore[reportMissingImports]
+
+from storage.artifacts.fingerprint import derived_seed
+from storage.errors import UserError
+from tasks.domain.grpo.learner_config import ATTENTION, EXPERT_PROJECTIONS
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.hardware import Execution
+from tasks.engines.loading import tokenizer_of
+from tasks.engines.protocols import Decoding, Generator, Request
+from tasks.engines.sampling.prompts import check_lengths
+from tasks.engines.tinker_server import checkpoints
+from tasks.engines.tinker_server.checkpoints import PREFIX, Checkpoint, Missing, Shape
+from tasks.engines.tinker_server.jobs import Answer, Job, Jobs
+from tasks.engines.tinker_server.learner import Learner, Model
+from tasks.engines.tinker_server.wire import losses, read_batch
+
+STATE = "state.safetensors"
+#: Prefix of weights that were saved without a name; they are deleted when the server starts.
+UNNAMED = "unnamed-"
+CALLS = (
+    *("create_session", "session_heartbeat", "create_sampling_session", "create_model", "get_info", "load_weights"),
+    *("optim_step", "save_weights", "save_weights_for_sampler", "save_weights_external", "asample"),
+)
+Json = dict[str, Any]
+
+
+class Api:
+    """A base model that clients train and sample by. name: of the base model. alpha: of every adapter; its scale is
+    alpha / rank. samplers: checkpoint or None for the base model, by id."""
+
+    def __init__(
+        self, base: Path, name: str, root: Path, generator: Generator, execution: Execution, *, alpha: int, context: int
+    ) -> None:
+        self.base, self.name, self.root, self.alpha, self.context = base, name, root, alpha, context
+        self.execution, self.tokenizer, self.jobs = execution, tokenizer_of(base), Jobs(generator)
+        self.sessions, self.models = set[str](), dict[str, Model]()
+        self.samplers = dict[str, Checkpoint | None]()
+        self._learners: dict[tuple[int, tuple[str, ...]], Learner] = {}
+        for leftover in root.glob(f"*/sampler_weights/{UNNAMED}*"):
+            shutil.rmtree(leftover)
+
+    def create_session(self, _: types.CreateSessionRequest) -> Json:
+        session = str(uuid.uuid4())
+        self.sessions.add(session)
+        return {"type": "create_session", "session_id": session}
+
+    def session_heartbeat(self, body: types.SessionHeartbeatRequest) -> Json:
+        self._check_session(body.session_id)
+        return {"type": "session_heartbeat"}
+
+    def finish(self, session: str) -> None:
+        """Forget a session's models; their checkpoints stay."""
+        self.sessions.discard(session)
+        for model_id in [one for one in self.models if one.startswith(f"{session}:")]:
+            del self.models[model_id]
+
+    def _check_session(self, session: str) -> None:
+        if session not in self.sessions:
+            raise Missing(f"no session {session}: this server was started after it, or it was finished")
+
+    def create_model(self, body: types.CreateModelRequest) -> Json:
+        lora = body.lora_config
+        if lora is None or body.optimizer_config.type != "adamw":
+            raise UserError("this server trains LoRA with AdamW")
+        targets = (*(ATTENTION if lora.train_attn else ()), *(EXPERT_PROJECTIONS if lora.train_mlp else ()))
+        if not targets:
+            raise UserError("this server adapts attention and MLP layers, not the unembedding alone")
+        seed = random.randrange(1 << 31) if lora.seed is None else lora.seed
+        shape = Shape(self._known(body.base_model), lora.rank, targets, seed)
+        model_id = self._new_model(body.session_id, body.model_seq_id, shape)
+        return self._queued(model_id, 0, lambda _: {"type": "create_model", "model_id": model_id})
+
+    def _known(self, base_model: str | None) -> str:
+        if base_model not in (self.name, str(self.base)):
+            raise UserError(f"no base model {base_model!r} here: this server has {self.name}")
+        return self.name
+
+    def _new_model(self, session: str, number: int, shape: Shape) -> str:
+        self._check_session(session)
+        model_id = f"{session}:train:{number}"  # the SDK builds the same name
+        self.models.setdefault(model_id, Model(model_id, shape))
+        return model_id
+
+    def model(self, model_id: str | None) -> Model:
+        if model_id not in self.models:
+            raise Missing(f"no model {model_id} in training: this server was started after it, or it was finished")
+        return self.models[model_id]
+
+    def get_info(self, body: types.GetInfoRequest) -> Json:
+        about = {"model_name": self.name, "tokenizer_id": self.name}
+        model = self.model(body.model_id)
+        found = {"model_id": model.id, "lora_rank": model.shape.rank, "model_name": self.name}
+        return {"type": "get_info", "model_data": about, "is_lora": True, **found}
+
+    def _queued(self, model_id: str | None, number: int | None, work: Callable[[Learner], Answer]) -> Json:
+        """Queue work on a model; return the id of its answer."""
+        model = self.model(model_id)
+
+        def run() -> Answer:
+            size = model.shape.rank, model.shape.targets
+            if size not in self._learners:
+                self._learners[size] = Learner(self.base, *size, self.alpha, self.execution)
+            self._learners[size].show(model)
+            return work(self._learners[size])
+
+        return {"request_id": self.jobs.submit(model.id, number, Job(run)), "model_id": model.id}
+
+    def forward_backward(self, body: bytes, encoding: str | None) -> Json:
+        message, data, settings = read_batch(body, encoding)
+
+        def work(learner: Learner) -> Answer:
+            return losses(*learner.losses(data, message.loss_fn, settings, forward_only=message.forward_only))
+
+        return self._queued(message.model_id, message.seq_id, work)
+
+    def optim_step(self, body: types.OptimStepRequest) -> Json:
+        params = body.optim_params
+        if not isinstance(params, types.AdamParams):
+            raise UserError("this server has AdamW only")
+
+        def work(learner: Learner) -> Answer:
+            return {"metrics": {"grad_norm": learner.step(**params.model_dump())}}
+
+        return self._queued(body.model_id, body.seq_id, work)
+
+    def load_weights(self, body: types.LoadWeightsRequest) -> Json:
+        """Load a saved state, into a new model or one that was just created; without `optimizer` Adam starts anew."""
+        found, model_id, number = checkpoints.find(self.root, body.path), body.model_id, body.seq_id
+        if body.session_id is not None and body.model_seq_id is not None:
+            model_id, number = self._new_model(body.session_id, body.model_seq_id, found.shape), 0
+        shape = self.model(model_id).shape
+        if (found.shape.rank, found.shape.targets) != (shape.rank, shape.targets):
+            raise UserError(f"{body.path} has another rank or other layers than this model")
+
+        def work(learner: Learner) -> Answer:
+            state = load_file(found.folder / STATE)
+            learner.restore(state if body.optimizer else {"weights": state["weights"]})
+            return {"type": "load_weights", "path": body.path, "model_id": model_id}
+
+        return self._queued(model_id, number, work)
+
+    def save_weights(self, body: types.SaveWeightsRequest) -> Json:
+        """Save the state to resume from. The sum of gradients before a step is no part of it."""
+        path = f"{PREFIX}{body.model_id}/weights/{body.path or body.seq_id}"
+
+        def work(learner: Learner) -> Answer:
+            shape = self.model(body.model_id).shape
+            with checkpoints.writing(self.root, path, shape, body.ttl_seconds, overwrite=body.overwrite) as folder:
+                save_file(learner.updater.tensors(), folder / STATE)
+            return {"type": "save_weights", "path": path}
+
+        return self._queued(body.model_id, body.seq_id, work)
+
+    def save_weights_for_sampler(self, body: types.SaveWeightsForSamplerRequest) -> Json:
+        """Save weights to sample from; those without a name belong to a new sampler."""
+        number = body.sampling_session_seq_id
+        path = f"{PREFIX}{body.model_id}/sampler_weights/{body.path or f'{UNNAMED}{number}'}"
+
+        def work(learner: Learner) -> Answer:
+            self._export(learner, body.model_id, path, body.ttl_seconds)
+            if body.path is not None:
+                return {"type": "save_weights_for_sampler", "path": path}
+            sampler = self._new_sampler(body.model_id.partition(":")[0], number, checkpoints.find(self.root, path))
+            return {"type": "save_weights_for_sampler", "sampling_session_id": sampler}
+
+        return self._queued(body.model_id, body.seq_id, work)
+
+    def save_weights_external(self, body: types.SaveWeightsExternalRequest) -> Json:
+        path = f"{PREFIX}{body.model_id}/external_weights/{body.path}"
+
+        def work(learner: Learner) -> Answer:
+            self._export(learner, body.model_id, path, body.ttl_seconds)
+            return {"type": "save_weights_external", "path": path}
+
+        return self._queued(body.model_id, body.seq_id, work)
+
+    def _export(self, learner: Learner, model_id: str, path: str, ttl: int | None) -> None:
+        """Write the weights in PEFT format, in float32."""
+        with checkpoints.writing(self.root, path, self.model(model_id).shape, ttl) as folder:
+            learner.policy.lora.export(folder, self.base, learner.policy.lora.master.dtype)
+
+    def create_sampling_session(self, body: types.CreateSamplingSessionRequest) -> Json:
+        if body.model_path is None:
+            self._known(body.base_model)
+        found = None if body.model_path is None else checkpoints.find(self.root, body.model_path)
+        if found is not None and (found.folder / STATE).is_file():
+            raise UserError(f"{found.path} is a state to train on; save_weights_for_sampler saves weights to sample")
+        sampler = self._new_sampler(body.session_id, body.sampling_session_seq_id, found)
+        return {"type": "create_sampling_session", "sampling_session_id": sampler}
+
+    def _new_sampler(self, session: str, number: int | None, found: Checkpoint | None) -> str:
+        self._check_session(session)
+        sampler = f"{session}:sample:{number}"
+        self.samplers[sampler] = found
+        return sampler
+
+    def sampler(self, sampler: str | None) -> Checkpoint | None:
+        """Return the checkpoint that a sampler samples from; None for the base model."""
+        if sampler not in self.samplers:
+            raise Missing(f"no sampler {sampler}: this server was started after it")
+        return self.samplers[sampler]
+
+    def asample(self, body: types.SampleRequest) -> Json:
+        """Queue samples. The seed is that of the first; each further one has a seed derived from it."""
+        params, found = body.sampling_params, self.sampler(body.sampling_session_id)
+        if params.top_k > 0 or params.max_tokens is None:
+            raise UserError("this server samples with max_tokens, and without top_k")
+        if body.prompt_logprobs or body.topk_prompt_logprobs or body.topk_sample_logprobs or body.prompt_alt_tokens_k:
+            raise UserError("this server returns log-probs of sampled tokens only; forward computes those of a text")
+        given = [params.stop] if isinstance(params.stop, str) else params.stop or []
+        stop = tuple(one if isinstance(one, str) else self.tokenizer.decode([one]) for one in given)
+        decoding = Decoding(max_tokens=params.max_tokens, temperature=params.temperature, top_p=params.top_p, stop=stop)
+        first = random.randrange(1 << 31) if params.seed is None else params.seed
+        seeds = [derived_seed(first, i) if i else first for i in range(body.num_samples)]
+        prompt = tuple(body.prompt.to_ints())
+        requests = [Request(i, prompt, seed, decoding) for i, seed in enumerate(seeds)]
+        check_lengths(requests, self.context)
+        adapter = None if found is None else ServedAdapter(found.path, found.folder)
+        whose, number = str(body.sampling_session_id), body.seq_id
+        request = self.jobs.submit(whose, number, Job(adapter=adapter, requests=requests))
+        return {"request_id": request, "sample_sequence_ids": [f"{request}/{i}" for i in range(len(requests))]}

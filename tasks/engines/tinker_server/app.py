@@ -1,0 +1,132 @@
+"""The Tinker API over HTTP, on this machine only."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_type_hints
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import FileResponse, JSONResponse
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from tinker.types import FutureRetrieveRequest  # pyright: ignore[reportMissingImports]
+
+from storage.errors import UserError
+from tasks.engines.tinker_server import checkpoints
+from tasks.engines.tinker_server.api import CALLS, UNNAMED, Api
+from tasks.engines.tinker_server.checkpoints import ABOUT, KINDS, PREFIX, Checkpoint, Missing
+
+#: A client that asks for an answer waits as long before it must ask again; it gives up after 45.
+WAIT_SECONDS = 20.0
+PROTOBUF = "application/x-protobuf"
+#: Answers that are always the same.
+FIXED = {
+    "client/config": {"proto_compress_fwdbwd": True},
+    "client/dynamic_config": {},
+    "telemetry": {"status": "accepted"},
+}
+Json = dict[str, Any]
+
+
+def app_of(api: Api) -> FastAPI:
+    """Return the application. It answers requests that name this machine, so that no other site's page can use it."""
+    app = FastAPI(title="Varband's Tinker server", docs_url=None, redoc_url=None)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+
+    @app.exception_handler(UserError)
+    async def refuse(_: Request, error: UserError) -> Response:
+        return JSONResponse({"detail": str(error)}, 404 if isinstance(error, Missing) else 422)
+
+    @app.get("/api/v1/healthz")
+    def health() -> Json:
+        return {"status": "ok"}
+
+    @app.get("/api/v1/get_server_capabilities")
+    def capabilities() -> Json:
+        model = {"model_name": api.name, "max_context_length": api.context, "trainable": True, "sampleable": True}
+        return {"supported_models": [model]}
+
+    @app.get("/api/v1/samplers/{sampler}")
+    def sampler(sampler: str) -> Json:
+        found = api.sampler(sampler)
+        return {"sampler_id": sampler, "base_model": api.name, "model_path": found and found.path}
+
+    @app.post("/api/v1/sessions/{session}/finish", status_code=204)
+    def finish(session: str) -> None:
+        api.finish(session)
+
+    @app.post("/api/v1/retrieve_future")
+    async def retrieve(body: FutureRetrieveRequest) -> Response:
+        pending = asyncio.wrap_future(api.jobs.answer(body.request_id))
+        if not (await asyncio.wait([pending], timeout=WAIT_SECONDS))[0]:
+            again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
+            return JSONResponse(again)
+        if error := pending.exception():
+            category = "user" if isinstance(error, UserError) else "server"
+            return JSONResponse({"error": f"{error}" or type(error).__name__, "category": category})
+        answer = pending.result()
+        return Response(answer, media_type=PROTOBUF) if isinstance(answer, bytes) else JSONResponse(answer)
+
+    _add_checkpoints(app, api)
+
+    @app.post("/api/v1/{path:path}")
+    async def call(path: str, request: Request) -> Json:
+        body = await request.body()
+        if path in FIXED:
+            return FIXED[path]
+        if path == "forward_backward":
+            return await run_in_threadpool(api.forward_backward, body, request.headers.get("content-encoding"))
+        if path not in CALLS:
+            raise Missing(f"this server has no {path}")
+        method = getattr(api, path)
+        kind = next(hint for name, hint in get_type_hints(method).items() if name != "return")
+        try:
+            given = kind.model_validate_json(body)
+        except ValidationError as error:
+            raise UserError(f"{path}: {error}") from None
+        return await run_in_threadpool(method, given)
+
+    return app
+
+
+def _add_checkpoints(app: FastAPI, api: Api) -> None:
+    """Routes that list and describe checkpoints, and hand out adapters."""
+
+    def shown(one: Checkpoint) -> Json:
+        *_, kind, name = one.folder.parts
+        size = sum(file.stat().st_size for file in one.folder.iterdir())
+        about = {"checkpoint_id": f"{kind}/{name}", "checkpoint_type": KINDS[kind], "tinker_path": one.path}
+        return {**about, "time": one.time, "expires_at": one.expires_at, "size_bytes": size}
+
+    @app.get("/api/v1/training_runs/{model_id}/checkpoints")
+    def of_model(model_id: str) -> Json:
+        found = checkpoints.listed(api.root, model_id)
+        return {"checkpoints": [shown(one) for one in found if not one.folder.name.startswith(UNNAMED)]}
+
+    @app.post("/api/v1/weights_info")
+    def weights_info(body: Json) -> Json:
+        shape = checkpoints.find(api.root, str(body.get("tinker_path"))).shape
+        parts = {"train_attn": "q_proj" in shape.targets, "train_mlp": "up_proj" in shape.targets}
+        return {
+            "base_model": shape.base_model,
+            "is_lora": True,
+            "lora_rank": shape.rank,
+            "train_unembed": False,
+            **parts,
+        }
+
+    @app.get("/api/v1/training_runs/{model_id}/checkpoints/external_weights/{name}/external_weights_urls")
+    def urls(request: Request, model_id: str, name: str) -> Json:
+        folder = checkpoints.find(api.root, f"{PREFIX}{model_id}/external_weights/{name}").folder
+        files = sorted(file.name for file in folder.iterdir() if file.name != ABOUT)
+        places = {file: str(request.url_for("download", model_id=model_id, name=name, file=file)) for file in files}
+        return {"urls": places, "expires": datetime.now(UTC) + timedelta(hours=1)}
+
+    @app.get("/files/{model_id}/external_weights/{name}/{file}")
+    def download(model_id: str, name: str, file: str) -> Response:
+        folder = checkpoints.find(api.root, f"{PREFIX}{model_id}/external_weights/{name}").folder
+        if file not in {one.name for one in folder.iterdir()}:
+            raise Missing(f"no file {file} in that checkpoint")
+        return FileResponse(folder / file)

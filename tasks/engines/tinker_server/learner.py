@@ -1,0 +1,187 @@
+"""The learner of the Tinker API: models that take turns on one copy of the base, losses and Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from storage.errors import UserError
+from tasks.domain.grpo.credit import ObjectiveState
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.losses import Tokens, clipped, importance_sampling, reinforce
+from tasks.domain.grpo.packing import Pack
+from tasks.engines.hardware import Execution, on_device
+from tasks.engines.learning.policy import Policy
+from tasks.engines.learning.update import Updater
+from tasks.engines.tinker_server.checkpoints import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """One sequence of a batch. tokens_T: int64 input; targets_T: int64, the token that each position predicts.
+    inputs: float32 arrays of T, by the loss's names."""
+
+    tokens_T: np.ndarray
+    targets_T: np.ndarray
+    inputs: Mapping[str, np.ndarray]
+
+
+@dataclass(slots=True)
+class Model:
+    """A model in training. tensors: weights, summed gradient and Adam's state, while another model is in its place;
+    empty before the first turn."""
+
+    id: str
+    shape: Shape
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+
+def cispo(t: Tokens, low: float, high: float) -> Tensor:
+    """-sg(clip(ratio, low, high)) · A · log-prob."""
+    ratio_T = (t.logprobs_T.detach() - t.behaviour_T).exp().clamp(low, high)
+    return -ratio_T * t.advantages_T * t.logprobs_T
+
+
+#: What each loss reads: behaviour log-probs, or none, and each token's weight or advantage.
+INPUTS = {
+    "cross_entropy": (None, "weights"),
+    "importance_sampling": ("logprobs", "advantages"),
+    "ppo": ("logprobs", "advantages"),
+    "cispo": ("logprobs", "advantages"),
+}
+
+
+class Learner:
+    """One copy of the base with LoRA of one shape, used by one model after another."""
+
+    def __init__(self, base: Path, rank: int, targets: tuple[str, ...], alpha: int, execution: Execution) -> None:
+        numbers = {"steps": 1, "groups_per_step": 1, "group_size": 2, "learning_rate": 0.0}  # unused here
+        self.config = LearnerConfig(**numbers, lora_rank=rank, lora_alpha=alpha, target_modules=targets)
+        self.budget, self.policy = execution.token_budget, Policy(base, self.config, execution)
+        self.updater = Updater(self.policy, self.config, self.budget)
+        self.shown: Model | None = None
+
+    def show(self, model: Model) -> None:
+        """Give the model its turn, and keep the state of the one before."""
+        if self.shown is model:
+            return
+        if self.shown is not None:
+            state = self.updater.kept() | {"gradient": self.policy.lora.grad}
+            self.shown.tensors = {name: tensor.clone() for name, tensor in state.items()}
+        self.shown = model
+        if not model.tensors:
+            self.policy.lora.start(model.shape.seed)
+        self.restore(model.tensors or {"weights": self.policy.lora.master})
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set weights, Adam's state and gradient; what is missing starts anew."""
+        self.updater.optimiser.state.clear()
+        gradient = tensors.get("gradient")
+        self.policy.lora.grad.copy_(torch.zeros(()) if gradient is None else gradient)
+        self.updater.restore({n: t.clone() for n, t in tensors.items() if n != "gradient"}, ObjectiveState())
+
+    def losses(
+        self, data: Sequence[Datum], loss: str, settings: Mapping[str, float], *, forward_only: bool
+    ) -> tuple[list[np.ndarray], float]:
+        """Return (log-probs_T of each datum's targets, summed loss), and add the gradient unless `forward_only`."""
+        if loss not in INPUTS:
+            raise UserError(f"no loss {loss!r} here: choose from {', '.join(INPUTS)}")
+        logprobs, total = list[np.ndarray](), 0.0
+        for part in packs_of(data, self.budget):
+            with torch.set_grad_enabled(not forward_only):
+                logprobs_K, summed = self._pack(part, loss, settings)
+            if not forward_only:
+                summed.backward()
+                self.policy.lora.collect()
+            ends = np.cumsum([len(datum.tokens_T) for datum in part])[:-1]
+            logprobs += np.split(logprobs_K.detach().cpu().numpy(), ends)
+            total += float(summed.detach())
+        return logprobs, total
+
+    def _pack(self, data: Sequence[Datum], loss: str, settings: Mapping[str, float]) -> tuple[Tensor, Tensor]:
+        pack = pack_of(data, *INPUTS[loss])
+        logprobs_K, _ = self.policy.logprobs(pack)
+        arrays = (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
+        tokens = Tokens(logprobs_K, *(on_device(array, self.policy.device) for array in arrays))
+        low, high = settings.get("clip_low_threshold", 0.8), settings.get("clip_high_threshold", 1.2)
+        match loss:
+            case "cross_entropy":
+                terms_K = reinforce(tokens, self.config)
+            case "importance_sampling":
+                terms_K = importance_sampling(tokens, self.config)
+            case "ppo":
+                terms_K = clipped(tokens, replace(self.config, clip_low=1 - low, clip_high=high - 1))
+            case _:
+                terms_K = cispo(tokens, low, high)
+        return logprobs_K, terms_K.sum()
+
+    def step(
+        self,
+        *,
+        learning_rate: float,
+        beta1: float,
+        beta2: float,
+        eps: float,
+        weight_decay: float = 0.0,
+        grad_clip_norm: float = 0.0,
+    ) -> float:
+        """Update the weights by the summed gradient, and return its norm. Errors: UserError for a gradient that is not
+        finite, which changes nothing."""
+        grad = self.policy.lora.grad
+        norm = float(torch.linalg.vector_norm(grad))
+        if not np.isfinite(np.float32(norm) ** 2):
+            grad.zero_()
+            raise UserError(f"the gradient has a norm of {norm:g}; it is dropped, and the weights are as before")
+        if 0 < grad_clip_norm < norm:
+            grad.mul_(grad_clip_norm / norm)
+        settings = {"lr": learning_rate, "betas": (beta1, beta2), "eps": eps, "weight_decay": weight_decay}
+        self.updater.optimiser.param_groups[0].update(settings)
+        self.updater.optimiser.step()
+        grad.zero_()
+        self.policy.lora.refresh()
+        return norm
+
+
+def packs_of(data: Sequence[Datum], budget: int) -> list[list[Datum]]:
+    """Divide a batch, in order, into packs of at most `budget` tokens; a longer datum is a pack of its own."""
+    packs, size = list[list[Datum]](), 0
+    for datum in data:
+        if not packs or size + len(datum.tokens_T) > budget:
+            packs.append([])
+            size = 0
+        packs[-1].append(datum)
+        size += len(datum.tokens_T)
+    return packs
+
+
+def pack_of(data: Sequence[Datum], behaviour: str | None, weight: str) -> Pack:
+    """Return one pack in which every row predicts its target. behaviour: name of the behaviour log-probs, 0 without;
+    weight: of each token's weight or advantage."""
+    lengths = [len(datum.tokens_T) for datum in data]
+    starts = np.cumsum([0, *lengths]).astype(np.int32)
+    rows = np.arange(starts[-1], dtype=np.int64)
+    for name in filter(None, (behaviour, weight)):
+        if any(name not in datum.inputs for datum in data):
+            raise UserError(f"a datum has no {name}, which this loss reads")
+
+    def joined(name: str | None) -> np.ndarray:
+        parts = [datum.inputs[name] if name else np.zeros(len(datum.tokens_T)) for datum in data]
+        return np.concatenate(parts).astype(np.float32)
+
+    return Pack(
+        tokens_T=np.concatenate([datum.tokens_T for datum in data]),
+        positions_T=np.concatenate([np.arange(length) for length in lengths]),
+        starts_q=starts,
+        starts_k=starts,
+        key_rows=rows,
+        rows_K=rows,
+        targets_K=np.concatenate([datum.targets_T for datum in data]),
+        behaviour_K=joined(behaviour),
+        advantages_K=joined(weight),
+        rollout_K=np.repeat(np.arange(len(data)), lengths),
+    )
