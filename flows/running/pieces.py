@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter
 from typing import Protocol
 
 from flows.experiment import experiment
@@ -36,12 +36,14 @@ COSTLY = OCCUPYING | {"calibrations"}
 @dataclass(frozen=True, slots=True)
 class Piece:
     """ref: the artifact that it belongs to. shard: its position among the shards of a sampling; None for the whole
-    artifact. arm: whose policy is sampled or trained."""
+    artifact. arm: whose policy is sampled or trained. turn: trainings of this arm that come before it in the study.
+    Pieces are begun in the order of their turns, so that an interrupted study has the same seeds of all arms."""
 
     ref: Ref
     title: str
     shard: int | None = None
     arm: str = ""
+    turn: int = 0
 
     @property
     def key(self) -> str:
@@ -124,7 +126,9 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool)
     pieces: list[Piece] = []
     others = set[Ref]()
     at_work: dict[str, Ref] = {}
-    planned = [p.step for p in plan(study, store, dag) if p.made_here and p.step.ref.kind in COSTLY]
+    everything = plan(study, store, dag)
+    turns = _turns(p.step for p in everything)
+    planned = [p.step for p in everything if p.made_here and p.step.ref.kind in COSTLY]
     samplings = {_sampling_of(step, "policy", "sampling") for step in planned if step.recipe.stage in SHARDED}
     with stages_of(study, store):
         for step in planned:
@@ -133,7 +137,7 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool)
             can = all(map(store.fresh, step.awaited)) and not (
                 "evaluation" in step.arguments and _sampling_of(step, "start", "evaluation") in samplings
             )
-            left = list(_pieces_of(step, study, done, in_shards)) if can else []
+            left = list(_pieces_of(step, turns[step.ref], study, done, in_shards)) if can else []
             if left or not can:
                 others.add(step.ref)
             # two samplings of one policy share rollouts: at once, both would pay for them
@@ -141,21 +145,7 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool)
             if left and policy is not None and at_work.setdefault(fingerprint(policy.identity()), step.ref) != step.ref:
                 continue
             pieces += left
-    return _arms_in_turn(pieces), frozenset(others)
-
-
-def _arms_in_turn(pieces: Sequence[Piece]) -> list[Piece]:
-    """The first piece of each arm, then the second: an interrupted study has the same seeds of all arms.
-
-    >>> [p.title for p in _arms_in_turn([Piece(Ref("training", "0" * 16), t, arm=t[0]) for t in ("a0", "a1", "b0")])]
-    ['a0', 'b0', 'a1']
-    """
-    earlier = Counter[str]()
-    turns = list[int]()
-    for piece in pieces:
-        turns.append(earlier[piece.arm])
-        earlier[piece.arm] += 1
-    return [piece for _, piece in sorted(zip(turns, pieces, strict=True), key=itemgetter(0))]
+    return sorted(pieces, key=attrgetter("turn")), frozenset(others)
 
 
 def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
@@ -165,15 +155,29 @@ def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
     return account_of(given[policy], given[sampling]), given["pool"], given["splits"]
 
 
-def _pieces_of(step: Step, study: Study, done: set[str], in_shards: bool) -> Iterator[Piece]:
-    arm = next((value.arm for value in step.arguments.values() if isinstance(value, Policy)), "")
+def _turns(steps: Iterable[Step]) -> dict[Ref, int]:
+    """Trainings of its arm before each step."""
+    turns, trained = dict[Ref, int](), Counter[str]()
+    for step in steps:
+        arm = _arm_of(step)
+        turns[step.ref] = trained[arm]
+        trained[arm] += step.ref.kind == "training"
+    return turns
+
+
+def _arm_of(step: Step) -> str:
+    return next((value.arm for value in step.arguments.values() if isinstance(value, Policy)), "")
+
+
+def _pieces_of(step: Step, turn: int, study: Study, done: set[str], in_shards: bool) -> Iterator[Piece]:
+    arm = _arm_of(step)
     if step.recipe.stage not in SHARDED or not in_shards:
         if str(step.ref) not in done:
-            yield Piece(step.ref, step.title, arm=arm)
+            yield Piece(step.ref, step.title, arm=arm, turn=turn)
         return
     known = {int(shard) for ref, _, shard in (key.rpartition(":") for key in done) if ref == str(step.ref)}
     for shard in open_shards(step, study.profile.hardware.shard_rollouts, known):
-        yield Piece(step.ref, step.title, shard, arm)
+        yield Piece(step.ref, step.title, shard, arm, turn)
     done |= {f"{step.ref}:{shard}" for shard in known}
 
 

@@ -18,6 +18,7 @@ from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -124,7 +125,7 @@ class Processes:
             for line in wait(list(self._running)):
                 assert isinstance(line, Connection)
                 ended += self._received(line)
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = sorted(self._waiting, key=attrgetter("turn")), []
         for piece in waiting:
             self.begin(piece)
         yield from ended

@@ -1,7 +1,7 @@
 """Copies of a study in another root: everything that a report, an audit and a resumed run need.
 
-A light copy has no checkpoints, and no adapters of finished trainings, which are by far the largest part of a study.
-Its trainings list the missing files in `left.json`. Artifacts that the target has are never changed, except that
+A light copy has no checkpoints and no adapters, which are by far the largest part of a study, but those that later
+trainings start from. Its trainings list the missing files in `left.json`. Artifacts that the target has are never changed, except that
 missing weights are added.
 """
 
@@ -76,8 +76,9 @@ def copy_study(
             many = f"{len(unread)} artifacts are left out, whose manifests cannot be read, first {unread[0]}"
             warnings.warn(Notice(f"{many}: `varband store verify` says why"), stacklevel=2)
         chosen = list(known) if run is None else sorted(closure(known, planned_refs(source, run)))
-        done = frozenset[str]() if weights else _finished(known)
-        parts = [_copy_artifact(store, into, known[ref], light=str(ref) in done, renew=renew) for ref in chosen]
+        left = {} if weights else _left_by_light_copies(known)
+        none = frozenset[str]()
+        parts = [_copy_artifact(store, into, known[ref], left.get(str(ref), none), renew=renew) for ref in chosen]
         shards = [size for size in _copy_ledger(source, target, None if run is None else chosen) if size]
         records += sum(_copy_charges(source, target, run))
         if weights:
@@ -87,17 +88,25 @@ def copy_study(
     return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records, changed=changed))
 
 
-def _finished(known: Mapping[Ref, Manifest]) -> frozenset[str]:
-    """Return the trainings whose last adapter was sampled, without lessons, whose adapters are only sampled at step 0
-    of another training."""
-    sampled, starts = set[tuple[str, int]](), set[str]()
+def _left_by_light_copies(known: Mapping[Ref, Manifest]) -> dict[str, frozenset[str]]:
+    """Return the weights that a light copy leaves out, by training: of a lesson all but those that other trainings
+    start from, of a training whose last adapter was sampled all."""
+    sampled, starts = set[tuple[str, int]](), dict[str, set[int]]()
     for manifest in known.values():
         for policy in map(manifest.recipe.arguments.get, ("policy", "start")):
             if isinstance(policy, dict) and (adapter := policy.get("adapter")):
                 sampled.add((adapter, policy["step"]))
-                starts |= set() if policy["step"] else {adapter}
-    last = {str(ref): max(map(_step_of, files)) for ref, m in known.items() if (files := _weights_of(m))}
-    return frozenset(sampled_ref for sampled_ref, step in last.items() if (sampled_ref, step) in sampled) - starts
+                if not policy["step"]:
+                    starts.setdefault(adapter, set()).add(policy["adapter_step"])
+    left = dict[str, frozenset[str]]()
+    for ref, manifest in known.items():
+        if not (files := _weights_of(manifest)):
+            continue
+        if str(ref) in starts:
+            left[str(ref)] = frozenset(file for file in files if _step_of(file) not in starts[str(ref)])
+        elif (str(ref), max(map(_step_of, files))) in sampled:
+            left[str(ref)] = files
+    return left
 
 
 def _weights_of(manifest: Manifest) -> frozenset[str]:
@@ -121,9 +130,10 @@ def _rules(root: Path) -> dict[str, object]:
     return {PRICES: prices.read_bytes() if prices.is_file() else b"", OVERRIDES: (text, Path(name).name), **limits}
 
 
-def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, light: bool, renew: bool) -> Copied:
+def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozenset[str], *, renew: bool) -> Copied:
+    """light: files that are left out."""
     ref, away = manifest.ref, left_out(store.path(manifest.ref))
-    left = {e.path for e in manifest.files if e.path in away} | (_weights_of(manifest) if light else set())
+    left = {e.path for e in manifest.files if e.path in away} | light
     if into.has(ref):
         if into.manifest(ref).token != manifest.token:
             if not renew:

@@ -53,6 +53,15 @@ def trained(study: Study) -> tuple[Ref, ...]:
     )
 
 
+def seeds_of_arms(study: Study) -> None:
+    pool = make_synthetic_pool(per_source=8, seed=0)
+    splits = split_pool(pool=pool, heldout_per_source=4, seed=0)
+    for arm in study.profile.arms[:2]:
+        for seed in (1, 2):
+            start, draw = Policy(arm=arm, model=MODEL), replace(DRAW, seed=seed)
+            train_toy.titled(f"{arm} {seed}")(pool=pool, splits=splits, start=start, evaluation=draw)
+
+
 def screened(study: Study) -> Ref:
     pool = make_synthetic_pool(per_source=8, seed=0)
     asked = {"pool": pool, "splits": split_pool(pool=pool, heldout_per_source=4, seed=0), "sampling": DRAW}
@@ -73,6 +82,11 @@ def test_two_samplings_of_one_policy_are_not_at_work_at_once(tmp_path: Path) -> 
 def test_a_training_waits_for_the_sampling_that_evaluates_its_start(tmp_path: Path) -> None:
     """It draws the same held-out rollouts with its first step: at once, both would pay for them."""
     assert pieces_of(tmp_path, trained) == ["evaluate, shard 0", "train otherwise"]
+
+
+def test_arms_take_turns_so_that_an_interrupted_study_has_whole_seeds(tmp_path: Path) -> None:
+    one, other = toy_study().profile.arms[:2]
+    assert pieces_of(tmp_path, seeds_of_arms) == [f"{one} 1", f"{other} 1", f"{one} 2", f"{other} 2"]
 
 
 def test_a_run_that_starts_again_asks_for_no_shard_that_is_decided(

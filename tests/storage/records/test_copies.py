@@ -44,8 +44,9 @@ def dig(*, n: int) -> pa.Table:
 @stage(Swords, version=1)
 def forge(*, ores: Ores) -> Payload:
     files = workdir() / "files"
-    (files / "step-0001").mkdir(parents=True)
-    (files / "step-0001" / "adapter.bin").write_bytes(b"w" * 1000)
+    for step in ("step-0000", "step-0001"):
+        (files / step).mkdir(parents=True)
+        (files / step / "adapter.bin").write_bytes(b"w" * 500)
     (files / "exposure.txt").write_text("light")
     return Payload(store().read(ores), files)
 
@@ -90,11 +91,13 @@ def test_a_light_copy_is_whole_but_for_the_weights(tmp_path: Path) -> None:
 
 
 def test_a_light_copy_has_the_weights_that_later_stages_start_from(tmp_path: Path) -> None:
-    """A lesson is sampled at step 0 of the studied training; a training whose end was not sampled is not finished."""
+    """A lesson is sampled at step 0 of the studied training, which needs its last adapter alone; a training whose end was
+    not sampled is not finished."""
     here, there = tmp_path / "here", tmp_path / "there"
     (_, lesson, _), (_, finished, _), (_, unsampled, fights) = made(here, 1, step=0), made(here, 2), made(here, 3)
     Store(here).delete(fights)
-    assert copy_study(here, there, weights=False).left_bytes == 1000
+    assert copy_study(here, there, weights=False).left_bytes == 500 + 1000
+    assert not (Store(there).files(lesson) / "step-0000").exists()
     held = {ref: (Store(there).files(ref) / "step-0001").exists() for ref in (lesson, finished, unsampled)}
     assert held == {lesson: True, finished: False, unsampled: True}
     with session(Session(Store(here), Toolbox())):
