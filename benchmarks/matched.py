@@ -1,10 +1,9 @@
-"""The matched study on a real model: draw its pools, run it on a GPU machine that is handed back, make its tables.
+"""The matched study on a real model: draw its pools, and run it on a GPU machine that is handed back.
 
 `python -m benchmarks.matched pool math_train.jsonl DIR` draws 1,600 problems of MATH's training half of levels 3 to 5 for
 the study and 800 others of the same levels for its second lesson. They are drawn by hash, so that every subject has its
 share: the file's first problems are all algebra. `python -m benchmarks.matched lease …` runs the study for so many seconds and puts
-what is new into numbered archives as it goes, so that nothing has to be done at the end. `screening` and `gate` make the rows and the
-table of docs/results/matched-1.5b.md.
+what is new into numbered archives as it goes, so that nothing has to be done at the end.
 """
 
 from __future__ import annotations
@@ -20,39 +19,19 @@ import time
 from pathlib import Path
 
 import click
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from storage.errors import Parked
 from storage.records.copies import copy_study
-from storage.sql import query
 
 SEED = 20261126
 LEVELS = ("3", "4", "5")
 #: The rows of each pool, in the order drawn: the study's problems, then the second lesson's.
 POOLS = {"math_l345.jsonl": slice(1600), "math_l345_lesson.jsonl": slice(1600, 2400)}
-COLUMNS_SHOWN = ("arm", "rollouts", "accuracy", "variance band", "no valid tags", "no answer", "cut off", "mean tokens")
-FORM = """
-with problems as (
-    select arm, count(*) as rollouts, sum(correct::int) as correct, sum((not tag_valid)::int) as invalid_tags,
-        sum((verdict = 'no_answer')::int) as no_answer, sum((finish = 'length')::int) as truncated,
-        sum(num_tokens) as tokens
-    from screening group by arm, problem_id
-)
-select arm, sum(rollouts)::int as rollouts, sum(correct) / sum(rollouts) as accuracy,
-    count_if(correct between 1 and rollouts - 1)::int as variance, sum(invalid_tags) / sum(rollouts) as invalid_tags,
-    sum(no_answer) / sum(rollouts) as no_answer, sum(truncated) / sum(rollouts) as truncated,
-    sum(tokens) / sum(rollouts) as tokens
-from problems group by arm order by arm
-"""
-#: What the page needs of a screening's rollouts, whose completions stay where they were made.
-COLUMNS = ("arm", "problem_id", "rollout", "verdict", "correct", "tag_valid", "finish", "num_tokens")
 
 
 @click.group()
 def main() -> None:
-    """Make the matched study's inputs, rows and page."""
+    """Draw the matched study's problems and run it."""
 
 
 @main.command()
@@ -124,32 +103,6 @@ def _pack(root: Path, home: Path, out: Path, packed: dict[Path, float], limit: i
                 size += path.stat().st_size + 1024
                 packed[path] = path.stat().st_mtime
         writing.rename(out / f"{number:03d}.tar")
-
-
-@main.command()
-@click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("dest", type=click.Path(dir_okay=False, path_type=Path))
-def screening(root: Path, dest: Path) -> None:
-    """Write the screening's rows of the root that a lease left behind into DEST, without completions."""
-    files = sorted(root.glob("rollouts/*/data.parquet"))
-    tables = [pq.read_table(file, columns=[*COLUMNS, "step"]) for file in files]
-    rows = pa.concat_tables(tables).filter(pc.field("step") == 0).select(COLUMNS)
-    pq.write_table(rows.sort_by([(name, "ascending") for name in COLUMNS[:3]]), dest, compression="zstd")
-
-
-@main.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def gate(file: Path) -> None:
-    """Print the page's table of a screening that the command `screening` wrote."""
-    found = query(FORM, screening=pq.read_table(file)).to_pylist()
-    for row in (COLUMNS_SHOWN, ["---"] * len(COLUMNS_SHOWN), *([_cell(v) for v in row.values()] for row in found)):
-        print(f"| {' | '.join(row)} |")
-
-
-def _cell(value: str | int | float) -> str:
-    if isinstance(value, float):
-        return f"{value:.1%}" if value <= 1 else f"{value:.0f}"
-    return f"{value:,}" if isinstance(value, int) else value
 
 
 def _rank(uid: str) -> str:
