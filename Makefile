@@ -51,19 +51,22 @@ SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 docs: $(VENV)/.ready
 	$(SITE)
 
-# uv installs the lock in seconds; pip does where uv cannot. Compiled at once, on all cores: every start of the engine
-# saves 15 s where Python may not write bytecode by itself. An interrupted install leaves no .ready file, so the next call
-# repairs it.
-LOCKED = UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(BIN)/uv pip install --quiet --compile-bytecode \
-  --python $(BIN)/python --no-deps --require-hashes -r
-# uv looks for the hash of the very version that it takes, so it is asked for the CPU wheel by name, where there is one.
-CPU_TORCH = sed 's/^torch==[^ ]*/&+cpu/' $(CPU_LOCK)
+# The index has torch for CUDA alone, whose libraries the CPU lock leaves out, so the CPU's torch comes first, from PyTorch's
+# own index or PIP_FIND_LINKS. uv installs the rest in seconds; pip does where uv cannot. Compiled at once, on all cores:
+# every start of the engine saves 15 s where Python may not write bytecode by itself. An interrupted install leaves no
+# .ready file, so the next call repairs it.
+PIP = $(BIN)/python -m pip install --quiet --no-deps
+CPU_TORCH = grep '^torch==' $(CPU_LOCK) | sed 's/^torch==[^ ]*/&+cpu/'
+LOCKED = $(if $(filter $(CPU_LOCK),$(LOCK)),grep -v '^torch==',cat) $(LOCK)
 $(VENV)/.ready: $(LOCK) requirements/uv.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.lock
-	$(if $(filter $(CPU_LOCK),$(LOCK)),$(CPU_TORCH) | $(LOCKED) - ||) $(LOCKED) $(LOCK) \
-	  || $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r $(LOCK)
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(PIP) --require-hashes -r requirements/uv.lock
+ifeq ($(LOCK),$(CPU_LOCK))
+	$(CPU_TORCH) | $(PIP) --require-hashes --extra-index-url https://download.pytorch.org/whl/cpu -r /dev/stdin
+endif
+	$(LOCKED) | $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --no-deps --require-hashes -r - \
+	  || $(LOCKED) | $(PIP) --require-hashes -r /dev/stdin
+	$(PIP) --no-build-isolation --editable .
 	touch $@
 
 # Needs uv. Versions of the lock stay where they still fit; `make lock UPGRADE=--upgrade` takes the newest. Leaves out what
