@@ -145,6 +145,18 @@ class Meter:
             raise BudgetExceeded(f"{over}{most} more than the budget leaves ({self.words()})", team=bool(over))
         return count
 
+    def pay_for_training(self, arm: str, tokens: int) -> None:
+        """Charge the tokens of an update before a service gets them. Errors: BudgetExceeded if they do not fit."""
+        if self._limits():
+            self._reread()
+        self.check()
+        usd = self.prices.of_training(arm, tokens)
+        for whose, limits, spent in self._limits():
+            if spent.tokens + tokens > limits.get("tokens", math.inf) or spent.usd + usd > limits.get("usd", math.inf):
+                said = f"{whose}the next update takes more than the budget leaves ({self.words()})"
+                raise BudgetExceeded(said, team=bool(whose))
+        self._enter([self._entry(arm, self._hours(), usd, prompt_tokens=tokens, tokens=tokens)])
+
     def charge(self, rows: Sequence[dict[str, object]]) -> None:
         """Charge finished rollouts (rows of LEDGER) and the time since the last charge."""
         by_arm: dict[str, list[dict[str, object]]] = defaultdict(list)
@@ -189,7 +201,8 @@ class Meter:
             return 0.0
         moment = time.monotonic()
         seconds, self._last = moment - self._last, moment
-        if self.hardware.engine == "openai" and self._step.ref.kind in SAMPLED:
+        elsewhere = SAMPLED | ({"training"} if self.hardware.engine == "tinker" else set())
+        if self.hardware.remote and self._step.ref.kind in elsewhere:
             seconds = self.here
         self.here = 0.0
         return seconds * self.hardware.gpus / 3600

@@ -29,6 +29,7 @@ from tasks.domain.scaffolds import Scaffold
 from tasks.engines.loading import import_before_threads
 from tasks.engines.model_files import ADAPTER_FILES
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, named
+from tasks.metering import meter
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 from tasks.turns import Turns
@@ -153,6 +154,10 @@ def train_adapter(
             detail += " · no update: " + ("a gradient was not finite" if row["skipped_updates"] else "no live group")
         progress(row["step"], learner.steps, "steps", detail)
 
+    def pay(tokens: int) -> None:
+        if (counter := meter()) is not None:
+            counter.pay_for_training(start.arm, tokens)
+
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
     if learner.staleness:  # the sampling thread may be the first to need the engine
         import_before_threads(base)
@@ -165,6 +170,7 @@ def train_adapter(
             workdir=folder,
             sample=sample_step,
             on_step=tell,
+            pay=pay,
             on_checkpoint=lambda checkpoint: keep(kept_with(checkpoint, learner)),
             init_adapter=None if init is None else last_adapter(store().files(init)),
             temperature=rollouts.temperature,

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
@@ -57,6 +58,30 @@ def _postgres_bin() -> Path | None:
     homes = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     on_path = shutil.which("initdb")
     return homes[-1].parent if homes else Path(on_path).resolve().parent if on_path else None
+
+
+@contextmanager
+def tinker_server(root: Path, port: int) -> Iterator[str]:
+    """The Tinker server of this project with the demo's model, in this process; yields its address."""
+    import uvicorn
+
+    from tasks.engines.hardware import Execution, Hardware
+    from tasks.engines.sampling.transformers import TransformersGenerator
+    from tasks.engines.tinker_server.api import Api
+    from tasks.engines.tinker_server.app import app_of
+
+    demo, hardware = REPO / "models" / "demo", Hardware(device="cpu", max_model_len=256)
+    generator = TransformersGenerator(demo, hardware)
+    api = Api(demo, "demo", root, generator, Execution(device="cpu"), alpha=16, context=256)
+    server = uvicorn.Server(uvicorn.Config(app_of(api), port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+    api.jobs.close()
 
 
 @contextmanager

@@ -172,17 +172,22 @@ class Estimator:
             trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
         steps, folder = self._of(base.arm, trained, length), self.study.places.get(base.model.sha256)
         parts = [steps, Cost(bytes=kept_bytes(folder, learner) if folder else 0.0)]
+        service = self.study.profile.hardware.engine == "tinker"
+        if service:
+            usd = self.prices.of_training(base.arm, steps.tokens)
+            parts.append(Cost(tokens=steps.tokens, usd=usd, least=steps.least, most=steps.most))
         heldout, evaluated_group = self.problem_set(given, "heldout"), given["evaluation_group_size"]
         for step in evaluated_steps(learner.steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
             parts.append(self._sampled(policy, given["evaluation"], heldout, evaluated_group))
-        return self._timed("training", total(parts), learned=steps.tokens)
+        return self._timed("training", total(parts), learned=0.0 if service else steps.tokens)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """learned, read: tokens that take hours but no token budget; reading is assumed as fast as sampling. Several
         engines divide a stage's rollouts; they shorten training little, because each step waits for its longest
         rollout."""
-        elsewhere = kind in SAMPLED and not self.prices.hours_of_sampling
+        service = self.study.profile.hardware.engine == "tinker" and kind == "training"
+        elsewhere = (kind in SAMPLED and not self.prices.hours_of_sampling) or service
         sampled = 0.0 if elsewhere else cost.tokens
         if kind in self._rates and not elsewhere:
             hours = (sampled + read) / self._rates[kind]

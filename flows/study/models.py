@@ -138,7 +138,7 @@ def found_bases(profile: Profile, places: dict[str, Path], looking: Looking, *, 
 
 def _base(profile: Profile, name: str, places: dict[str, Path], fetch: bool) -> BaseModel:
     base, hardware = found_model(name, places, fetch=fetch), profile.hardware
-    if base.sha256 in places and hardware.engine != "openai":
+    if base.sha256 in places and not hardware.remote:
         folder, longest = places[base.sha256], hardware.max_model_len
         check_positions(folder, longest)
         for head in (head for head in profile.heads(profile.arms) if profile.base_of(head) == name):

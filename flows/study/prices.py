@@ -6,6 +6,7 @@ Prices are list prices in US dollars per device-hour of November 2026; the team'
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import field, replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from tasks.domain.ranges import Checked, refused_by
 from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.endpoint import asked_address
 
+#: The SDK's default address.
+TINKER = "https://tinker.thinkingmachines.dev"
 DEVICES = {"H200": 3.50, "H100": 2.50}
 #: By profile; every other profile runs on this host, for nothing.
 PRICES = {
@@ -65,7 +68,7 @@ class TeamPrices(Checked):
         listed = prices_of(profile)
         tokens = self.tokens or listed.tokens
         own = replace(listed, tokens=tokens, devices={**self.devices, **listed.devices, **self.devices})
-        if hardware.engine != "openai":
+        if not hardware.remote:
             return own
         there = self.remote.get(host_of(hardware)) or self.remote.get("*")
         return replace(own, tokens={**tokens, "*": there} if there else tokens, hours_of_sampling=False)
@@ -73,7 +76,7 @@ class TeamPrices(Checked):
     def check_limits(self, prices: Prices, hardware: Hardware, budget: Budget, root: Path) -> None:
         """Raise UserError for a limit on money that could never stop a remote engine."""
         limited = budget.usd is not None or self.month.usd is not None
-        if limited and hardware.engine == "openai" and "*" not in prices.tokens:
+        if limited and hardware.remote and "*" not in prices.tokens:
             host = host_of(hardware) or "*"
             raise UserError(
                 f"{root / FILE}: a limit in US dollars has no effect while tokens of {host} have no price; write"
@@ -83,7 +86,9 @@ class TeamPrices(Checked):
 
 def host_of(hardware: Hardware) -> str:
     """Return the host whose tokens a remote engine pays for; empty if its address is unknown."""
-    return _host(urlsplit(asked_address(hardware.endpoint)).hostname or "")
+    tinker = hardware.engine == "tinker"
+    address = os.environ.get("TINKER_BASE_URL", TINKER) if tinker else asked_address(hardware.endpoint)
+    return _host(urlsplit(address).hostname or "")
 
 
 def prices_of(profile: str) -> Prices:

@@ -53,6 +53,8 @@ def environment_now(study: Study, policy: Policy) -> dict[str, str]:
     if engine_name(hardware.engine) == "openai":
         server = endpoint_for(hardware.endpoint)
         samples = {"engine": f"openai {server.version()}", "served model": server.model(None, hardware.served_model)}
+    elif hardware.remote:
+        samples = {"engine": engine_now(hardware.engine), "served model": hardware.served_model}
     else:
         import torch
 
@@ -74,7 +76,7 @@ def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampli
     engine = UNKNOWN if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
     graders = store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()
     found = {"engine": engine, "model": policy.model.sha256, "grader": ", ".join(sorted(graders))}
-    if not engine.startswith("openai"):
+    if not engine.startswith(("openai", "tinker")):
         provenance = manifest.provenance
         found |= {"torch": torch} if (torch := provenance.packages.get("torch")) else {}
         found |= {"card": _card(provenance.hardware.split(", ")[:-1])}

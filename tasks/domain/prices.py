@@ -15,10 +15,11 @@ Amount = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)
 
 @checked(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class TokenPrice:
-    """US dollars per million tokens."""
+    """US dollars per million tokens. training: of a service that trains."""
 
     prompt: Amount
     completion: Amount
+    training: Amount = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,15 @@ class Prices:
         >>> Prices(tokens={"*": TokenPrice(1.0, 4.0)}).of_tokens("panel", 1e6, 5e5)
         3.0
         """
-        price = self.tokens.get(arm or "*") or self.tokens.get("*", TokenPrice(0.0, 0.0))
+        price = self._of(arm)
         return (price.prompt * prompt_tokens + price.completion * completion_tokens) / 1e6
+
+    def of_training(self, arm: str | None, tokens: float) -> float:
+        """Return US dollars for tokens that a service trains on."""
+        return self._of(arm).training * tokens / 1e6
+
+    def _of(self, arm: str | None) -> TokenPrice:
+        return self.tokens.get(arm or "*") or self.tokens.get("*", TokenPrice(0.0, 0.0))
 
     def of_hours(self, device: str, hours: float) -> float:
         return next((usd * hours for name, usd in self.devices.items() if name.lower() in device.lower()), 0.0)

@@ -28,6 +28,7 @@ from tasks.engines.model_files import (
     weights_identity,
     weights_of,
 )
+from tasks.engines.tinker_service import REMOTE
 
 if TYPE_CHECKING:
     import torch
@@ -215,7 +216,7 @@ class Products:
 
 def served_file(folder: Path) -> Path:
     """Return the adapter file that an engine reads. Errors: UserError if there is none."""
-    for name in (SERVED, WEIGHTS):
+    for name in (SERVED, WEIGHTS, REMOTE):
         if (folder / name).is_file():
             return folder / name
     raise UserError(

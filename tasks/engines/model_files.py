@@ -216,3 +216,13 @@ def remembered_digest(path: Path) -> str:
     (cache / f"{key}.{os.getpid()}").write_text(found := file_digest(path))
     os.replace(cache / f"{key}.{os.getpid()}", cache / key)
     return found
+
+
+def names_of(folder: Path) -> list[str]:
+    """Return possible server names of the model in this folder; for a hub snapshot also its repository.
+
+    >>> names_of(Path("/hub/models--Qwen--Qwen2.5-1.5B/snapshots/0a1b"))
+    ['0a1b', '0a1b', 'Qwen2.5-1.5B']
+    """
+    on_hub = [part.split("--")[-1] for part in folder.parts if part.startswith("models--")]
+    return [folder.name, folder.resolve().name, *on_hub]

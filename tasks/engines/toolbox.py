@@ -81,6 +81,10 @@ class Toolbox:
             from tasks.engines.sampling.openai import OpenAIGenerator
 
             return OpenAIGenerator(folder, self.hardware)
+        if engine == "tinker":
+            from tasks.engines.sampling.tinker import TinkerGenerator
+
+            return TinkerGenerator(folder, self.hardware)
         if self.hardware.device == "cuda":
             require_gpu()
         release_memory()
@@ -97,12 +101,12 @@ class Toolbox:
     @property
     def exact(self) -> bool:
         """Whether sampler and learner compute in float32."""
-        return self.hardware.engine != "openai" and device_name() == "cpu"
+        return not self.hardware.remote and device_name() == "cpu"
 
     @property
     def batch_size(self) -> int | None:
         """Rollouts sampled and made durable together; None for a remote engine, which batches by itself."""
-        return None if self.hardware.engine == "openai" else self.hardware.batch_size
+        return None if self.hardware.remote else self.hardware.batch_size
 
     def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> SentenceEncoder:
         from tasks.engines.encoding import SentenceEncoder

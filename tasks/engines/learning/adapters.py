@@ -20,7 +20,6 @@ from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.grpo.steps import PromptProblem, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
 from tasks.engines.adapter_files import SERVED
-from tasks.engines.learning.policy import Policy
 from tasks.engines.model_files import licence_of
 
 
@@ -39,7 +38,7 @@ class Adapters:
     change and while they score tokens.
     """
 
-    policy: Policy
+    policy: Any
     config: LearnerConfig
     workdir: Path
     name: str
@@ -55,17 +54,9 @@ class Adapters:
         needs."""
         if self.writes:
             self.written()
-            policy, folder = self.policy, self.served(step).folder
+            folder = self.served(step).folder
             shutil.rmtree(folder, ignore_errors=True)
-            # kept adapters can start other trainings, so they keep full precision; samplers round like the learner
-            kept = evaluated(self.config, step)
-            dtype = policy.lora.master.dtype if kept else policy.dtype
-            if not self.stacked:
-                policy.lora.export(folder, policy.base, dtype)
-            else:
-                policy.lora.hand_over(folder)
-                if kept:
-                    self._writing = self._aside.submit(policy.lora.export, folder, policy.base, dtype)
+            self._write(step, folder)
             for old, of_it in self._served():
                 if not self._next(old, step):
                     if evaluated(self.config, old):
@@ -73,6 +64,22 @@ class Adapters:
                     else:
                         shutil.rmtree(of_it)
             self._remember(step)
+        self._begin()
+
+    def _write(self, step: int, folder: Path) -> None:
+        """Write the present weights. Kept adapters can start other trainings, so they keep full precision; samplers
+        round like the learner."""
+        policy, kept = self.policy, evaluated(self.config, step)
+        dtype = policy.lora.master.dtype if kept else policy.dtype
+        if not self.stacked:
+            policy.lora.export(folder, policy.base, dtype)
+        else:
+            policy.lora.hand_over(folder)
+            if kept:
+                self._writing = self._aside.submit(policy.lora.export, folder, policy.base, dtype)
+
+    def _begin(self) -> None:
+        """Start to merge the next step's weights."""
         self.policy.lora.experts.begin()
 
     def _remember(self, step: int) -> None:

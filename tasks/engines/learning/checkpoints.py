@@ -31,7 +31,8 @@ from tasks.engines.model_files import weights_identity
 @dataclass(frozen=True, slots=True)
 class State:
     """The state after `step` optimiser updates. tensors: in host memory. recipe: hash of all inputs of the training.
-    steps, exposure, diagnostics: rows so far. objective: its state."""
+    steps, exposure, diagnostics: rows so far. objective: its state. remote: path of the state on a service, which then
+    has the tensors."""
 
     step: int
     recipe: str
@@ -40,6 +41,7 @@ class State:
     exposure: list[dict[str, Any]]
     diagnostics: list[dict[str, Any]] = field(default_factory=list)
     objective: ObjectiveState = field(default_factory=ObjectiveState)
+    remote: str = ""
 
 
 def save(root: Path, state: State, keep: int) -> Path:
@@ -57,6 +59,7 @@ def save(root: Path, state: State, keep: int) -> Path:
     save_file(dict(state.tensors), beside / "state.safetensors")
     rows = {"steps": state.steps, "exposure": state.exposure, "diagnostics": state.diagnostics}
     position = {"step": state.step, "recipe": state.recipe, **rows, "objective": state.objective.as_json()}
+    position |= {"remote": state.remote} if state.remote else {}
     (beside / "state.json").write_text(json.dumps(position))
     for path in (beside / "state.safetensors", beside / "state.json", beside):
         sync(path)
@@ -84,7 +87,8 @@ def latest(root: Path, recipe: str, former: str = "") -> State | None:
         )
     tensors = load_file(folders[-1] / "state.safetensors")
     rows = position["steps"], position["exposure"], position["diagnostics"]
-    return State(position["step"], recipe, tensors, *rows, ObjectiveState.from_json(position["objective"]))
+    objective = ObjectiveState.from_json(position["objective"])
+    return State(position["step"], recipe, tensors, *rows, objective, position.get("remote", ""))
 
 
 def _kept(root: Path) -> list[Path]:

@@ -84,13 +84,15 @@ def train(
     on_step: Callable[[StepMetrics], None] = lambda _: None,
     on_checkpoint: Callable[[Path], None] = lambda _: None,
     stop_requested: Callable[[], bool] = lambda: False,
+    pay: Callable[[int], None] = lambda _: None,
     **given: Any,
 ) -> TrainResult:
     """Train LoRA on `base` for `config.steps` updates, with evaluation plans before the first step, every `eval_every`
     steps and after the last.
 
     given: the fields of Job. workdir: holds checkpoints, served adapters and finally the result; survives a crash.
-    on_checkpoint: called with the folder of each complete checkpoint, in the thread that wrote it. Errors: UserError
+    on_checkpoint: called with the folder of each complete checkpoint, in the thread that wrote it. pay: called with the
+    number of tokens before a service trains on them. Errors: UserError
     for an unusable base, adapter, checkpoint or configuration before sampling, and after MAX_SKIPPED gradients that are
     not finite; Interrupted if `stop_requested` returns True.
     """
@@ -99,7 +101,7 @@ def train(
     read_config(job.base)
     try:
         with parallel.team(job.execution.processes, job, job.workdir / "processes"):
-            return _Training(job, sample, on_checkpoint, stop_requested).run(on_step)
+            return _Training(job, sample, on_checkpoint, stop_requested, pay).run(on_step)
     except BaseException as error:
         clear_frames(error.__traceback__)  # a stored error must not keep the model on its device
         raise
@@ -111,7 +113,12 @@ class _Training:
     """The loop in one process of the learner. steps, exposure, diagnostics: rows so far; resumed from step `done`."""
 
     def __init__(
-        self, job: Job, sample: SampleFn, on_checkpoint: Callable[[Path], None], stop_requested: Callable[[], bool]
+        self,
+        job: Job,
+        sample: SampleFn,
+        on_checkpoint: Callable[[Path], None],
+        stop_requested: Callable[[], bool],
+        pay: Callable[[int], None],
     ) -> None:
         self.config, self.execution = job.config, job.execution
         self.workdir, self.problems = job.workdir, job.problems
@@ -122,14 +129,25 @@ class _Training:
         self.recipe = checkpoints.recipe_hash(*given)
         former = checkpoints.recipe_hash(*given, identity=former_identity)
         saved = checkpoints.latest(job.workdir / "checkpoints", self.recipe, former)
-        policy = Policy(job.base, job.config, job.execution, job.temperature)
-        self.updater = updater_for(policy, job.config, job.execution.token_budget)
-        writes = parallel.rank_and_world()[0] == 0
-        stacked = job.execution.stacked_adapters
-        self.adapters = Adapters(policy, job.config, job.workdir, self.recipe[:12], writes, stacked)
+        if saved is not None and bool(saved.remote) != (job.execution.service is not None):
+            raise UserError(f"{job.workdir}: set hardware.engine to the engine that this training began with")
+        name = self.recipe[:12]
+        if job.execution.service is not None:
+            from tasks.engines.learning.tinker import RemoteModel, TinkerAdapters, TinkerUpdater, refuse_unserved
+
+            refuse_unserved(job.config, job.temperature)
+            served, path = job.execution.service, "" if saved is None else saved.remote
+            model = RemoteModel(job.base, job.config, served, job.workdir, name, path, job.init_adapter)
+            self.updater = TinkerUpdater(model, job.config, pay)
+            self.adapters: Adapters = TinkerAdapters(model, job.config, job.workdir, name, True)
+        else:
+            policy = Policy(job.base, job.config, job.execution, job.temperature)
+            self.updater = updater_for(policy, job.config, job.execution.token_budget)
+            writes, stacked = parallel.rank_and_world()[0] == 0, job.execution.stacked_adapters
+            self.adapters = Adapters(policy, job.config, job.workdir, name, writes, stacked)
+            if job.init_adapter is not None:
+                policy.lora.load(job.init_adapter, job.base)
         self.rollouts = StepRollouts(job.problems, job.config, self.adapters, sample)
-        if job.init_adapter is not None:
-            policy.lora.load(job.init_adapter, job.base)
         self.updater.start_here()
         self.done = 0
         self.steps, self.exposure, self.diagnostics = list[Row](), list[Row](), list[Row]()
@@ -188,7 +206,8 @@ class _Training:
             for problem_id, group in groups.items()
         ]
         with clock.phase("checkpoint"):
-            if step % self.execution.checkpoint_every == 0 or step == self.config.steps:
+            every = 1 if self.updater.remote else self.execution.checkpoint_every
+            if step % every == 0 or step == self.config.steps:
                 self._save(step)
         self._check_finite()
         self._check_stop(step, "trained")
@@ -202,7 +221,9 @@ class _Training:
         if not self.adapters.writes:
             return
         rows = (list(self.steps), list(self.exposure), list(self.diagnostics))
-        state = checkpoints.State(step, self.recipe, self.updater.tensors(), *rows, self.updater.remembered)
+        state = checkpoints.State(
+            step, self.recipe, self.updater.tensors(), *rows, self.updater.remembered, self.updater.remote
+        )
         root, keep = self.workdir / "checkpoints", self.execution.keep_checkpoints
         write = lambda: self.on_checkpoint(checkpoints.save(root, state, keep))  # noqa: E731
         self._writing = self._writer.submit(copy_context().run, write)

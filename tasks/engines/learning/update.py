@@ -33,7 +33,7 @@ from tasks.domain.grpo.credit import (
 )
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, divisor, k3, log_ratio, loss_for, summed
-from tasks.domain.grpo.packing import Pack, build_pack, plan_shares
+from tasks.domain.grpo.packing import Pack, PromptGroup, build_pack, plan_shares
 from tasks.domain.grpo.steps import learning_rate, update_groups
 from tasks.engines.hardware import on_device
 from tasks.engines.learning import parallel
@@ -58,7 +58,10 @@ class Clock:
 
 class Updater:
     """Policy and optimiser over one flat float32 vector. start: reference weights of the KL term. state: the
-    objective's memory of earlier steps; diagnostics: its values for the last step."""
+    objective's memory of earlier steps; diagnostics: its values for the last step. remote: path of the state, if it is
+    on a service."""
+
+    remote = ""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
         self.policy, self.config, self.token_budget = policy, config, token_budget
@@ -131,6 +134,10 @@ class Updater:
         rollouts = [r for group in groups.values() for r in group]
         tokens = sum(len(r.token_ids) for r in rollouts if not is_masked(r, self.config))
         scale = 1 / divisor(self.loss, self.config, tokens=tokens, rollouts=len(rollouts))
+        return replace(self._summed(live, scale, clock), tokens=trained, masked=masked)
+
+    def _summed(self, live: Sequence[PromptGroup], scale: float, clock: Clock) -> Sums:
+        """Compute the gradient of these groups, and return its sums. scale: factor of the loss."""
         self.policy.lora.grad.zero_()
         rank, world = parallel.rank_and_world()
         with clock.phase("train"):
@@ -142,7 +149,7 @@ class Updater:
             added = parallel.reduced(torch.stack([m[0] for m in measured]).sum(0), "SUM")
             ratio_max = parallel.reduced(torch.stack([m[1] for m in measured]).amax(0), "MAX")[0]
             loss, entropy, ratio, kl, kl_start, bounded = added.tolist()
-        return Sums(trained, masked, int(bounded), loss, entropy, ratio, float(ratio_max), kl, kl_start)
+        return Sums(0, 0, int(bounded), loss, entropy, ratio, float(ratio_max), kl, kl_start)
 
     def _references(self, packs: Sequence[Pack]) -> list[Tensor | None]:
         """Return log-probs_K of each pack under the reference weights; None if the loss does not use them."""

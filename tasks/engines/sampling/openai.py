@@ -26,6 +26,7 @@ from tasks.engines.adapter_files import served_name
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.loading import tokenizer_of
+from tasks.engines.model_files import names_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.endpoint import Garbled, endpoint_for, parsed
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths, vocabulary_of
@@ -179,13 +180,3 @@ class OpenAIGenerator(PromptEncoder):
     def close(self) -> None:
         self._loaded.clear()
         self._endpoint.close()
-
-
-def names_of(folder: Path) -> list[str]:
-    """Return possible server names of the model in this folder; for a hub snapshot also its repository.
-
-    >>> names_of(Path("/hub/models--Qwen--Qwen2.5-1.5B/snapshots/0a1b"))
-    ['0a1b', '0a1b', 'Qwen2.5-1.5B']
-    """
-    on_hub = [part.split("--")[-1] for part in folder.parts if part.startswith("models--")]
-    return [folder.name, folder.resolve().name, *on_hub]

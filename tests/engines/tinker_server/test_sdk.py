@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tasks.engines.hardware import Execution, Hardware
-from tests.servers import free_port
+from tests.servers import free_port, tinker_server
 from tests.tiny_model import DEMO
 
 tinker = pytest.importorskip("tinker")
@@ -22,24 +19,8 @@ PROMPT = [5, 6, 7, 8, 9]
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    import uvicorn
-
-    from tasks.engines.sampling.transformers import TransformersGenerator
-    from tasks.engines.tinker_server.api import Api
-    from tasks.engines.tinker_server.app import app_of
-
-    hardware, execution = Hardware(device="cpu", max_model_len=256), Execution(device="cpu")
-    root, port = tmp_path_factory.mktemp("tinker"), free_port()
-    api = Api(DEMO, "demo", root, TransformersGenerator(DEMO, hardware), execution, alpha=16, context=256)
-    server = uvicorn.Server(uvicorn.Config(app_of(api), port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
-    api.jobs.close()
+    with tinker_server(tmp_path_factory.mktemp("tinker"), free_port()) as address:
+        yield address
 
 
 @pytest.fixture

@@ -144,16 +144,27 @@ def test_hours_are_those_of_every_gpu_of_the_arm_and_none_where_another_host_sam
     """Half an hour of rollouts and of training under 2 GPUs for sampling and 3 for the learner: 1.5 GPU-hours each."""
     moment = 0.0
     monkeypatch.setattr("tasks.metering.time.monotonic", lambda: moment)
-    engines: dict[EngineName, float] = {"vllm": 1.5, "openai": 0.0}
-    for engine, sampling in engines.items():
+    engines: dict[EngineName, tuple[float, float]] = {"vllm": (1.5, 1.5), "openai": (0.0, 1.5), "tinker": (0.0, 0.0)}
+    for engine, (sampling, training) in engines.items():
         hardware = Hardware(engine=engine, tensor_parallel=2, processes=3)
-        for kind, hours in (("rollouts", sampling), ("searches", sampling), ("training", 1.5)):
+        for kind, hours in (("rollouts", sampling), ("searches", sampling), ("training", training)):
             meter = Meter(Journal(tmp_path, f"{engine}-{kind}"), hardware=hardware)
             listener, ref = meter.listening(lambda _: None), Ref(kind, "0" * 16)
             listener(Progress("started", kind, ref))
             moment += 1800
             listener(Progress("made", kind, ref))
             assert meter.spent.gpu_hours == pytest.approx(hours)
+
+
+def test_an_update_that_a_service_computes_is_paid_before_it_is_sent(tmp_path: Path) -> None:
+    """60,000 tokens at 10 $/M are 0.6 $: the second batch does not fit 1 $, and is not charged."""
+    prices = Prices(tokens={"*": TokenPrice(1.0, 4.0, 10.0)})
+    meter = Meter(Journal(tmp_path, "run"), Budget(usd=1.0), prices, Hardware(engine="tinker"))
+    meter.pay_for_training("panel", 60_000)
+    with pytest.raises(BudgetExceeded, match="the next update takes more"):
+        meter.pay_for_training("panel", 60_000)
+    assert (meter.spent.usd, meter.spent.tokens) == (pytest.approx(0.6), 60_000)
+    assert Meter(Journal(tmp_path, "run")).spent == meter.spent and meter.lengths == {}
 
 
 def test_what_was_counted_is_what_the_ledger_holds(tmp_path: Path) -> None:
