@@ -11,6 +11,8 @@ from concurrent.futures import TimeoutError as Late
 from functools import cached_property
 from typing import Any
 
+import httpx
+
 from storage.errors import Parked, UserError
 from storage.roots import seconds_set
 
@@ -48,7 +50,7 @@ def answered(call: Callable[[], Any]) -> Any:
         raise (UserError if error.category == "user" else Parked)(f"engine tinker: {error}") from None
     except Late:
         raise Parked(f"engine tinker: no answer within {patience():g} s (VARBAND_TINKER_TIMEOUT); {_RESUME}") from None
-    except (tinker.TinkerError, ValueError, RuntimeError) as error:
+    except (tinker.TinkerError, httpx.HTTPError, ValueError, RuntimeError) as error:
         if type(error) is tinker.TinkerError:  # no key, or one of another form
             raise UserError(f"engine tinker: {error}") from None
         raise Parked(f"engine tinker: {type(error).__name__}: {error}; {_RESUME}") from None

@@ -27,7 +27,7 @@ from tasks.domain.grpo.credit import Credit, Groups, ObjectiveState
 from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, loss_for
 from tasks.domain.grpo.packing import PromptGroup, Trajectory
-from tasks.engines.adapter_files import ADAPTER, ADAPTER_FILES, adapter_files
+from tasks.engines.adapter_files import ADAPTER_FILES, adapter_files
 from tasks.engines.learning.adapters import Adapters, evaluated
 from tasks.engines.learning.update import Clock, Sums, Updater
 from tasks.engines.model_files import names_of
@@ -101,7 +101,7 @@ class RemoteModel:
     def saved(self, step: int) -> list[Sums] | None:
         """Return the metrics of a step that an earlier process sent and the service saved, and go on from its state;
         otherwise None."""
-        sent = json.loads(self.sent.read_text()) if self.sent.is_file() else {"step": None}
+        sent: dict[str, Any] = json.loads(self.sent.read_text()) if self.sent.is_file() else {"step": None}
         if sent["step"] != step:
             return None
         listed = answered(lambda: self.service.rest.list_checkpoints(sent["model"])).checkpoints
@@ -119,10 +119,9 @@ class RemoteModel:
         if kept:
             external = answered(lambda: self.client.save_weights_external(name, ttl_seconds=KEPT_SECONDS)).path
             urls = answered(lambda: self.service.rest.get_external_weights_urls(external)).urls
-            for file in ADAPTER_FILES if {*ADAPTER_FILES} <= {*urls} else ():
-                with httpx.stream("GET", urls[file]) as answer, (folder / file).open("wb") as handle:
-                    handle.writelines(answer.raise_for_status().iter_bytes())
-            if (folder / ADAPTER).is_file():
+            if {*ADAPTER_FILES} <= {*urls}:
+                for file in ADAPTER_FILES:
+                    answered(lambda file=file: _download(urls[file], folder / file))
                 adapter_files(folder).check_recipe(self.config)
         (folder / REMOTE).write_text(json.dumps({"sampler": path, "state": self.path, "expires_in_seconds": ttl}))
 
@@ -132,6 +131,11 @@ class RemoteModel:
         found = answered(lambda: self.client.forward(data, "cross_entropy")).loss_fn_outputs
         logprobs_K = np.concatenate([of_completion(*pair) for pair in paired(groups, found)])
         return np.full_like(logprobs_K, np.nan) if base else logprobs_K
+
+
+def _download(url: str, file: Path) -> None:
+    with httpx.stream("GET", url) as answer, file.open("wb") as handle:
+        handle.writelines(answer.raise_for_status().iter_bytes())
 
 
 def datum_of(group: PromptGroup, one: Trajectory, weight: str, value: float) -> Any:
