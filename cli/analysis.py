@@ -23,65 +23,24 @@ from cli import options
 )
 @options.as_json
 def replay(folder: Path, root: Path | None, as_json: bool) -> None:
-    """Recompute the published study from its files in FOLDER, which has data/ and reports/."""
+    """Recompute the published study from its files in FOLDER, which has data/ and reports/.
+
+    Prints each published figure with whether it holds, and the audit's findings; with --json the rows of every table.
+    """
     from cli.view import Watch
     from flows.replay import replay as run
-    from flows.replay import summary
+    from flows.replay import rows_of
+    from flows.upkeep.store_audit import audit as audited
     from storage.artifacts.store import Store
 
     with tempfile.TemporaryDirectory(prefix="varband-replay-") as aside, Watch(apart=True) as watch:
         store = Store(root or Path(aside))
-        result = summary(store, run(folder, store, watch.on_progress))
-    if as_json:
-        options.write_json(result)
-        return
-    _show_replay(result)
-    click.echo(
-        f"kept in {root}: varband audit --root {root}" if root else "nothing kept; use --root to keep and audit it"
-    )
-
-
-def _show_replay(r: dict[str, Any]) -> None:
-    import pyarrow as pa
-
-    from cli.tables import print_table
-
-    pair, bands, t = ("panel", "thinking"), r["bands"], r["trajectory"]
-    names = ("all_zero", "variance", "all_one", "n")
-    tables = {
-        "bands": [{"arm": arm, **{name: bands[arm][name] for name in names}} for arm in pair],
-        "diversity (mean pairwise cosine distance)": [
-            {"traces": name, "panel": d["mean"], "thinking": d["other_mean"], "t": d["t"], "n": d["n"]}
-            | {"p": d["p_adjusted"], "p raw": d["p_value"], "p by Student's t": d["uncorrected"]["p_t"]}
-            for name, rows in r["diversity"].items()
-            for d in rows
-            if (d["arm"], d["other"]) == pair
-        ],
-        "pass@k gap, panel - thinking (pp)": [
-            {"rollouts": name, "k": p["closure"]["k"], "at 1": p["gap_first_pp"], "at k": p["gap_last_pp"]}
-            | {"closes by": _pp(p["closure"]), "beyond a shift of logits": _pp(p["closure_beyond_shift"])}
-            for name, p in r["passk"].items()
-        ],
-        "solved by": [{"rollouts": name, **h["counts"], "equal n": h["equal_n"]} for name, h in r["solved_by"].items()],
-        f"held-out {t['first']:.0%} at step 0, {t['last']:.0%} at step {t['last_step']}; gain (pp)": [
-            {"source": source, "gain": _pp(gain)} for source, gain in t["gains"].items()
-        ],
-    }
-    for title, rows in tables.items():
-        print_table(pa.Table.from_pylist(rows), as_json=False, title=title)
-    mcnemar, tokens = r["crosstab"]["mcnemar"], r["token_efficiency"]
-    click.echo(
-        f"ratio of variance bands {bands['ratio']:.2f} [{bands['ratio_low']:.2f}, {bands['ratio_high']:.2f}]; shared"
-        f" {r['crosstab']['shared_variance']}; McNemar p = {mcnemar['p_adjusted']:.1e} (raw {mcnemar['p_value']:.1e})"
-    )
-    click.echo("splits: " + ", ".join(f"{k} {v['n']}" for k, v in r["splits"].items() if k != "checks"))
-    consistent = "consistent" if tokens["consistent"] else "inconsistent"
-    click.echo(f"token table: {consistent} with itself; not recomputable: {tokens['reason']}")
-    click.echo(f"audit: {len(r['audit'])} findings: " + ", ".join(dict.fromkeys(f["code"] for f in r["audit"])))
-
-
-def _pp(row: dict[str, Any]) -> str:
-    return f"{100 * row['estimate']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+        replayed = run(folder, store, watch.on_progress)
+        if as_json:
+            options.write_json(rows_of(store, replayed))
+            return
+        _show_audit(audited(store), listed=True)
+    click.echo(f"kept in {root}: varband audit --root {root}" if root else "nothing kept; --root keeps the artifacts")
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The replayed study and its summary, for the tests of this room."""
+"""The replayed study and the rows of its tables, for the tests of this room."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.replay import replay, summary
+from flows.replay import replay, rows_of
 from storage.artifacts.store import Store
 
 
@@ -18,4 +18,4 @@ def store(replayed: Path) -> Store:
 
 @pytest.fixture(scope="module")
 def result(published: Path, store: Store) -> dict[str, Any]:
-    return summary(store, replay(published, store))
+    return rows_of(store, replay(published, store))
