@@ -1,4 +1,5 @@
-"""A distribution of another team's, built and installed into a folder: a grader, a scaffold, an objective, rewards."""
+"""A distribution of another team's, built and installed into a folder: graders, a scaffold, an objective, losses,
+rewards."""
 
 from __future__ import annotations
 
@@ -23,6 +24,10 @@ unequal = "lab_tasks.unequal"
 reversed = "lab_tasks.reversed"
 [project.entry-points."varband.objectives"]
 from_middle = "lab_tasks.middle:from_middle"
+[project.entry-points."varband.losses"]
+doubled = "lab_tasks.doubled:doubled"
+undeclared = "lab_tasks.doubled:term"
+scalar = "lab_tasks.doubled:scalar"
 [project.entry-points."varband.rewards"]
 concise = "lab_tasks.brevity:concise"
 endless = "lab_tasks.brevity:endless"
@@ -74,6 +79,18 @@ def from_middle(group, context):
     return group.rewards_G - (group.rewards_G.max() + group.rewards_G.min()) / 2, {}
 """
 
+#: Of twice REINFORCE's gradient: once declared, once not; and one that returns no term a token.
+DOUBLED = """
+from tasks.domain.grpo.losses import Loss
+
+def term(tokens, config):
+    return -2 * tokens.logprobs_T * tokens.advantages_T
+
+def scalar(tokens, config):
+    return -(tokens.logprobs_T * tokens.advantages_T).sum()
+
+doubled = Loss(term, "token_mean", reads=("clip_low",), reinforces=False)
+"""
 BREVITY = """
 def concise(problem, completion, answer, verdict, num_tokens, finish):
     return 1 / (1 + num_tokens) if verdict == "correct" else 0.0
@@ -94,6 +111,7 @@ def install(at: Path, version: str = "1.0") -> Path:
         "unequal": UNEQUAL,
         "reversed": REVERSED,
         "middle": MIDDLE,
+        "doubled": DOUBLED,
         "brevity": BREVITY,
     }
     for name, text in {"__init__": "", **modules}.items():

@@ -19,7 +19,7 @@ from tasks.domain.grpo.learner_config import (
     check_overlong,
     check_sampling,
 )
-from tasks.domain.grpo.losses import loss_for, refuse_unread
+from tasks.domain.grpo.losses import loss_for, refuse_unread, try_loss
 from tasks.domain.grpo.rewards import try_rewards
 from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.policies import Sampling
@@ -106,6 +106,8 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
             check_layers(training.target_modules)
         with collected(faults, *path, "advantage"):
             try_brought(training)
+        with collected(faults, *path, "loss"):
+            try_loss(training)
         with collected(faults, *path, "rewards"):
             try_rewards(training)
         with collected(faults, *path):

@@ -1,5 +1,5 @@
 """Plugins of other packages by entry point, for what a study's file cannot express: graders, scaffolds, objectives,
-rewards.
+losses, rewards.
 
 Users write NAME; recipes store `NAME@PACKAGE==VERSION`. So an upgraded package changes fingerprints, and another
 version is never used by mistake.
@@ -8,13 +8,15 @@ version is never used by mistake.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal
+from typing import Literal, TypeVar
 
 from storage.errors import UserError, did_you_mean
 
-Group = Literal["varband.graders", "varband.scaffolds", "varband.objectives", "varband.rewards"]
+Group = Literal["varband.graders", "varband.scaffolds", "varband.objectives", "varband.losses", "varband.rewards"]
+T = TypeVar("T")
 
 
 def brought(group: Group) -> list[str]:
@@ -56,6 +58,30 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
+class Registry(Mapping[str, T]):
+    """Entries by name: those of this project, and those of other packages, which are imported on access.
+
+    entry: makes one of what another package has; it gets that, its name, and its package with version.
+    """
+
+    def __init__(self, group: Group, own: Mapping[str, T], entry: Callable[[object, str, str], T]) -> None:
+        self._group: Group = group
+        self.own, self._entry = own, entry
+
+    def __getitem__(self, name: str) -> T:
+        if name in self.own:
+            return self.own[name]
+        if name not in brought(self._group):
+            raise KeyError(name)
+        return self._entry(plugged(self._group, name), name, pinned(self._group, name).partition("@")[2])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self.own, *brought(self._group)]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
 @cache
 def _found(group: Group, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     return tuple(entry for entry in entry_points(group=group) if entry.dist is not None)
@@ -83,4 +109,4 @@ def _entry(group: Group, name: str) -> EntryPoint:
 
 
 def _what(group: Group) -> str:
-    return group.removeprefix("varband.").removesuffix("s")
+    return {"varband.losses": "loss"}.get(group) or group.removeprefix("varband.").removesuffix("s")

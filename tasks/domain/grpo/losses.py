@@ -11,7 +11,7 @@ is zero, as with clipping. Losses that cap a weight (cispo, tis) are bounded by 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, OWN
 from tasks.domain.grpo.steps import shuffled
+from tasks.domain.plugins import Registry, told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -172,19 +173,20 @@ def kl_cov(
 class Loss:
     """reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: rollouts × max_tokens;
     `rollout_mean`: sum over a rollout's tokens, mean over rollouts; `mean_of_means`: mean over a rollout's tokens, mean
-    over rollouts. weigh: computes token weights, or None. reads: settings that only this loss uses. version: as for
-    objectives."""
+    over rollouts. weigh: computes token weights, or None. reads: settings that only this loss uses. reinforces: under
+    the policy that sampled, its gradient is REINFORCE's, -A for each token's log-prob. version: as for objectives."""
 
     term: Term
     reduction: Literal["sum", "token_mean", "constant", "rollout_mean", "mean_of_means"]
     needs_advantage: str | None = None
     weigh: WeighTokens | None = None
     reads: tuple[str, ...] = ()
-    version: int = 1
+    reinforces: bool = True
+    version: int | str = 1
 
 
 _CLIPS = ("clip_low", "clip_high")
-LOSSES: dict[str, Loss] = {
+_OWN: dict[str, Loss] = {
     "importance_sampling": Loss(importance_sampling, "sum"),
     "ppo": Loss(clipped, "sum", reads=_CLIPS),
     "grpo": Loss(clipped, "mean_of_means", needs_advantage="standardised", reads=_CLIPS),
@@ -198,6 +200,15 @@ LOSSES: dict[str, Loss] = {
     "clip_cov": Loss(clipped, "token_mean", "standardised", clip_cov, (*_CLIPS, "cov_share", "cov_low", "cov_high")),
     "kl_cov": Loss(importance_sampling, "token_mean", "standardised", kl_cov, ("cov_share", "cov_kl"), version=2),
 }
+
+
+def _of_package(found: object, _: str, version: str) -> Loss:
+    loss = found if isinstance(found, Loss) else Loss(found, "sum")  # type: ignore[arg-type]
+    return replace(loss, version=version)
+
+
+#: By the names used in profiles. Another package's (`varband.losses`) is a `Loss`, or a term, which is summed.
+LOSSES = Registry("varband.losses", _OWN, _of_package)
 
 
 def loss_for(config: LearnerConfig) -> Loss:
@@ -219,6 +230,38 @@ def loss_for(config: LearnerConfig) -> Loss:
     return loss
 
 
+def try_loss(config: LearnerConfig) -> None:
+    """Call another package's loss on made-up tokens of two rollouts, under the policy that sampled them.
+
+    Errors: UserError if it raises, does not return a finite term and gradient for each token, or has another gradient
+    than REINFORCE and does not say so.
+    """
+    if config.loss in _OWN or config.loss not in LOSSES:
+        return
+    import torch
+
+    loss, name = LOSSES[config.loss], f"loss {config.loss}"
+    behaviour_T = torch.tensor([-1.0, -2.0, -0.5, -3.0])
+    logprobs_T, advantages_T = behaviour_T.clone().requires_grad_(), torch.tensor([0.5, 0.5, -1.5, -1.5])
+    weights_T = torch.tensor([[1.0], [0.0]]).expand(2, 4)
+    tokens = Tokens(logprobs_T, behaviour_T, advantages_T, torch.tensor([0, 0, 1, 1]), weights_T, -behaviour_T)
+    try:
+        terms_T = loss.term(tokens, config)
+        shape = tuple(terms_T.shape)
+        terms_T.sum().backward()
+    except (Exception, SystemExit) as error:  # code of others may raise anything
+        raise UserError(f"{name} raises {told(error)} on four made-up tokens") from None
+    slope_T = logprobs_T.grad
+    if shape != (4,) or slope_T is None or not bool(torch.isfinite(terms_T.detach() + slope_T).all()):
+        raise UserError(f"{name} must return one finite term with a gradient for each of 4 tokens, not {terms_T}")
+    if loss.reinforces and not torch.allclose(slope_T, -advantages_T, atol=1e-4):
+        raise UserError(
+            f"{name}: under the policy that sampled, its gradient for advantages {advantages_T.tolist()} is"
+            f" {slope_T.tolist()} and not their negative, as REINFORCE's; if that is meant, declare"
+            " Loss(..., reinforces=False)"
+        )
+
+
 #: Settings that are read where another one is on.
 _BESIDE = {"max_tokens": "overlong_cache", "entropy_delta": "entropy_target"}
 
@@ -227,7 +270,7 @@ def read_by(config: LearnerConfig, setting: str) -> bool:
     """Return whether the configured training uses a setting; True if the loss is unknown."""
     if config.loss not in LOSSES:
         return True
-    known = {name for one in (*LOSSES.values(), *OWN.values()) for name in one.reads} | _BESIDE.keys()
+    known = {name for one in (*_OWN.values(), *OWN.values()) for name in one.reads} | _BESIDE.keys()
     chosen = {*LOSSES[config.loss].reads, *ADVANTAGES[config.advantage].reads}
     return setting not in known or setting in chosen or bool(setting in _BESIDE and getattr(config, _BESIDE[setting]))
 

@@ -18,6 +18,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Context, Group
 from tasks.domain.grpo.advantages.registry import group_advantages
+from tasks.domain.grpo.losses import divisor, loss_for
 from tasks.domain.grpo.rewards import scored
 from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.scaffolds import PANEL
@@ -100,6 +101,17 @@ def test_an_objective_weighs_and_its_version_is_in_the_recipe() -> None:
     rewards_G = np.array([1.0, 0.0, 0.0])
     advantages_G, _ = group_advantages(Group(rewards_G, rewards_G), learner.advantage, Context())
     assert advantages_G.tolist() == [0.5, -0.5, -0.5]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_loss_is_tried_and_its_version_is_in_the_recipe() -> None:
+    text = 'base = "demo"\narms = ["panel"]\n[training]\nclip_low = 0.1\nloss = '
+    learner = profile_of("mine.toml", text + '"doubled"').training
+    assert dict(learner.versions()) == {"doubled": "lab-tasks==1.0"}
+    assert divisor(loss_for(learner), learner, tokens=50, rollouts=4) == 50
+    for name, fault in {"undeclared": r"declare Loss\(..., reinforces=False\)", "scalar": "one finite term"}.items():
+        with pytest.raises(UserError, match=f"line 5: training.loss: loss {name}.*{fault}"):
+            profile_of("mine.toml", f'{text}"{name}"')
 
 
 BRIEF = """

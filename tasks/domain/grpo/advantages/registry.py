@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.grpo.advantages import baselines, best_of_k, exploration, structured
 from tasks.domain.grpo.advantages.group import Advantage, Advantages, Candidate, Context, Group, is_live
-from tasks.domain.plugins import brought, pinned, plugged, told
+from tasks.domain.plugins import Registry, told
 
 
 def checked(advantage: Advantage, name: str) -> Advantage:
@@ -112,26 +112,12 @@ OWN: Mapping[str, Objective] = {
 }
 
 
-class _Objectives(Mapping[str, Objective]):
-    """Ours, and those of other packages, which are imported on access."""
-
-    def __getitem__(self, name: str) -> Objective:
-        if name in OWN:
-            return OWN[name]
-        if name not in brought("varband.objectives"):
-            raise KeyError(name)
-        found, version = plugged("varband.objectives", name), pinned("varband.objectives", name).partition("@")[2]
-        objective = found if isinstance(found, Objective) else Objective(found)  # type: ignore[arg-type]
-        return replace(objective, advantage=checked(objective.advantage, f"{name} of {version}"), version=version)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*OWN, *brought("varband.objectives")]))
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
+def _of_package(found: object, name: str, version: str) -> Objective:
+    objective = found if isinstance(found, Objective) else Objective(found)  # type: ignore[arg-type]
+    return replace(objective, advantage=checked(objective.advantage, f"{name} of {version}"), version=version)
 
 
-ADVANTAGES: Mapping[str, Objective] = _Objectives()
+ADVANTAGES = Registry("varband.objectives", OWN, _of_package)
 
 
 def group_advantages(group: Group, kind: str, context: Context) -> Advantages:
