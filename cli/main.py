@@ -15,6 +15,7 @@ from storage.stopping import stopped_by_signals
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
     "plan": ("cli.run:plan", "Show what a run would make, reuse and cost; make nothing."),
+    "submit": ("cli.run:submit", "Submit a study to Slurm; its jobs pause and resume."),
     "resume": ("cli.run:resume", "Resume a paused, interrupted or crashed run."),
     "register": ("cli.run:register", "Register a study: question, rule, names and date, before it samples."),
     "report": ("cli.report:report", "Write the report of a run as HTML and Markdown, or compare two."),

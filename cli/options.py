@@ -94,6 +94,10 @@ budget = click.option(
 )
 anyway = click.option("--anyway", is_flag=True, help="Train even if the screening predicts little to learn.")
 
+shared = click.option(
+    "--shared", is_flag=True, help="Share the work with other processes that run this study on this root."
+)
+
 
 def completed(words: Callable[[click.Context], Iterable[str]]) -> Complete:
     """Return a click completion with the words for a context."""

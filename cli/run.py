@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -104,15 +105,16 @@ def _whole(field: str, value: str) -> str:
 @options.engine
 @click.option("--plain", is_flag=True, help="Do not report the run to the Prefect server at PREFECT_API_URL.")
 @options.budget
+@options.shared
 @options.as_json
-def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
+def run(root: Path, budget: str | None, as_json: bool, shared: bool, **wishes: Any) -> None:
     """Run a study: make missing artifacts, reuse existing ones, and write the report."""
     from tasks.domain.budget import Budget
 
-    carry_out(request_of(**wishes), root, Budget.parse(budget), as_json=as_json)
+    carry_out(request_of(**wishes), root, Budget.parse(budget), as_json=as_json, shared=shared)
 
 
-def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool) -> None:
+def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, shared: bool = False) -> None:
     """Run or resume the study of a request."""
     from cli.view import Watch, show_result, show_start
     from flows.running.accounting import accounted
@@ -138,6 +140,11 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool) ->
         with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
             if there:
                 pass
+            elif shared:
+                from flows.running.shared import share_pieces
+
+                share_pieces(study, store, listeners.own)
+                report = execute(study, store, listeners.own)
             elif os.environ.get("PREFECT_API_URL") and not request.plain:  # the server shows every stage
                 from flows.running.on_prefect import orchestrated
 
@@ -146,6 +153,64 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool) ->
                 make_pieces_at_once(study, store, charging, listeners.relayed)
                 report = execute(study, store, listeners.own)
     show_result(watch, name, store, report, len(planned), time.monotonic() - began, as_json)
+
+
+@click.command()
+@study_options
+@options.engine
+@options.budget
+@click.option("--slurm", is_flag=True, required=True, help="Submit to Slurm.")
+@click.option("--partition", help="Partition of the jobs.")
+@click.option("--time", "limit_of_time", help="Time limit of a job, as sbatch takes it; a run goes on in the next.")
+@click.option("--gpus", type=click.IntRange(min=0), help="GPUs of a job; by default those that an arm takes.")
+@click.option(
+    "--jobs", type=click.IntRange(min=0), default=1, help="Jobs that share the study; 0: one for each arm and seed."
+)
+@click.option("--sbatch", "more", multiple=True, metavar="OPTION", help="Another option of sbatch. May be repeated.")
+@click.option("--dry-run", is_flag=True, help="Print the commands instead.")
+@options.as_json
+def submit(
+    root: Path,
+    budget: str | None,
+    slurm: bool,
+    partition: str | None,
+    limit_of_time: str | None,
+    gpus: int | None,
+    jobs: int,
+    more: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    **wishes: Any,
+) -> None:
+    """Submit a study to Slurm. Before its time limit a job pauses and is requeued; `varband runs` shows its id."""
+    from flows.running.accounting import queue
+    from flows.running.plan import plan as planned
+    from flows.running.sessions import Charging
+    from flows.running.slurm import Jobs
+    from storage.artifacts.store import Store
+    from storage.records.runs import run_id, write_run
+    from tasks.domain.budget import Budget
+
+    request, store = request_of(**wishes), Store(root)
+    study = request.study(store, planning=True)
+    steps, p = planned(study, store), study.profile
+    charging = Charging.of(study, store, run_id(p.called, steps[-1].step.ref), Budget.parse(budget).over(p.budget))
+    own = {"partition": partition, "time": limit_of_time}
+    of_slurm = Jobs(
+        run=charging.run,
+        root=root,
+        count=jobs or len(p.arms) * max(1, len(p.seeds)),
+        gpus=gpus if gpus is not None else p.hardware.gpus if p.hardware.device == "cuda" else 0,
+        options=[*(f"--{name}={value}" for name, value in own.items() if value), *more],
+    )
+    if dry_run:
+        options.tell([*of_slurm.commands()], map(shlex.join, of_slurm.commands()), json=as_json)
+        return
+    store.prepare()
+    record = queue(study, store, steps, charging, request.as_json())
+    ids = of_slurm.submit()
+    write_run(root, record.model_copy(update={"job": ids[0]}))
+    options.tell({"run": charging.run, "jobs": ids}, [f"{charging.run}: submitted as {', '.join(ids)}"], json=as_json)
 
 
 @click.command()
@@ -207,8 +272,9 @@ def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool
 @options.root
 @options.budget
 @options.anyway
+@options.shared
 @options.as_json
-def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool) -> None:
+def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool, as_json: bool) -> None:
     """Resume RUN, a paused, crashed or interrupted run, given by its id (`varband runs`) or its study's name. The
     budget is for the whole run, including earlier attempts. Without --budget the run's own limits apply."""
     from flows.study.request import Request
@@ -224,7 +290,8 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
             return
     request = Request.from_json(record.request)
     request = replace(request, settings=(*request.settings, *(["gate.anyway=true"] if anyway else [])))
-    carry_out(request, root, Budget.parse(budget) if budget else Budget(**record.budget), as_json=as_json)
+    limits = Budget.parse(budget) if budget else Budget(**record.budget)
+    carry_out(request, root, limits, as_json=as_json, shared=shared)
 
 
 @click.command()

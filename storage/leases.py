@@ -136,13 +136,19 @@ class Leases:
 
     @contextmanager
     def claimed(
-        self, wanted: Mapping[str, Sequence[str]], tell: Callable[[str], None] = lambda _: None, *, whole: bool = True
+        self,
+        wanted: Mapping[str, Sequence[str]],
+        tell: Callable[[str], None] = lambda _: None,
+        *,
+        whole: bool = True,
+        wait: bool = True,
     ) -> Iterator[dict[str, set[str]]]:
-        """Hold keys of leases: all that are wanted, or with `whole=False` those that are free, once any is. Nothing is
-        held while it waits, so there is no deadlock. tell: receives a description of the holder it waits for."""
+        """Hold keys of leases: all that are wanted, or with `whole=False` those that are free, once any is; with
+        `wait=False` perhaps none. Nothing is held while it waits, so there is no deadlock. tell: receives a description
+        of the holder it waits for."""
         with self._present():
             last, mine = "", self._claim(wanted, whole)
-            while not mine:
+            while wait and not mine:
                 if (who := self._others(wanted)) and who != last:
                     tell(last := who)
                 time.sleep(self.poll)

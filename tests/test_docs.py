@@ -40,6 +40,7 @@ def blocks(page: Path) -> list[Block]:
 def test_every_block_of_every_page_is_run_or_says_why_not() -> None:
     assert [p.stem for p in PAGES] == [
         "add",
+        "cluster",
         "first-study",
         "gpu-pool",
         "no-answer",

@@ -93,29 +93,9 @@ def accounted(
     if is_costly(planned):
         check_memory(study, Machine.here(), to_sample(planned))
         check_fit(longest_prompts(study, store, planned), study.profile.hardware.max_model_len)
-    name, meter = charging.run, charging.meter(study.profile.hardware, store)
-    earlier = earlier_attempt(store.root, name)
-    run = Run(
-        id=name,
-        profile=study.profile.called,
-        changes=study.changes,
-        request=request,
-        state="running",
-        stages=len(planned),
-        stages_done=sum(p.reused for p in planned),
-        spent=meter.spent,
-        budget=meter.budget.limits(),
-        started=earlier.started if earlier else now(),
-        heartbeat=now(),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        attempts=earlier.attempts + 1 if earlier else 1,
-        flow_run=flow_run,
-    )
-    record = Record(store, run, meter)
-    with collecting(store.root, alone=False):
-        note_planned(store.root, name, (p.step.ref for p in planned))
-        record.update()
+    meter = charging.meter(study.profile.hardware, store)
+    record = Record(store, _recorded(study, store, planned, charging, request, flow_run=flow_run), meter)
+    record.update()
     try:
         with patient(), beating(record.update), metered(meter, listener) as charged:
             yield Listeners(record.before(charged), record.before(listener))
@@ -144,6 +124,56 @@ def accounted(
         raise
     report = str(planned[-1].step.ref)
     record.update(state="finished", why="", at="", stages_done=len(planned), report=report, missing=Amounts())
+
+
+def queue(
+    study: Study, store: Store, planned: Sequence[Planned], charging: Charging, request: dict[str, object]
+) -> Run:
+    """Record and return a run that a job of a cluster will start by `varband resume`."""
+    run = _recorded(study, store, planned, charging, request, state="queued")
+    run = run.model_copy(update={"attempts": run.attempts - 1})
+    write_run(store.root, run)
+    return run
+
+
+def _recorded(
+    study: Study,
+    store: Store,
+    planned: Sequence[Planned],
+    charging: Charging,
+    request: dict[str, object],
+    **fields: object,
+) -> Run:
+    """Return the record of a new attempt, and keep what it planned from being collected as garbage."""
+    name, meter = charging.run, charging.meter(study.profile.hardware, store)
+    earlier = earlier_attempt(store.root, name)
+    given: dict[str, object] = {
+        "state": "running",
+        "started": earlier.started if earlier else now(),
+        "attempts": earlier.attempts + 1 if earlier else 1,
+        "job": job_here(),
+    }
+    with collecting(store.root, alone=False):
+        note_planned(store.root, name, (p.step.ref for p in planned))
+    return Run(
+        id=name,
+        profile=study.profile.called,
+        changes=study.changes,
+        request=request,
+        stages=len(planned),
+        stages_done=sum(p.reused for p in planned),
+        spent=meter.spent,
+        budget=meter.budget.limits(),
+        heartbeat=now(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        **(given | fields),  # pyright: ignore[reportArgumentType]
+    )
+
+
+def job_here() -> str | None:
+    """Return the id of the Slurm job that this process belongs to; of an array, that of the whole."""
+    return os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID")
 
 
 def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:

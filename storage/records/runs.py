@@ -31,7 +31,7 @@ from storage.roots import files_in
 #: A run without a heartbeat for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-State = Literal["running", "parked", "interrupted", "finished", "failed", "crashed"]
+State = Literal["queued", "running", "parked", "interrupted", "finished", "failed", "crashed"]
 
 
 class Amounts(BaseModel):
@@ -66,6 +66,7 @@ class Run(Record):
     pid: int = Field(gt=0, lt=2**31)
     attempts: int = 1
     flow_run: str | None = None  # the orchestrator's id of it
+    job: str | None = None  # the cluster's id of its job
 
     @property
     def shown_state(self) -> State:
@@ -80,7 +81,7 @@ class Run(Record):
 
 RUNS = nullable(
     "id str, state str, changed str, profile str, why str, at str, stages_done int, stages int",
-    "tokens real, gpu_hours real, usd real, started str, heartbeat str, report str",
+    "tokens real, gpu_hours real, usd real, started str, heartbeat str, report str, job str",
 )
 
 

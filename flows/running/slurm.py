@@ -1,0 +1,57 @@
+"""Runs as jobs of Slurm: a job resumes a recorded run, so it may be requeued, pre-empted or submitted again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import UserError
+from storage.roots import root_option
+
+REPO = Path(__file__).resolve().parents[2]
+SCRIPT = REPO / "deploy" / "slurm" / "study.sbatch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """The jobs of one run. count: of jobs that share its pieces; with more than one, another job follows them, which
+    writes the report and needs no GPU. options: further ones of sbatch."""
+
+    run: str
+    root: Path
+    count: int = 1
+    gpus: int = 0
+    options: Sequence[str] = ()
+
+    def commands(self) -> Iterator[list[str]]:
+        """The commands of sbatch, in their order; `{}` is the id of the job before."""
+        resume = [sys.executable, "-m", "varband", "resume", self.run, *shlex.split(root_option(self.root))]
+        sbatch = ["sbatch", "--parsable", f"--job-name={self.run}", *self.options]
+        gpus = [f"--gpus={self.gpus}"] if self.gpus else []
+        if self.count == 1:
+            yield [*sbatch, *gpus, str(SCRIPT), *resume]
+            return
+        yield [*sbatch, *gpus, f"--array=0-{self.count - 1}", str(SCRIPT), *resume, "--shared"]
+        yield [*sbatch, "--dependency=afterok:{}", "--kill-on-invalid-dep=yes", str(SCRIPT), *resume]
+
+    def submit(self) -> list[str]:
+        """Return the ids of the submitted jobs. Raise UserError with sbatch's message if it refuses."""
+        path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
+        ids: list[str] = []
+        for words in self.commands():
+            command = [word.format(*ids) if word.startswith("--dependency") else word for word in words]
+            try:
+                done = subprocess.run(
+                    command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
+                )
+            except FileNotFoundError:
+                raise UserError("submit: there is no sbatch on this machine; submit from a login node") from None
+            except subprocess.CalledProcessError as error:
+                raise UserError(f"submit: {error.stderr.strip()}") from None
+            ids.append(done.stdout.strip().partition(";")[0])
+        return ids

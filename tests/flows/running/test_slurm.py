@@ -1,0 +1,115 @@
+"""A study as jobs of a real Slurm on this machine: the time limit pauses it, Slurm requeues it, the result is the same."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.records.runs import all_runs
+from tests import mini, warm
+from tests.needs import lacks
+from tests.servers import free_port
+
+pytestmark = pytest.mark.slow
+LONGER = ("--engine", "transformers", "--set", "training.steps=40")
+#: A requeued job starts as soon as its credential has expired, two minutes by default.
+CONFIGURATION = """
+ClusterName=varband
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+SlurmctldPort={controller}
+SlurmdPort={daemon}
+AuthType=auth/none
+AuthInfo=cred_expire=5
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+ReturnToService=2
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=1000
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """slurmctld and slurmd on this host; yields the environment of its users."""
+    if not (shutil.which("slurmctld") and shutil.which("slurmd")):
+        lacks("slurm", "no Slurm: apt-get install slurm-wlm")
+    folder, host = tmp_path_factory.mktemp("slurm"), socket.gethostname().partition(".")[0]
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    ports = {"controller": free_port(), "daemon": free_port()}
+    user = os.environ.get("USER", "root")
+    (folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, folder=folder, user=user, **ports))
+    environment = {**mini.environment(), "SLURM_CONF": str(folder / "slurm.conf")}
+    daemons = []
+    for name in ("slurmctld", "slurmd"):
+        with (folder / f"{name}.log").open("wb") as log:
+            daemons.append(subprocess.Popen([name, "-D"], env=environment, stdout=log, stderr=log))
+        time.sleep(2)
+    try:
+        yield environment
+    finally:
+        subprocess.run(["scancel", f"--user={user}"], env=environment, check=False)
+        for process in reversed(daemons):
+            process.terminate()
+            process.wait(30)
+
+
+def submitted(root: Path, environment: dict[str, str], *more: str) -> str:
+    """The standard output of the jobs, once all have ended."""
+    words = mini.command(root, "--slurm", "--sbatch=--output=out", "--sbatch=--error=out", *more, verb="submit")
+    done = warm.run(words, cwd=root.parent, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert all_runs(root)[0].job is not None
+    until = time.monotonic() + 540
+    while time.monotonic() < until:
+        time.sleep(2)
+        queue = subprocess.run(["squeue", "-h"], env=environment, capture_output=True, text=True, check=True)
+        if not queue.stdout.strip():
+            break
+    return (root.parent / "out").read_text()
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    mini.finish(root := tmp_path_factory.mktemp("calm") / "root", *LONGER)
+    return root
+
+
+def test_a_job_that_reaches_its_time_limit_twice_makes_the_same_artifacts(
+    tmp_path: Path, slurm: dict[str, str], calm: Path
+) -> None:
+    """The limit is a minute; the signal comes 10 to 40 seconds after the start."""
+    said = submitted(tmp_path / "root", slurm, *LONGER, "--time=1", "--sbatch=--signal=B:TERM@20")
+    assert said.count("parked: stopped by SIGTERM") >= 2, said[-3000:]
+    (run,) = all_runs(tmp_path / "root")
+    assert run.state == "finished" and run.attempts >= 3
+    assert mini.hashes(tmp_path / "root") == mini.hashes(calm)
+
+
+def test_jobs_of_an_array_share_a_study_and_a_last_one_writes_the_report(
+    tmp_path: Path, slurm: dict[str, str], calm: Path
+) -> None:
+    said = submitted(tmp_path / "root", slurm, *LONGER, "--jobs=0")
+    one, two, last = [[int(n) for n in found] for found in re.findall(r"(\d+) of (\d+) stages made", said)]
+    assert min(one[0], two[0]) > 0 and one[0] + two[0] == one[1] and last[0] == 0
+    (run,) = all_runs(tmp_path / "root")
+    assert run.state == "finished"
+    assert mini.hashes(tmp_path / "root") == mini.hashes(calm)
