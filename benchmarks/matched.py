@@ -3,7 +3,8 @@
 `python -m benchmarks.matched pool math_train.jsonl DIR` draws 1,600 problems of MATH's training half of levels 3 to 5 for
 the study and 800 others of the same levels for its second lesson. They are drawn by hash, so that every subject has its
 share: the file's first problems are all algebra. `python -m benchmarks.matched lease …` runs the study for so many seconds and puts
-what is new into numbered archives as it goes, so that nothing has to be done at the end.
+what is new into numbered archives as it goes, so that nothing has to be done at the end. `python -m benchmarks.matched page ROOT
+docs/results/matched-1.5b.md` writes the page of the newest report, its chart and its rollouts' rows.
 """
 
 from __future__ import annotations
@@ -15,18 +16,42 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from storage.errors import Parked
 from storage.records.copies import copy_study
+from storage.sql import query
 
 SEED = 20261126
 LEVELS = ("3", "4", "5")
 #: The rows of each pool, in the order drawn: the study's problems, then the second lesson's.
 POOLS = {"math_l345.jsonl": slice(1600), "math_l345_lesson.jsonl": slice(1600, 2400)}
+
+#: Columns of a rollout that the page keeps; completions stay where they were made.
+KEPT = [
+    "arm",
+    "adapter",
+    "step",
+    "seed",
+    "problem_id",
+    "rollout",
+    "verdict",
+    "correct",
+    "tag_valid",
+    "finish",
+    "num_tokens",
+]
+COST = """
+select sum(rollouts)::bigint as rollouts, sum(tokens)::bigint as tokens, sum(gpu_hours) as gpu_hours, sum(usd) as usd,
+    any_value(device) as device, min(time)::date as since
+from charges
+"""
 
 
 @click.group()
@@ -103,6 +128,58 @@ def _pack(root: Path, home: Path, out: Path, packed: dict[Path, float], limit: i
                 size += path.stat().st_size + 1024
                 packed[path] = path.stat().st_mtime
         writing.rename(out / f"{number:03d}.tar")
+
+
+@main.command()
+@click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("dest", type=click.Path(dir_okay=False, path_type=Path))
+def page(root: Path, dest: Path) -> None:
+    """Write the page DEST of the newest report in ROOT, and into the folder beside it the chart and the rollouts' rows. The
+    page ends with that folder's attempts.md."""
+    beside, varband = dest.with_suffix(""), [sys.executable, "-m", "varband"]
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([*varband, "report", "--root", root, "-o", folder], check=True, stdout=subprocess.DEVNULL)
+        [report] = Path(folder).glob("*.md")
+        text = report.read_text()
+    subprocess.run(
+        [*varband, "export", "figure", "answer_gain", "--root", root, "--format", "svg", "-o", beside], check=True
+    )
+    title, _, rest = text.partition("\n")
+    about, _, answer = rest.partition("## The answer\n\n")
+    verdict, holds, words = answer.partition("\n## Bands\n")[0].split("\n\n", 2)
+    chart = f"![Gain of each arm and seed]({beside.name}/answer_gain.svg)"
+    cost = query(COST, charges=_charges(root)).to_pylist()[0]
+    paid = (
+        f"{cost['rollouts']:,} rollouts of {cost['tokens']:,} tokens, {cost['gpu_hours']:.2f} GPU hours"
+        f" ({cost['device']}), {cost['usd']:.2f} US$ at the prices of the root, {cost['since']}"
+    )
+    parts = (
+        title,
+        verdict,
+        holds,
+        chart,
+        about.strip(),
+        words.strip(),
+        f"## Cost\n\n{paid}",
+        (beside / "attempts.md").read_text(),
+    )
+    dest.write_text("\n\n".join(parts))
+    rows = "select distinct on (sampled, arm, adapter, step, seed, problem_id, rollout) * from rows order by all"
+    tables = pa.concat_tables(_rows(file.parent) for file in sorted(root.glob("rollouts/*/data.parquet")))
+    pq.write_table(query(rows, rows=tables), beside / "rollouts.parquet", compression="zstd")
+
+
+def _rows(artifact: Path) -> pa.Table:
+    """A sampling's rollouts without their completions. sampled: at the screening, or of the held-out problems."""
+    rows = pq.read_table(artifact / "data.parquet", columns=list(KEPT))
+    split = json.loads((artifact / "manifest.json").read_text())["recipe"]["arguments"]["split"]
+    return rows.add_column(0, "sampled", pa.array([split or "screening"] * rows.num_rows))
+
+
+def _charges(root: Path) -> pa.Table:
+    return pa.Table.from_pylist(
+        [json.loads(x) for f in root.glob("spending/*/*.jsonl") for x in f.read_text().splitlines()]
+    )
 
 
 def _rank(uid: str) -> str:

@@ -112,7 +112,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         "title": name,
         "profile": name,
         "base": setup.profile,
-        "purpose": ". ".join(filter(None, (setup.about.rstrip("."), setup.purpose))),
+        "purpose": setup.purpose,
         "command": setup.command or f"varband run {setup.profile}",
         "asks": setup.asks or setup.about or setup.question,
         "headline": first,
