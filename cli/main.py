@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "study": ("cli.study:study", "Write, check, show and compare studies, each one file."),
     "store": ("cli.store:store", "List, show, query, pin, remove and verify artifacts."),
     "export": ("cli.export:export", "Copy a study to another root; write figures, tables and galleries."),
-    "import": ("cli.imports:import_", "Take in rollouts that other tools have sampled, and compare them."),
+    "import": ("cli.export:import_", "Take in rollouts that other tools have sampled, and compare them."),
     "pool": ("cli.pool:pool", "Build and check pools of problems, and split them."),
     "grade": ("cli.grade:grade", "Grade rollouts, again or for the first time; test the grader."),
     "audit": ("cli.analysis:audit", "Recompute every claim and check the designs of a store."),

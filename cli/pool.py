@@ -156,8 +156,8 @@ def split(root: Path, as_json: bool, heldout: int, seed: int, **wishes: Any) -> 
     """Split a pool into training and held-out problems. Prints near-duplicates across the split."""
     from cli.tables import print_table
     from storage.sql import query
-    from tasks.domain.problems.leaks import find_leaks
-    from tasks.domain.problems.splits import of_split
+    from tasks.domain.problems.duplicates import find_leaks
+    from tasks.domain.problems.problems import of_split
     from tasks.splits import split_pool
 
     with _built(root, wishes) as (store, pool):
@@ -190,7 +190,7 @@ def _leaks(problems: pa.Table, against: tuple[str, ...], data: Path | None) -> p
     import pyarrow as pa
 
     from storage.sql import query
-    from tasks.domain.problems.leaks import LEAKS, find_leaks
+    from tasks.domain.problems.duplicates import LEAKS, find_leaks
     from tasks.domain.problems.problems import problem_id
     from tasks.domain.problems.sources import source_spec
     from tasks.engines.problems.problem_files import load_problems

@@ -36,7 +36,7 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
     import storage.artifacts.kinds  # noqa: F401  registers the kinds
     from storage.artifacts.ref import KINDS
     from storage.reading.catalog import artifacts
-    from storage.records.notes import studies_of
+    from storage.records.runs import studies_of
     from storage.sql import query
 
     found, studies = artifacts(root), studies_of(root)

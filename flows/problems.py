@@ -9,7 +9,7 @@ from functools import cache
 from flows.study import profile
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
-from tasks.domain.problems.splits import HeldOut
+from tasks.domain.problems.problems import HeldOut
 from tasks.embedding import EncoderSpec
 from tasks.partitions import calibrate_partitions
 from tasks.pool import build_pool, make_synthetic_pool

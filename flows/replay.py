@@ -11,7 +11,7 @@ from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.records.notes import note_planned
+from storage.records.runs import note_planned
 from tasks.measures.bands import cross_bands
 from tasks.measures.diversity import compare_diversity
 from tasks.measures.pass_at_k import compare_solved, contrast_pass_at_k, estimate_pass_at_k

@@ -12,12 +12,12 @@ from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Audit, Designs
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.rules import Band
 from storage.sql import QUERIES, named, query
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Policy, Sampling
-from tasks.domain.problems.leaks import find_leaks
+from tasks.domain.problems.duplicates import find_leaks
 from tasks.domain.statistics.difficulty import expectations
 from tasks.stage import store
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from storage.artifacts.kinds import Benchmark, Pool, Rollouts, Splits, Training
 from storage.rules import in_variance_band
 from tasks.domain.policies import Policy, Sampling
-from tasks.domain.problems.splits import of_split
+from tasks.domain.problems.problems import of_split
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
 from tasks.rollouts import account_of, ensure_rollouts, entered, ledger_keys, requests_for, served
 from tasks.stage import PART_ROWS, Payload, Step, ledger, stage, store, toolbox

@@ -21,8 +21,7 @@ from storage.artifacts.kinds import LEDGER, Benchmark, Pool, Searches, Splits, T
 from storage.errors import UserError
 from tasks.domain.partitions.classes import same_answers
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
-from tasks.domain.problems.problems import problem_id
-from tasks.domain.problems.splits import of_split
+from tasks.domain.problems.problems import of_split, problem_id
 from tasks.domain.scaffolds import MATH
 from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round, answered
 from tasks.engines.grading.graders import GradeItem

@@ -11,8 +11,8 @@ import pyarrow as pa
 from storage.artifacts.kinds import Benchmark, Pool, Splits
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.problems.leaks import find_leaks, left_out
-from tasks.domain.problems.splits import HeldOut, of_split, reserved_sources
+from tasks.domain.problems.duplicates import find_leaks, left_out
+from tasks.domain.problems.problems import HeldOut, of_split, reserved_sources
 from tasks.stage import Payload, Ref, stage, store
 
 TEXT = ["problem_id", "source_id", "problem"]
@@ -112,7 +112,7 @@ def benchmark_of(
     The first `per_level` of each level in the order of a hash of (seed, problem) are chosen, the same on every machine;
     the next one replaces a leak. Errors: UserError if a level has too few problems.
 
-    >>> from tasks.domain.problems.leaks import LEAKS
+    >>> from tasks.domain.problems.duplicates import LEAKS
     >>> t = pa.table({"problem_id": ["a", "b"], "source": ["s"] * 2, "source_id": ["1", "2"], "level": ["1", "5"]})
     >>> benchmark_of("name", t, LEAKS.empty_table(), ("5",), None, 0)["split"].to_pylist()
     ['other_level', 'benchmark']

@@ -20,8 +20,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import fingerprint
-from storage.artifacts.manifest import Recipe, declared, identity_of, recipe_of
-from storage.artifacts.provenance import provenance
+from storage.artifacts.manifest import Recipe, declared, identity_of, provenance, recipe_of
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import PART_ROWS as PART_ROWS
 from storage.artifacts.rows import Payload

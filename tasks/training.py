@@ -24,7 +24,7 @@ from storage.sql import query
 from tasks.domain.grpo.learner_config import LearnerConfig, check_kept_whole, check_overlong, check_sampling
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, BaseModel, MadeElsewhere, Policy, Sampling
-from tasks.domain.problems.splits import of_split
+from tasks.domain.problems.problems import of_split
 from tasks.domain.scaffolds import Scaffold
 from tasks.engines.loading import import_before_threads
 from tasks.engines.model_files import ADAPTER_FILES

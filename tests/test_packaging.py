@@ -67,7 +67,7 @@ def test_nothing_but_varband_is_importable_until_it_is_imported(installed: Path,
         "from importlib.util import find_spec; rooms = ['cli', 'dashboards', 'flows', 'storage', 'tasks']\n"
         "print([room for room in rooms if find_spec(room)]); import varband\n"
         "print(all('varband/rooms' in find_spec(room).origin for room in rooms))\n"
-        "from storage.artifacts.provenance import code_here; print(code_here())"
+        "from storage.artifacts.manifest import code_here; print(code_here())"
     )
     assert ask(installed / "python", "-c", code, cwd=tmp_path).splitlines() == ["[]", "True", "release 0.1.0"]
 

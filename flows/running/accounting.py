@@ -26,10 +26,9 @@ from storage.errors import ArmsFailed, Parked, Unreachable, UserError, disk_faul
 from storage.leases import beating
 from storage.objects import impatient, patient
 from storage.records.garbage import collecting
-from storage.records.notes import note_planned
-from storage.records.runs import Amounts, Run, earlier_attempt, now, write_run
+from storage.records.runs import Amounts, Run, earlier_attempt, note_planned, now, write_run
 from storage.roots import root_option
-from tasks.domain.prices import plainly
+from tasks.domain.budget import plainly
 from tasks.metering import Meter, metered, of_team
 from tasks.stage import Progress
 

@@ -27,12 +27,12 @@ from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
 from storage.records.spending import charges
 from storage.sql import query
+from tasks.domain.budget import Prices
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import evaluated_steps
 from tasks.domain.policies import Policy, Sampling
-from tasks.domain.prices import Prices
-from tasks.domain.problems.splits import heldout_of
+from tasks.domain.problems.problems import heldout_of
 from tasks.domain.search.method import CERTAINTY, PREFIX
 from tasks.embedding import EncoderSpec
 from tasks.engines.memory import kept_bytes

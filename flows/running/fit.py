@@ -18,9 +18,8 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.policies import Policy
 from tasks.domain.problems.arithmetic import demo_problems
-from tasks.domain.problems.problems import PoolPolicy, problem_id
+from tasks.domain.problems.problems import PoolPolicy, of_split, problem_id
 from tasks.domain.problems.sources import SOURCES, SourceSpec
-from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import PROBLEM, Scaffold
 from tasks.engines.problems.problem_files import Row, load_problems
 from tasks.engines.sampling.prompts import default_system_prompt, encode_prompt, loaded_tokenizer, longest_prompt

@@ -18,8 +18,7 @@ from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import Journal
-from tasks.domain.budget import Budget
-from tasks.domain.prices import Prices, plainly
+from tasks.domain.budget import Budget, Prices, plainly
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.statistics.nights import CANARY_TOKENS
 from tasks.domain.statistics.power import Design, detectable

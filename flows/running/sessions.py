@@ -12,9 +12,8 @@ from flows.study.prices import team_prices
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.records.spending import Journal
-from tasks.domain.budget import Budget
+from tasks.domain.budget import Budget, Prices
 from tasks.domain.grading.grading import ActiveGrader
-from tasks.domain.prices import Prices
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 from tasks.grading import active_grader

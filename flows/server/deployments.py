@@ -16,7 +16,7 @@ from uuid import UUID
 
 from flows.server import automations
 from flows.server.start import check_prefect
-from storage.artifacts.provenance import code_here
+from storage.artifacts.manifest import code_here
 from storage.errors import UserError
 from tasks.domain.budget import Budget
 from tasks.engines.environment import quiet_libraries

@@ -20,8 +20,7 @@ from storage.artifacts.store import Store
 from storage.leases import beating
 from storage.records.runs import Amounts
 from storage.records.spending import Journal
-from tasks.domain.budget import UNITS
-from tasks.domain.prices import plainly
+from tasks.domain.budget import UNITS, plainly
 from tasks.stage import Progress
 
 EVERY_SECONDS = 15.0

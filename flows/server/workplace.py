@@ -17,7 +17,7 @@ from flows.running.on_prefect import TRIES
 from flows.study.forms import PinnedForm, StudyForm
 from flows.study.request import Request
 from flows.study.resolve import Study
-from storage.artifacts.provenance import code_here, command, packages_here
+from storage.artifacts.manifest import code_here, command, packages_here
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.runs import record_paths

@@ -20,8 +20,7 @@ from flows.study.reading import Fault, validated
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.spending import PRICES as FILE
-from tasks.domain.budget import Budget
-from tasks.domain.prices import Amount, Prices, TokenPrice
+from tasks.domain.budget import Amount, Budget, Prices, TokenPrice
 from tasks.domain.ranges import Checked, refused_by
 from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.endpoint import asked_address

@@ -19,7 +19,7 @@ from tasks.domain.gate import Gate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Sampling
-from tasks.domain.problems.splits import HeldOut
+from tasks.domain.problems.problems import HeldOut
 from tasks.domain.ranges import MOST, AtLeastOne, Checked, Count, Distinct, Name, OrNone, Seed, Size, Whole, refused_by
 from tasks.domain.scaffolds import MATH
 from tasks.domain.search.method import CERTAINTY

@@ -34,7 +34,7 @@ from storage.reading.charts import as_svg
 from storage.records.nights import Night, nights_of
 from storage.records.runs import now, read_record, record_paths
 from tasks.domain.policies import Policy, Sampling
-from tasks.domain.problems.splits import of_split
+from tasks.domain.problems.problems import of_split
 from tasks.domain.statistics.nights import CANARY_TOKENS, QUARTER, level_of, look
 from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.regrading import regrade

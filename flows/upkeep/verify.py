@@ -21,11 +21,10 @@ from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger, examine_shard
 from storage.mirror import mirror_of
 from storage.records.nights import Night
-from storage.records.notes import noted
 from storage.records.record import override_files, put_back, set_aside
 from storage.records.register import FOLDER as REGISTER
 from storage.records.register import read_register
-from storage.records.runs import read_record, record_paths
+from storage.records.runs import noted, read_record, record_paths
 from storage.records.spending import Charge
 from tasks.domain.grading.grading import read_overrides
 

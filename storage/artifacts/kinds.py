@@ -12,7 +12,7 @@ from typing import get_args, get_type_hints
 
 from storage.artifacts.manifest import Group
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns, joined, nullable
+from storage.artifacts.rows import columns, joined, nullable
 
 # The experiment: problems, rollouts, bands, trainings, embeddings, the report.
 

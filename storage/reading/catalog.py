@@ -14,13 +14,12 @@ import orjson
 import pyarrow as pa
 
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns
+from storage.artifacts.rows import columns
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import UserError
 from storage.ledger import Ledger, examine_shard
 from storage.reading.views import OF_THE_STATEMENT, WORD, listed, view
-from storage.records.notes import planned_refs
-from storage.records.runs import Run, run_to_read
+from storage.records.runs import Run, planned_refs, run_to_read
 from storage.roots import root_option
 from storage.sql import answer, connect
 

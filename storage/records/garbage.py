@@ -20,12 +20,11 @@ import pyarrow as pa
 
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.records.notes import notes_path, planned_refs, unfinished
-from storage.records.runs import run_named, run_path
+from storage.records.runs import notes_path, planned_refs, run_named, run_path, unfinished
 from storage.roots import linkless, lock_file, root_option
 
 BIN = ".bin"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.mirror import mirror_of
 from storage.records.record import Record
 from storage.roots import files_in

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.mirror import mirror_of
 from storage.records.runs import Amounts, run_path
 from storage.roots import sync

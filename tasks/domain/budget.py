@@ -1,11 +1,13 @@
-"""Budgets: limits on spending. They enter no recipe: a reached limit pauses a run and changes no result."""
+"""Budgets and prices. They enter no recipe: a reached limit pauses a run, and prices change spending, never results."""
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass as plain
+from dataclasses import field, fields
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from storage.errors import UserError
@@ -53,3 +55,64 @@ class Budget(Checked):
         Budget(tokens=2000000.0, gpu_hours=None, usd=5.0)
         """
         return Budget(**(usual.limits() | self.limits()))
+
+
+# Prices of tokens and hours.
+
+#: US dollars.
+Amount = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
+class TokenPrice:
+    """US dollars per million tokens. training: of a service that trains."""
+
+    prompt: Amount
+    completion: Amount
+    training: Amount = 0.0
+
+
+@plain(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Prices per policy and per hardware.
+
+    tokens: of each arm's policy; `*` for arms without their own. devices: US dollars per hour of a device whose name
+    contains the key. hours_of_sampling: False if another host samples. device: the profile's expected device, for
+    estimates. Rates: tokens/s of an arm's GPUs with one sampling engine and one process of the learner, used until this
+    store has measured its own.
+    """
+
+    tokens: Mapping[str, TokenPrice] = field(default_factory=dict)
+    devices: Mapping[str, float] = field(default_factory=dict)
+    device: str = "cpu"
+    sampled_per_second: float = 2_000.0
+    trained_per_second: float = 2_000.0
+    hours_of_sampling: bool = True
+
+    def of_tokens(self, arm: str | None, prompt_tokens: Any, completion_tokens: Any) -> Any:
+        """Return US dollars for numbers or arrays of tokens.
+
+        >>> Prices(tokens={"*": TokenPrice(1.0, 4.0)}).of_tokens("panel", 1e6, 5e5)
+        3.0
+        """
+        price = self._of(arm)
+        return (price.prompt * prompt_tokens + price.completion * completion_tokens) / 1e6
+
+    def of_training(self, arm: str | None, tokens: float) -> float:
+        """Return US dollars for tokens that a service trains on."""
+        return self._of(arm).training * tokens / 1e6
+
+    def _of(self, arm: str | None) -> TokenPrice:
+        return self.tokens.get(arm or "*") or self.tokens.get("*", TokenPrice(0.0, 0.0))
+
+    def of_hours(self, device: str, hours: float) -> float:
+        return next((usd * hours for name, usd in self.devices.items() if name.lower() in device.lower()), 0.0)
+
+
+def plainly(value: float, digits: int = 4) -> str:
+    """Round a number, and write it without powers of ten.
+
+    >>> plainly(20_000.0), plainly(1_234_567.0), plainly(0.01234, 3), plainly(0.0)
+    ('20,000', '1,235,000', '0.0123', '0')
+    """
+    return f"{float(f'{value:.{digits}g}'):,.12g}"

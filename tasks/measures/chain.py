@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from storage.artifacts.kinds import Bands, Diversity, Rollouts
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.sql import query
 from tasks.domain.statistics.means import ONE_PROBLEM, combined, folded, holds_for
 from tasks.domain.statistics.paired_tests import in_families

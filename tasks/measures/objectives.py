@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.kinds import Partitions, Rollouts, Training
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.rules import pass_at_k
 from storage.sql import query
 from tasks.domain.grpo.second_scaffold import trace_classes

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.rules import LEVEL, resample_classes
 from tasks.domain.statistics.curves_of_k import INCOMPLETE
 from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, Shifts, holds_for, same_adapters

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from storage.artifacts.kinds import Bands, Rollouts
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.rules import LEVEL, Band, band, tail_freedom, variance_chance
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import levels

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from storage.artifacts.kinds import Searches
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.sql import query
 from tasks.domain.search.registry import BASE
 from tasks.domain.statistics.curves_of_k import levels, told_of

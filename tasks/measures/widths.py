@@ -1,25 +1,295 @@
-"""Width of each policy by every measure, and rank correlations of the measures, mean length and accuracy."""
+"""Measures of width: the number of different classes, traces or words among a problem's rollouts. Each is a function
+of a group and k, with its formula and source, listed in MEASURES. The table has each policy's width by every measure,
+and rank correlations of the measures, mean length and accuracy."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import combinations, islice
+from math import comb, log
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import Embeddings, Partitions, Rollouts
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
+from tasks.domain.statistics.estimators import subsets, vendi_of_k
 from tasks.domain.statistics.means import ADAPTERS
 from tasks.domain.statistics.regression import rank_correlations
 from tasks.evidence import VECTORS, matrix, with_vectors
 from tasks.measures.groups import Row, counts_of, estimates, in_classes, seeded, stretches
 from tasks.measures.standard import standard_measure
-from tasks.measures.width import MEASURES, Group, Measure, words_in
 from tasks.stage import stage, store
+
+# The input of a measure is one problem's rollouts under one policy.
+#
+# Axes: N rollouts, T places of a window, G n-grams, S subsets of k, C classes.
+#
+# Every measure is an average over all subsets of k of the n rollouts, so its expected value does not depend on n and
+# policies with different n can be compared.
+
+ORDERS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Words:
+    """A window: the first words of each trace. grams: by order, gram_NT, the id of the n-gram that begins at each
+    place."""
+
+    grams: tuple[np.ndarray, ...]
+
+    @property
+    def length(self) -> int:
+        return self.grams[0].shape[1]
+
+    def first(self, length: int) -> Words:
+        """Return the window of the first `length` words."""
+        orders = zip(ORDERS, self.grams, strict=True)
+        return Words(tuple(gram_NT[:, : max(0, length - order + 1)] for order, gram_NT in orders))
+
+    def only(self, at_N: np.ndarray) -> Words:
+        return Words(tuple(gram_NT[at_N] for gram_NT in self.grams))
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """Number of traces that hold each word, words_G, at least 1."""
+        held_G = (times_of(self.grams[0]) > 0).sum(axis=0)
+        return held_G[held_G > 0]
+
+    @cached_property
+    def shared(self) -> list[np.ndarray]:
+        """By order, has_NG: which n-grams that occur in several traces each trace has. A second occurrence in a trace
+        counts as another n-gram."""
+        return [shared_by_several(gram_NT) for gram_NT in self.grams]
+
+
+def words_in(texts: Sequence[Sequence[str]]) -> Words:
+    """Return texts as one window of the longest length; do not read beyond the end of a shorter text.
+
+    >>> [gram_NT.tolist() for gram_NT in words_in(["aba", "bbb"]).grams[:2]]
+    [[[0, 1, 0], [1, 1, 1]], [[0, 1], [2, 2]]]
+    """
+    known: dict[str, int] = {}
+    word_NT = np.zeros((len(texts), max(map(len, texts), default=0)), np.int64)
+    for row_T, words in zip(word_NT, texts, strict=True):
+        row_T[: len(words)] = [known.setdefault(word, len(known)) for word in words]
+    grams: list[np.ndarray] = [word_NT]
+    for order in ORDERS[1:]:
+        longer_NT = grams[-1][:, :-1] * max(len(known), 1) + word_NT[:, order - 1 :]
+        grams.append(np.unique(longer_NT, return_inverse=True)[1].reshape(longer_NT.shape))
+    return Words(tuple(grams))
+
+
+def times_of(gram_NT: np.ndarray) -> np.ndarray:
+    """Return times_NG: how often each text has each n-gram."""
+    n, size = len(gram_NT), int(gram_NT.max(initial=-1)) + 1
+    return np.bincount((gram_NT + size * np.arange(n)[:, None]).ravel(), minlength=n * size).reshape(n, size)
+
+
+def shared_by_several(gram_NT: np.ndarray) -> np.ndarray:
+    """Return has_NG, see `Words.shared`.
+
+    >>> shared_by_several(np.array([[0, 1, 1], [3, 1, 1], [4, 5, 1]])).astype(int).tolist()
+    [[1, 1], [1, 1], [1, 0]]
+    """
+    times_NG, found = times_of(gram_NT), [np.zeros((len(gram_NT), 0), np.float32)]
+    while (times_NG := times_NG[:, (times_NG > 0).sum(axis=0) > 1]).size:
+        found.append((times_NG > 0).astype(np.float32))
+        times_NG = times_NG - 1
+    return np.concatenate(found, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One problem's rollouts. class_N: classes of the chosen partition, −1 for none. logprob_N, num_tokens_N: of whole
+    completions, NaN if unknown. vectors_ND: embeddings of traces, NaN if unknown. words: of the chosen window.
+    vocabulary: different words in such windows over all compared policies."""
+
+    class_N: np.ndarray
+    correct_N: np.ndarray
+    logprob_N: np.ndarray
+    num_tokens_N: np.ndarray
+    vectors_ND: np.ndarray
+    words: Words
+    vocabulary: int = 0
+
+    def __len__(self) -> int:
+        return len(self.class_N)
+
+    def only(self, at_N: np.ndarray) -> Group:
+        """Return these rollouts alone, selected by indices or by a mask."""
+        arrays = ("class_N", "correct_N", "logprob_N", "num_tokens_N", "vectors_ND")
+        kept: dict[str, Any] = {name: getattr(self, name)[at_N] for name in arrays}
+        return replace(self, words=self.words.only(at_N), **kept)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rollouts of each class, largest first."""
+        return np.sort(np.unique(self.class_N[self.class_N >= 0], return_counts=True)[1])[::-1]
+
+
+@lru_cache(maxsize=4096)
+def none_of(n: int, size: int, k: int) -> float:
+    """Return the chance that k of n rollouts contain none of a class of this size.
+
+    >>> none_of(4, 2, 2)
+    0.16666666666666666
+    """
+    return comb(n - size, k) / comb(n, k)
+
+
+def distinct(group: Group, k: int) -> float:
+    """Return the expected number of distinct classes among k rollouts, Σ_c [1 − C(n − n_c, k) / C(n, k)]. n_c: rollouts
+    of class c. NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228) averaged over all subsets of k;
+    rarefaction in ecology (Hurlbert 1971). A rollout without a class adds nothing. From 0 (1 if all have a class) to
+    k."""
+    return sum(1.0 - none_of(len(group), int(size), k) for size in group.counts)
+
+
+PATIENCE = 0.8
+
+
+def utility(group: Group, k: int) -> float:
+    """Return the utility of k rollouts, 0 to 1, for a reader who continues to the next one with probability p =
+    PATIENCE.
+
+    (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i; u_i is 1 for a correct rollout with a class, where
+    NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score. Averaged over all orders of the n
+    rollouts: a rollout of a class of n_c is the first of its class and at place i with chance C(n − n_c, i − 1) / C(n −
+    1, i − 1) / n.
+    """
+    n, weights = len(group), PATIENCE ** np.arange(k)
+    classes, at_N, size_C = np.unique(group.class_N, return_inverse=True, return_counts=True)
+    right_C = np.bincount(at_N, weights=group.correct_N & (group.class_N >= 0), minlength=len(classes))
+    earned = 0.0
+    for size, right in zip(size_C, right_C, strict=True):
+        if right:
+            first = [comb(n - int(size), i) / comb(n - 1, i) / n for i in range(k)]
+            earned += right * float(weights @ first)
+    return earned / float(weights.sum())
+
+
+def entropy_by_counts(group: Group, k: int) -> float:
+    """Return the semantic entropy −Σ_c p_c log p_c of k rollouts, in nats (Farquhar et al. 2024, Nature 630). p_c: the
+    share of class c. It is the plug-in estimate, which grows with k from 0 to log k; compare policies at one k."""
+    n = len(group)
+    return sum(_expected(n, int(size), k) for size in group.counts)
+
+
+@lru_cache(maxsize=4096)
+def _expected(n: int, size: int, k: int) -> float:
+    """Return the expected −p log p, where p is the share of a class of this size in k of n rollouts."""
+    ways = ((j, comb(size, j) * comb(n - size, k - j)) for j in range(1, min(size, k) + 1))
+    return sum(-(j / k) * log(j / k) * w for j, w in ways) / comb(n, k)
+
+
+def entropy_by_likelihood(group: Group, k: int) -> float:
+    """Return semantic entropy with p_c ∝ Σ_{i in c} exp(l_i), l_i the mean log-probability per token (the authors'
+    code)."""
+    return _weighted(group, group.logprob_N / np.maximum(group.num_tokens_N, 1), k)
+
+
+def entropy_by_sequence_likelihood(group: Group, k: int) -> float:
+    """Return semantic entropy with l_i of the whole sequence, as in the authors' formula; for long traces one rollout
+    has almost all the weight."""
+    return _weighted(group, group.logprob_N, k)
+
+
+def _weighted(group: Group, log_weight_N: np.ndarray, k: int) -> float:
+    chosen_SK = subsets(len(group), k)
+    log_SK = log_weight_N[chosen_SK]
+    weight_SK = np.exp(log_SK - log_SK.max(axis=1, keepdims=True))
+    classes, at_N = np.unique(group.class_N, return_inverse=True)
+    mass_SC = np.zeros((len(chosen_SK), len(classes)))
+    np.add.at(mass_SC, (np.arange(len(chosen_SK))[:, None], at_N[chosen_SK]), weight_SK)
+    p_SC = mass_SC / mass_SC.sum(axis=1, keepdims=True)
+    return float(-(p_SC * np.log(np.where(p_SC > 0, p_SC, 1.0))).sum(axis=1).mean())
+
+
+def vendi(group: Group, k: int) -> float | None:
+    """Return the Vendi score of k traces, from 1 to k (`vendi_of_k`). It includes any effect of length on the
+    encoder."""
+    return vendi_of_k(group.vectors_ND, k)
+
+
+UNSEEN = 0.1
+
+
+def self_bleu(group: Group, k: int) -> float:
+    """Return the self-BLEU of k windows: each as hypothesis, the others as references (Zhu et al. 2018, arXiv
+    1802.01886).
+
+    BLEU of order 4 with uniform weights (Papineni et al. 2002): the geometric mean of clipped precisions of 1- to
+    4-grams, averaged over subsets of k. Windows have one length, so there is no brevity penalty. UNSEEN replaces an
+    order without a match, as in the authors' code (NLTK's smoothing 1), order 1 too: with 16 words, 0.007 means nothing
+    shared and 1 means all equal. High is narrow.
+    """
+    chosen_SK = subsets(len(group), k)
+    member_SN = np.zeros((len(chosen_SK), len(group)), np.float32)
+    np.put_along_axis(member_SN, chosen_SK, 1, axis=1)
+    log_SK = np.zeros(chosen_SK.shape)
+    for order, has_NG in zip(ORDERS, group.words.shared, strict=True):
+        match_SN = ((member_SN @ has_NG) > 1).astype(np.float32) @ has_NG.T  # n-grams that another of the subset has
+        match_SK = np.take_along_axis(match_SN, chosen_SK, axis=1).astype(np.float64)
+        total = group.words.length - order + 1
+        log_SK += np.log(np.where(match_SK > 0, match_SK, UNSEEN) / total) / len(ORDERS)
+    return float(np.exp(log_SK).mean())
+
+
+def expectation_adjusted_distinct(group: Group, k: int) -> float:
+    """Return the different words of k windows over the number expected by chance, D / (V · [1 − ((V − 1)/V)^C]).
+
+    D: different words of the k windows, averaged over subsets; C: words in them; V: the vocabulary, here the different
+    words in the windows of all compared policies (Liu et al. 2022, arXiv 2202.13587). Windows have one length, so C is
+    constant and V only scales. Above 1, words repeat less than by chance.
+    """
+    traces, words = np.unique(group.words.spread, return_counts=True)
+    seen = [1.0 - none_of(len(group), int(n), k) for n in traces]
+    return float(words @ seen) / _by_chance(group, k)
+
+
+def most_of_ead(group: Group, k: int) -> float:
+    """Return the largest value of expectation_adjusted_distinct: no word repeats until the vocabulary is used up."""
+    return min(group.vocabulary, k * group.words.length) / _by_chance(group, k)
+
+
+def _by_chance(group: Group, k: int) -> float:
+    return group.vocabulary * (1.0 - (1.0 - 1.0 / group.vocabulary) ** (k * group.words.length))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure of width. value: function of at least k rollouts. of: its input; rollouts without that are left out,
+    also those without a class (unless `unclassed`) or without a log-probability (if `likelihood`). least, most: bounds,
+    used for intervals."""
+
+    name: str
+    value: Callable[[Group, int], float | None]
+    of: Literal["partition", "vectors", "words"]
+    most: Callable[[Group, int], float]
+    least: float = 0.0
+    unclassed: bool = False
+    likelihood: bool = False
+
+
+MEASURES = (
+    Measure("distinct_k", distinct, "partition", lambda _, k: float(k), unclassed=True),
+    Measure("utility_k", utility, "partition", lambda _, k: 1.0, unclassed=True),
+    Measure("semantic_entropy", entropy_by_counts, "partition", lambda _, k: log(k)),
+    Measure("semantic_entropy_likelihood", entropy_by_likelihood, "partition", lambda _, k: log(k), likelihood=True),
+    Measure(
+        "semantic_entropy_sequence", entropy_by_sequence_likelihood, "partition", lambda _, k: log(k), likelihood=True
+    ),
+    Measure("vendi", vendi, "vectors", lambda _, k: float(k), least=1.0),
+    Measure("self_bleu", self_bleu, "words", lambda _, k: 1.0),
+    Measure("ead", expectation_adjusted_distinct, "words", most_of_ead),
+)
+
 
 # Compute every measure of width on every problem.
 

@@ -18,7 +18,7 @@ from flows.running.sessions import Charging, Listener, unheard
 from flows.study.profiles import QWEN_1_5B
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Bands, PassAtK, Report, Rollouts
-from storage.artifacts.schemas import columns
+from storage.artifacts.rows import columns
 from storage.artifacts.store import Store
 from storage.roots import write_durably
 from tasks.domain.grading.grading import ActiveGrader

@@ -19,8 +19,7 @@ from cli.main import varband
 from cli.tables import print_table
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
-from storage.artifacts.rows import Payload
-from storage.artifacts.schemas import columns
+from storage.artifacts.rows import Payload, columns
 from storage.artifacts.store import Store
 from tests.dashboards.visits import served
 

@@ -22,8 +22,7 @@ from storage.artifacts.kinds import (
     Splits,
     Training,
 )
-from storage.artifacts.manifest import Recipe
-from storage.artifacts.provenance import provenance
+from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
 from tasks.engines.toolbox import Toolbox

@@ -23,13 +23,12 @@ from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.kinds import Splits
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns
+from storage.artifacts.rows import columns
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.objects import Objects
-from storage.records.notes import note_planned
-from storage.records.runs import Run, all_runs, now, write_run
+from storage.records.runs import Run, all_runs, note_planned, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
 from tasks.stage import Session, session

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.measures.width import (
+from tasks.measures.widths import (
     MEASURES,
     PATIENCE,
     Group,

@@ -12,8 +12,7 @@ from storage.artifacts.store import Store
 from storage.sql import query
 from tasks.domain.statistics.regression import Correlation, rank_correlations
 from tasks.evidence import VECTORS
-from tasks.measures.width import MEASURES
-from tasks.measures.widths import vocabulary_of, widths_of
+from tasks.measures.widths import MEASURES, vocabulary_of, widths_of
 from tests.measures.conftest import rows_of
 
 Row = dict[str, Any]

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from storage.artifacts.kinds import Bands, Diversity, Splits
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import nullable
+from storage.artifacts.rows import nullable
 from storage.sql import query
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store

@@ -12,7 +12,7 @@ from flows.study.profiles import BENCHMARKS
 from storage.artifacts.kinds import Pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.problems.leaks import LEAKS
+from tasks.domain.problems.duplicates import LEAKS
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import source_spec
 from tasks.engines.toolbox import Toolbox

@@ -13,7 +13,7 @@ import pytest
 from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.problems.leaks import find_leaks
+from tasks.domain.problems.duplicates import find_leaks
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import OLYMPIAD, source_spec
 from tasks.engines.toolbox import Toolbox

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
-from storage.artifacts.manifest import recipe_of
-from storage.artifacts.provenance import provenance
+from storage.artifacts.manifest import provenance, recipe_of
 from storage.artifacts.store import Payload, Store
 from storage.errors import Parked, UserError
 from storage.ledger import Ledger

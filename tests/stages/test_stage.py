@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns
+from storage.artifacts.rows import columns
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from tasks.engines.toolbox import Toolbox

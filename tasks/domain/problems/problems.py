@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_completion
 from tasks.domain.grading.latex_normalisation import normalise
@@ -15,6 +18,7 @@ from tasks.domain.grading.quantities import number
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.problems.duplicates import clusters, near_duplicates
 from tasks.domain.problems.gold_check import Finding, Grade, findings_of_gold, findings_of_kind, findings_of_text
+from tasks.domain.problems.sources import SOURCES
 from tasks.domain.scaffolds import BARE, MATH
 
 Row = dict[str, Any]
@@ -184,3 +188,34 @@ def _issue(problem: Row, finding: Finding, excluded: bool) -> Row:
     of_problem = {name: problem[name] for name in ("problem_id", "source_id", "source")}
     about = {"code": finding.code, "severity": finding.severity, "detail": finding.detail}
     return of_problem | about | {"excluded": excluded}
+
+
+# Held-out problems of a split.
+
+#: How many problems of a source are held out, if it is no number.
+HeldOut = Literal["all"]
+
+
+def reserved_sources(counts: Mapping[str, int]) -> set[str]:
+    """Return the sources that are held out entirely: evaluation-only sources in a pool with others."""
+    return {name for name in counts if len(counts) > 1 and name in SOURCES and SOURCES[name].eval_only}
+
+
+def heldout_of(counts: Mapping[str, int], heldout_per_source: int | HeldOut) -> Counter[str]:
+    """Return how many problems of each source a split holds out. counts: problems by source.
+
+    >>> heldout_of({"math500": 500, "amc": 83, "aime24": 30}, 50)
+    Counter({'math500': 500, 'amc': 50, 'aime24': 30})
+    """
+    if heldout_per_source == "all":
+        return Counter(counts)
+    reserved = reserved_sources(counts)
+    return Counter({name: n if name in reserved else min(n, heldout_per_source) for name, n in counts.items()})
+
+
+def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Table:
+    """Return the problems of one split, in the pool's order; all for None."""
+    if split is None:
+        return problems
+    chosen = {row["problem_id"] for row in splits.to_pylist() if row["split"] == split}
+    return problems.filter(pa.array([p in chosen for p in problems["problem_id"].to_pylist()], pa.bool_()))

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.kinds import Bands, Pool, Splits
-from storage.artifacts.manifest import Recipe
-from storage.artifacts.provenance import provenance
+from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel, Policy, Sampling

@@ -15,9 +15,8 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.spending import Journal, charges, spending_by_arm
-from tasks.domain.budget import Budget
+from tasks.domain.budget import Budget, Prices, TokenPrice
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
-from tasks.domain.prices import Prices, TokenPrice
 from tasks.engines.hardware import EngineName, Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox

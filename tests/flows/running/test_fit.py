@@ -22,8 +22,7 @@ from flows.study.resolve import Study, resolve
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.budget import Budget
-from tasks.domain.prices import Prices
+from tasks.domain.budget import Budget, Prices
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.sampling.prompts import encode_prompt, loaded_tokenizer
 from tests.flows.running.test_plan import MODEL, study_of

@@ -17,8 +17,8 @@ from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import LEDGER
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
+from tasks.domain.budget import Prices, TokenPrice
 from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import PANEL
 from tasks.rollouts import account_of

@@ -17,7 +17,7 @@ from prefect.context import get_run_context
 from flows.running.on_prefect import PrefectPool, cancel_children
 from flows.running.pieces import dispatch
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns
+from storage.artifacts.rows import columns
 from storage.artifacts.store import Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session, stage, workdir

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.kinds import Bands, JointBands, PassAtK, Splits
-from storage.artifacts.manifest import Recipe
-from storage.artifacts.provenance import provenance
+from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import Payload, WrongRows
 from storage.artifacts.store import Store

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.artifacts.kinds import Bands
-from storage.artifacts.manifest import Recipe
-from storage.artifacts.provenance import provenance
+from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.store import DATA, Payload, Store
 from storage.errors import UserError
 from storage.reading.catalog import ask

@@ -11,8 +11,7 @@ import pytest
 
 from flows.upkeep.store_audit import audit
 from storage.artifacts.kinds import Bands
-from storage.artifacts.manifest import Recipe
-from storage.artifacts.provenance import provenance
+from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.reading.claims import CLAIMS, Claim, check, needs, read_claims, recomputed

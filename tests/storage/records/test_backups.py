@@ -15,11 +15,11 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.objects import Objects
-from storage.records import copies, notes
+from storage.records import copies
 from storage.records.copies import copy_study
 from storage.records.nights import last_nights
 from storage.records.record import newest_overrides, put_overrides
-from storage.records.runs import now, read_run
+from storage.records.runs import note_planned, now, planned_refs, read_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
 from tests.s3_server import object_storage
@@ -71,7 +71,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
 
     def check(root: Path) -> None:
         assert all(map(Store(root).has, refs)) and Ledger(root).keys(account) == {("a", 0)}
-        assert read_run(root, RUN).state == "parked" and notes.planned_refs(root, RUN) == [*refs]
+        assert read_run(root, RUN).state == "parked" and planned_refs(root, RUN) == [*refs]
         assert charges(root, RUN)["tokens"].to_pylist() == [7] and newest_overrides(root)[0] == "{}\n"
         assert last_nights(root).num_rows == 1
         assert team_prices(root).month.usd == 500
@@ -84,7 +84,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         refs = made(here)
         Ledger(here).append(account, pa.table({"problem_id": ["a"], "rollout": [0]}), {"adapter": None})
         Journal(here, RUN).enter([Charge(time=now(), ref="r", kind="rollouts", title="screen", tokens=7)])
-        notes.note_planned(here, RUN, refs)
+        note_planned(here, RUN, refs)
         recorded(here, "parked")
         put_overrides(here, "{}\n")
         a_night("panel").keep(here)

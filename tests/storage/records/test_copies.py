@@ -8,13 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns
+from storage.artifacts.rows import columns
 from storage.artifacts.store import Store, left_out
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
-from storage.records.notes import note_planned
 from storage.records.record import put_overrides
-from storage.records.runs import read_run, write_run
+from storage.records.runs import note_planned, read_run, write_run
 from storage.records.spending import PRICES
 from tasks.domain.policies import BaseModel, Policy
 from tasks.engines.toolbox import Toolbox

@@ -13,7 +13,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.garbage import collect, collecting, restore
-from storage.records.notes import note_planned, notes_path, studies_of
+from storage.records.runs import note_planned, notes_path, studies_of
 from tests.storage.records.test_garbage import NOW, here, made, recorded, taken
 
 RUN = "demo-00000001"

@@ -13,12 +13,11 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import columns
+from storage.artifacts.rows import columns
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.garbage import BIN, collect, restore
-from storage.records.notes import note_planned
-from storage.records.runs import Run, now, write_run
+from storage.records.runs import Run, note_planned, now, write_run
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session, stage, store
 
@@ -150,7 +149,7 @@ def test_a_collection_waits_for_a_run_that_notes_what_it_needs(tmp_path: Path) -
     refs = made(tmp_path)
     body = (
         "import sys, time; from pathlib import Path; from storage.artifacts.ref import Ref;"
-        "from storage.records.garbage import collecting; from storage.records.notes import note_planned; root = Path(sys.argv[1])\n"
+        "from storage.records.garbage import collecting; from storage.records.runs import note_planned; root = Path(sys.argv[1])\n"
         "with collecting(root, alone=False):\n"
         "    print('held', flush=True); time.sleep(1.0)\n"
         "    note_planned(root, 'demo-00000001', [Ref.parse(sys.argv[2])])\n"
