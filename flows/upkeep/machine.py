@@ -3,47 +3,20 @@ grader."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from dataclasses import dataclass
 from importlib import metadata
 
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.policies import Policy, Sampling
-from tasks.engines.hardware import engine_name, engine_now
+from tasks.engines.hardware import engine_name, engine_now, gpus_here
 from tasks.engines.sampling.endpoint import endpoint_for
 from tasks.rollouts import account_of
 
 #: Of these a change of the value asks for new rollouts; of others the stored ones are read or graded again.
 SAMPLES = ("engine", "served model", "torch", "CUDA", "driver", "card", "model")
 UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU as listed by nvidia-smi. free, total: MiB; None if unknown."""
-
-    name: str
-    driver: str
-    free: int | None
-    total: int | None
-
-
-def gpus() -> list[Gpu]:
-    """The GPUs of this machine. Raise UserError if nvidia-smi fails."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.free,memory.total", "--format=csv,noheader,nounits"]
-    done = subprocess.run(query, capture_output=True, text=True, check=False)
-    rows = [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines()]
-    if done.returncode or any(len(row) != 4 for row in rows):
-        raise UserError("nvidia-smi fails: see the driver's log; a GPU stage cannot run here")
-    mib = lambda cell: int(cell) if cell.isdigit() else None  # noqa: E731
-    return [Gpu(name, driver, mib(free), mib(total)) for name, driver, free, total in rows]
 
 
 def environment_now(study: Study, policy: Policy) -> dict[str, str]:
@@ -58,7 +31,7 @@ def environment_now(study: Study, policy: Policy) -> dict[str, str]:
     else:
         import torch
 
-        seen = [] if hardware.device == "cpu" else gpus()
+        seen = [] if hardware.device == "cpu" else gpus_here()
         samples = {
             "engine": engine_now(hardware.engine),
             "torch": metadata.version("torch"),

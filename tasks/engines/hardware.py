@@ -10,8 +10,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import metadata
+from contextlib import contextmanager, suppress
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from itertools import takewhile
 from multiprocessing import Pipe
@@ -309,23 +309,60 @@ def child(module: str, *words: object, log: IO[bytes] | None = None) -> tuple[su
         ), ours
 
 
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU of this machine. free, total: bytes; None if the driver does not say. parts: whether it may be divided."""
+
+    name: str
+    driver: str
+    free: int | None
+    total: int | None
+    parts: bool
+
+
+def gpus_here() -> list[Gpu]:
+    """Return the GPUs of this machine, also those that this process does not see; none without NVIDIA's driver. Raise
+    UserError if the driver fails."""
+    if find_spec("pynvml") is None:
+        return []
+    nvml: Any = import_module("pynvml")
+    try:
+        nvml.nvmlInit()
+    except (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded):
+        return []
+    except nvml.NVMLError as error:
+        raise UserError(f"NVIDIA's driver fails ({error}); a GPU stage cannot run here") from None
+    driver, found = nvml.nvmlSystemGetDriverVersion(), []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        gpu, free, total, parts = nvml.nvmlDeviceGetHandleByIndex(index), None, None, False
+        with suppress(nvml.NVMLError):
+            memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+            free, total = int(memory.free), int(memory.total)
+        with suppress(nvml.NVMLError):
+            parts = nvml.nvmlDeviceGetMigMode(gpu)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+        found.append(Gpu(nvml.nvmlDeviceGetName(gpu), driver, free, total, parts))
+    nvml.nvmlShutdown()
+    return found
+
+
 def num_gpus() -> int:
-    """Return the number of visible GPUs, from the driver's device files, without loading a library."""
-    named = _named()
-    return len([*Path("/dev").glob("nvidia[0-9]*")]) if named is None else len(named)
+    """Return the number of visible GPUs, without loading torch. Without nvidia-ml-py device files are counted."""
+    if (named := _named()) is not None:
+        return len(named)
+    with suppress(UserError):
+        if found := gpus_here():
+            return len(found)
+    return len([*Path("/dev").glob("nvidia[0-9]*")])
 
 
 def gpu_bytes() -> int:
-    """Return the memory of one GPU from nvidia-smi; 0 if unknown, if GPUs differ, or if this process sees a part of a
-    GPU."""
+    """Return the memory of one GPU; 0 if unknown, if GPUs differ, or if this process sees a part of a GPU."""
     if not num_gpus() or any(name.startswith("MIG-") for name in _named() or ()):
         return 0
-    ask = ["nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits"]
-    try:
-        lines = {*subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()}
-        return int(lines.pop().partition(",")[0]) << 20 if len(lines) == 1 and "Enabled" not in str(lines) else 0
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return 0
+    with suppress(UserError):
+        found = {None if gpu.parts else gpu.total for gpu in gpus_here()}
+        return (found.pop() or 0) if len(found) == 1 else 0
+    return 0
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4

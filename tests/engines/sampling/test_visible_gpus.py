@@ -1,13 +1,15 @@
 """Which GPUs the sampling engine's processes see."""
 
+import json
 import os
+import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tasks.engines.hardware import Hardware, children_see, gpu_bytes, num_gpus, visible_gpus
 from tasks.engines.sampling.vllm import sampler_gpus
+from tests import pynvml
 
 APART = Hardware(device="cuda", engine_process="core", sampler_apart=True)
 
@@ -32,23 +34,27 @@ def test_names_are_read_as_the_driver_reads_them(monkeypatch: pytest.MonkeyPatch
     assert num_gpus() == len(visible_gpus()) == number
 
 
+H200, A4000, SHARED = ["H200", 10, 143_771, 0], ["A4000", 10, 16_376, 0], ["GB10", None, None, 0]
+
+
 @pytest.mark.parametrize(
-    ("seen", "lines", "mebibytes"),
+    ("seen", "gpus", "mebibytes"),
     [
-        ("0,1", "143771, Disabled\n143771, Disabled", 143_771),
-        (None, "16376, [N/A]\n143771, Disabled", 0),  # GPUs of several sizes
-        ("MIG-3f", "143771, Disabled", 0),
-        (None, "[N/A], [N/A]", 0),
+        ("0,1", [H200, H200], 143_771),
+        (None, [A4000, H200], 0),  # of several sizes
+        ("MIG-3f", [H200], 0),
+        (None, [["H200", 10, 143_771, 1]], 0),  # divided
+        (None, [SHARED], 0),  # memory that it shares with the CPU
     ],
 )
 def test_memory_is_that_of_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: str | None, lines: str, mebibytes: int
+    monkeypatch: pytest.MonkeyPatch, seen: str | None, gpus: list[list[object]], mebibytes: int
 ) -> None:
-    (tool := tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("tasks.engines.hardware.Path.glob", lambda *_: [Path("nvidia0"), Path("nvidia1")])
+    monkeypatch.setitem(sys.modules, "pynvml", pynvml)
+    monkeypatch.setattr("tasks.engines.hardware.find_spec", lambda _: True)
+    monkeypatch.setenv("GPUS", json.dumps(gpus))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert num_gpus() == len(gpus)
     if seen is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
     assert gpu_bytes() == mebibytes << 20
