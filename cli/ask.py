@@ -22,7 +22,7 @@ LONGEST = 4096
 #: The run that pays for questions; the team's monthly limit includes them.
 CHARGED_TO = "ask"
 #: Characters of a completion without an answer that are shown.
-SHOWN = 60
+TAIL_LENGTH = 60
 
 
 @click.command()
@@ -250,7 +250,8 @@ def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:
             if first == parent:
                 also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
                 shown = (
-                    row["answer"] or f"“{row['completion'][:SHOWN].rstrip()}{' …' * (len(row['completion']) > SHOWN)}”"
+                    row["answer"]
+                    or f"“{row['completion'][:TAIL_LENGTH].rstrip()}{' …' * (len(row['completion']) > TAIL_LENGTH)}”"
                 )
                 shown = printable(" ".join((row["cut"] or f"{shown} ({_cost(row)} tokens)").split()))
                 lines.append(f"{'  ' * depth}#{number[row['node']]} {row['operator']}{also}: {shown}")

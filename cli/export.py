@@ -76,12 +76,12 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
     NAME is a figure, REF a report (default: the newest), a run's id or a study's name.
     """
     from cli.report import report_named, rows_of
-    from storage.reading.charts import as_pdf, as_svg, drawn
+    from storage.reading.charts import as_pdf, as_svg, specs_of
     from storage.reading.query_cache import reports
 
     named, found = _figure_named(name), report_named(root, ref)
     arms = next((one.arms for one in reports(root) if one.ref == found), ())
-    charts = drawn(named.chart, rows_of(root, found, named.query), arms)
+    charts = specs_of(named.chart, rows_of(root, found, named.query), arms)
     if not charts:
         raise UserError(f"{named.name} has no chart; for its numbers: varband export table {named.name}")
     output.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
     import pyarrow.csv
 
     from cli.report import report_named, rows_of
-    from tasks.report.tables import as_latex, shown
+    from tasks.report.tables import as_latex, printed_table
 
     named = _figure_named(name)
     rows = rows_of(root, report_named(root, ref), named.query)
@@ -108,7 +108,7 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
     if form == "csv":
         pyarrow.csv.write_csv(flat(rows), path)
     else:
-        printed = shown(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
+        printed = printed_table(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
         path.write_text(as_latex(printed, named.title), encoding="utf-8")
     click.echo(path)
 

@@ -209,7 +209,7 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
     _print(found.damage, as_json, "damaged")
     if not as_json:
         click.echo(f"{found.examined} files were read, {found.damage.num_rows} are damaged")
-    sys.exit(1 if found.damage["set_aside"].null_count else 0)
+    sys.exit(1 if found.damage["moved_to"].null_count else 0)
 
 
 @store.command()

@@ -143,7 +143,7 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
     first = first_screen(store, report)
     watch.console.print(f"\n{first['verdict']}", style="bold", markup=False)
     watch.console.print(" ".join(filter(None, (first["holds"], first["audit"]))), markup=False)
-    for line in levels_drawn(store, report):
+    for line in level_lines(store, report):
         watch.console.print(line, markup=False)
     if summary:
         watch.console.print(summary_table(name, summary))
@@ -155,7 +155,7 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
 ACROSS = 33
 
 
-def levels_drawn(store: Store, report: Ref) -> Iterator[str]:
+def level_lines(store: Store, report: Ref) -> Iterator[str]:
     """Yield a line for each arm (or objective, or method): accuracy before (o) and after (●) between 0 and 100 %."""
     from storage.reading.figures import answer_figure
     from storage.reading.query_cache import ask
@@ -216,7 +216,7 @@ def glimpse(store: Store, ref: Ref) -> Iterator[str]:
     if ref.kind == "bands":
         rows = store.read(ref, ["band"])
         counted = query("select band, count(*) as n from bands group by all", bands=rows).to_pylist()
-        yield from bands_drawn([sum(row["n"] for row in counted if row["band"] == band) for band in Band])
+        yield from band_bars([sum(row["n"] for row in counted if row["band"] == band) for band in Band])
     elif ref.kind == "pool":
         pool = store.read(ref, ["problem", "gold"])
         for row in query("select problem, gold from pool limit 1", pool=pool).to_pylist():
@@ -228,7 +228,7 @@ def glimpse(store: Store, ref: Ref) -> Iterator[str]:
             yield f"{row['arm']}: {words[:SHOWN]}{'…' * (len(words) > SHOWN)}  → {row['verdict']}"
 
 
-def bands_drawn(counts: Sequence[int]) -> Iterator[str]:
+def band_bars(counts: Sequence[int]) -> Iterator[str]:
     """Yield a bar with the number of problems for each band."""
     whole = sum(counts)
     for band, n in zip(Band, counts, strict=True):

@@ -12,7 +12,7 @@ from storage.reading.recipes import arm_of
 COLOURS = {"made": "#00734f", "reused": "#0072B2", "kept": "#6b747e"}
 
 
-def drawn_dag(report: str, manifests: Mapping[str, Manifest], states: Mapping[str, str]) -> str:
+def dot_graph(report: str, manifests: Mapping[str, Manifest], states: Mapping[str, str]) -> str:
     """Return the ancestors of a report as a DOT graph. states: `made`, `reused` or `kept` by ref. A box holds the
     artifacts of one role and arm: its role is the report's input name, else their kind; its colour is the most frequent
     state."""

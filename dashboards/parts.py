@@ -13,7 +13,7 @@ import streamlit as st
 
 from dashboards.text import literal
 from storage.errors import UserError
-from storage.reading.charts import drawn
+from storage.reading.charts import specs_of
 from storage.reading.figures import Figure, Section, is_gain, is_p_value, is_share
 from storage.reading.query_cache import Report, ask, reports, sources
 
@@ -83,7 +83,7 @@ def show(figure: Figure, write: Callable[[pa.Table], None] | None = None) -> Non
     if rows.num_rows == 0:
         st.info(figure.without_rows)
     else:
-        specs = drawn(figure.chart, rows, report.arms)
+        specs = specs_of(figure.chart, rows, report.arms)
         plot(specs)
         with st.expander("Its numbers") if specs else nullcontext():
             (write or table)(rows)
@@ -116,7 +116,7 @@ def show_section(section: Section) -> None:
 def table(rows: pa.Table) -> None:
     """Show a table without empty columns: headings in words, shares in percent, intervals in one cell, a dash for
     unknown values."""
-    kept = filled_columns(rows)
+    kept = columns_with_values(rows)
     number = st.column_config.NumberColumn
     config: dict[str, Any] = {}
     for field in kept.schema:
@@ -136,12 +136,12 @@ def table(rows: pa.Table) -> None:
     st.dataframe(kept, hide_index=True, width="stretch", column_config=config, placeholder="–")
 
 
-def filled_columns(rows: pa.Table) -> pa.Table:
+def columns_with_values(rows: pa.Table) -> pa.Table:
     """Return the columns that have values; empty text counts as none, and `x_low` and `x_high` become one text,
     `x_interval`.
 
     >>> rows = {"why": ["", "full"], "gain": [0.25, 0.5], "gain_low": [0.1, None], "gain_high": [0.4, None]}
-    >>> first, second = filled_columns(pa.table({"none": [None, None], **rows})).to_pylist()
+    >>> first, second = columns_with_values(pa.table({"none": [None, None], **rows})).to_pylist()
     >>> first, second["gain_interval"]
     ({'why': None, 'gain': 0.25, 'gain_interval': '[10.0, 40.0] %'}, None)
     """

@@ -20,7 +20,7 @@ SETS = {"final": "before and after", "screenings": "screening", "evaluations": "
 VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable")
 COLOURS = {"correct": "green", "wrong": "red"}
 #: Rollouts of each policy that are shown at a time.
-SHOWN_AT_ONCE = 4
+ROLLOUTS_AT_ONCE = 4
 #: A search of fewer nodes is drawn at its own size.
 FEW = 30
 RIGHT, CUT, OTHER = "#2E8B57", "#C2660C", "#6B7280"
@@ -81,15 +81,15 @@ def _side_by_side(rows: Sequence[dict[str, Any]]) -> None:
         st.info("No rollout of this problem in this set.")
         return
     most, first = max(len(some) for _, some in policies), 0
-    if most > SHOWN_AT_ONCE:
-        starts = list(range(0, most, SHOWN_AT_ONCE))
-        first = st.select_slider("Rollouts", starts, format_func=lambda i: f"{i}–{min(i + SHOWN_AT_ONCE, most) - 1}")
+    if most > ROLLOUTS_AT_ONCE:
+        starts = list(range(0, most, ROLLOUTS_AT_ONCE))
+        first = st.select_slider("Rollouts", starts, format_func=lambda i: f"{i}–{min(i + ROLLOUTS_AT_ONCE, most) - 1}")
     for column, ((arm, step), some) in zip(st.columns(len(policies)), policies, strict=True):
         with column:
             right = sum(row["verdict"] == "correct" for row in some)
             st.subheader(f"{arm}" + (f" · step {step}" if step else " · start"), anchor=False)
             st.caption(f"{right} of {len(some)} correct")
-            for row in some[first : first + SHOWN_AT_ONCE]:
+            for row in some[first : first + ROLLOUTS_AT_ONCE]:
                 _rollout(row)
 
 
@@ -176,5 +176,5 @@ def _node(node: dict[str, Any]) -> None:
     with st.container(border=True):
         st.markdown(f"{head} · {node['tokens']:,} tokens")
         st.markdown(node["cut"] or marked(node["completion"] or "(empty)"))
-        said = formula(node["chosen_answer"]) if node["chosen_answer"] else "nothing"
-        st.caption(f"after this round the search answers {said}: {'right' if node['chosen_correct'] else 'wrong'}")
+        answer = formula(node["chosen_answer"]) if node["chosen_answer"] else "nothing"
+        st.caption(f"after this round the search answers {answer}: {'right' if node['chosen_correct'] else 'wrong'}")

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards.dag import drawn_dag, state_of
+from dashboards.dag import dot_graph, state_of
 from dashboards.parts import chosen, plot, remember, root, rows_of, selected, show, show_section, table
 from storage.errors import UserError
-from storage.reading.charts import drawn, lines
+from storage.reading.charts import lines, specs_of
 from storage.reading.figures import FIGURES, Chart, answer_figure, on_page
 from storage.reading.query_cache import descent, manifest, reports, settings_apart, sources
 from storage.reading.recorded import (
@@ -76,15 +76,15 @@ def _dag(report: str) -> None:
     parts = " · ".join(f"{n} {STATES[state]}" for state, n in counts.items() if n)
     st.caption(f"{parts} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
     # at its own size, in which its labels can be read: a large one is wider than the page, and scrolls
-    st.graphviz_chart(_drawn_dag(root(), report, tuple(states.items())), width="content")
+    st.graphviz_chart(_dot_graph(root(), report, tuple(states.items())), width="content")
     with st.expander("Artifacts"):
         table(rows)
 
 
 @lru_cache(maxsize=64)
-def _drawn_dag(where: Path, report: str, states: tuple[tuple[str, str], ...]) -> str:
+def _dot_graph(where: Path, report: str, states: tuple[tuple[str, str], ...]) -> str:
     """Artifacts never change, so the graph depends only on their set."""
-    return drawn_dag(report, {ref: manifest(where, ref) for ref, _ in states}, dict(states))
+    return dot_graph(report, {ref: manifest(where, ref) for ref, _ in states}, dict(states))
 
 
 def training() -> None:
@@ -165,7 +165,7 @@ def compare() -> None:
         for column, (one, some) in zip(st.columns(2), sides, strict=True):
             with column:
                 st.caption(one.label)
-                plot(drawn(passk.chart, some, report.arms))
+                plot(specs_of(passk.chart, some, report.arms))
     differing = rows_of(report.ref, "app_compare_problems", other=other)
     if differing.num_rows:
         st.subheader("Problems that differ most", anchor=False)

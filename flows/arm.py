@@ -32,7 +32,7 @@ from tasks.measures.diversity import measure_diversity
 from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.searches import search_problems
-from tasks.splits import ASKED
+from tasks.splits import IN_BENCHMARK
 from tasks.stage import grouped, only_noted, planning, provided, store
 from tasks.training import STEP, import_adapter, train_adapter
 
@@ -260,7 +260,7 @@ class _Arms:
         compared = next((heldout[plan] for plan in self._compared if plan in heldout), None)
         searches = self._searched(start)
         benchmarks = tuple(
-            self._sampled(start, f"{b.name}:", c.pool, c.choice, ASKED, replace(final, group_size=b.group_size))
+            self._sampled(start, f"{b.name}:", c.pool, c.choice, IN_BENCHMARK, replace(final, group_size=b.group_size))
             for b, c in zip(p.benchmarks, self.at.benchmarks, strict=True)
         )
         return Measured(where, heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from flows.running.sessions import Listener, stages_on, unheard
+from flows.running.sessions import Listener, silent, stages_on
 from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -53,7 +53,7 @@ NEEDED = (
 Replayed = dict[str, Any]
 
 
-def replay(folder: Path, store: Store, listener: Listener = unheard) -> Replayed:
+def replay(folder: Path, store: Store, listener: Listener = silent) -> Replayed:
     """Import and analyse. Raise UserError if the folder is not the published one or a file is missing or damaged."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give the one that holds the published data/ and reports/")

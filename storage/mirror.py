@@ -143,8 +143,8 @@ class Mirror(Objects):
     def _believed(self, what: str, path: Path) -> bool:
         """Return whether the cached state is recent, and no other process of this working copy replaced the file
         since."""
-        heard, changed = self._heard.get(what, (-BELIEVED_SECONDS, 0))
-        return time.monotonic() - heard < BELIEVED_SECONDS and _changed(path) == changed
+        when, changed = self._heard.get(what, (-BELIEVED_SECONDS, 0))
+        return time.monotonic() - when < BELIEVED_SECONDS and _changed(path) == changed
 
     def _fetch(self, ref: Ref, manifest: dict[str, Any], raw: bytes, wanted: Iterable[str]) -> None:
         aside = self.root / ".scratch" / f"pull-{ref}-{uuid.uuid4().hex}"

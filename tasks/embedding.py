@@ -64,12 +64,12 @@ def in_other_words(rollouts: pa.Table, known: set[str] | None = None) -> pa.Tabl
     that have one already; new ones are added."""
     known, found = set() if known is None else known, list[tuple[int, str]]()
     for i, (problem, trace) in enumerate(zip(*(rollouts[c].to_pylist() for c in ("problem_id", "trace")), strict=True)):
-        if trace is not None and problem not in known and (said := reworded(trace)) is not None:
+        if trace is not None and problem not in known and (rewritten := reworded(trace)) is not None:
             known.add(problem)
-            found.append((i, said))
+            found.append((i, rewritten))
     rows = rollouts.take(pa.array([i for i, _ in found], pa.int64()))
-    said = pa.array([text for _, text in found], pa.string())
-    return rows.set_column(rows.column_names.index("trace"), "trace", said)
+    rewritten = pa.array([text for _, text in found], pa.string())
+    return rows.set_column(rows.column_names.index("trace"), "trace", rewritten)
 
 
 @stage(Embeddings, version=2)
@@ -93,8 +93,8 @@ def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[
     with TemporaryDirectory(dir=workdir()) as folder, ExitStack() as open_files:
         paths = [Path(folder) / f"{name}.parquet" for name in encoder.windows]
         aside = [open_files.enter_context(pq.ParquetWriter(path, Embeddings.schema)) for path in paths]
-        told = (part.filter(part["trace"].is_valid()) for part in store().parts(rollouts, COLUMNS))
-        for some in _of_size(told, CHUNK):
+        valid = (part.filter(part["trace"].is_valid()) for part in store().parts(rollouts, COLUMNS))
+        for some in _of_size(valid, CHUNK):
             vectors_WND, coverage_WN = engine.encode_windows(some["trace"].to_pylist(), windows)
             named = zip(vectors_WND, coverage_WN, ("whole", *encoder.windows), strict=True)
             whole, *others = (embedded(some, v, c, name) for v, c, name in named)

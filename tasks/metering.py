@@ -47,8 +47,8 @@ TEAM = "; raise [month] in the root's prices.toml, or go on next month"
 class BudgetExceeded(Parked):
     """The next work does not fit the budget. team: the monthly budget of all runs of the root."""
 
-    def __init__(self, said: str, *, team: bool = False) -> None:
-        super().__init__(said + (TEAM if team else ""))
+    def __init__(self, reason: str, *, team: bool = False) -> None:
+        super().__init__(reason + (TEAM if team else ""))
 
 
 def of_team(wall: Parked) -> bool:
@@ -184,8 +184,8 @@ class Meter:
         for whose, limits, spent in self._limits():
             for name, limit in limits.items():
                 if getattr(spent, name) >= limit:
-                    said = f"{whose}the budget of {plainly(limit)} {UNITS[name]} is spent ({self.words()})"
-                    raise BudgetExceeded(said, team=bool(whose))
+                    reason = f"{whose}the budget of {plainly(limit)} {UNITS[name]} is spent ({self.words()})"
+                    raise BudgetExceeded(reason, team=bool(whose))
 
     def words(self) -> str:
         """Return spending and limits as text; empty without a budget."""

@@ -97,8 +97,8 @@ def classes_by_text(
             vectors_ND = np.array(embedded.take([at[keys[place]] for place in seen]).to_pylist(), np.float32)
             for place, found in zip(seen, by_trace(vectors_ND, trace_threshold), strict=True):
                 trace_class[place] = found
-        told = by_strategy(rollouts["trace"].take(places).to_pylist(), strategy_threshold)
-        for place, found in zip(places, told, strict=True):
+        classes = by_strategy(rollouts["trace"].take(places).to_pylist(), strategy_threshold)
+        for place, found in zip(places, classes, strict=True):
             strategy_class[place] = found
     found = rollouts.select(KEY).append_column("trace_class", pa.array(trace_class, pa.int32()))
     return found.append_column("strategy_class", pa.array(strategy_class, pa.int32()))

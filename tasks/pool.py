@@ -85,7 +85,7 @@ def _limited(
     rows: list[Row], graders: Graders, policy: PoolPolicy, kept_out: Sequence[str]
 ) -> tuple[list[Row], list[Row]]:
     """Build a limited pool, checking no more golds than needed. Problems stay in the order of the files."""
-    taken, order = min(policy.limit or len(rows), len(rows)), policy.drawn(rows)
+    taken, order = min(policy.limit or len(rows), len(rows)), policy.in_pool_order(rows)
     place = {(row["source"], row["source_id"]): place for place, row in enumerate(rows)}
     while True:
         pool, issues = pool_rows(order[:taken], partial(_graded, graders), policy, kept_out)

@@ -152,19 +152,19 @@ def disputes(parts: Iterable[pa.Table]) -> pa.Table:
         )
         rows = []
         for row in _distinct(answered).to_pylist():
-            said = second(row["answer"], row["gold"])
-            if said != "unknown" and (said == "same") != (row["verdict"] == "correct"):
-                rows.append(row | {"cross_check": said})
+            second_verdict = second(row["answer"], row["gold"])
+            if second_verdict != "unknown" and (second_verdict == "same") != (row["verdict"] == "correct"):
+                rows.append(row | {"cross_check": second_verdict})
         found.append(pa.Table.from_pylist(rows, schema=Disputes.schema))
     return _distinct(pa.concat_tables(found))
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
     """Group disputes by answer. Schema: Disputes."""
-    told = query(
+    found = query(
         "select min(problem_id) as problem_id, min(source) as source, gold, answer, verdict, min(reason) as reason,"
         " cross_check, min(grader_version) as grader_version, sum(rollouts)::bigint as rollouts from rows"
         " group by gold, answer, verdict, cross_check order by gold, answer, verdict",
         rows=rows,
     )
-    return told.select(Disputes.schema.names).cast(Disputes.schema)
+    return found.select(Disputes.schema.names).cast(Disputes.schema)

@@ -23,7 +23,7 @@ from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, an
 from tasks.engines.adapter_files import served_name
 from tasks.engines.hardware import release_memory
 from tasks.engines.protocols import Generator, Request
-from tasks.engines.sampling.prompts import refuse_shown
+from tasks.engines.sampling.prompts import refuse_leaked_problems
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refuse_other_weights
 from tasks.engines.sampling.sampler import (
     FLUSH_SECONDS,
@@ -120,7 +120,7 @@ def ensure_rollouts(
     missing = _lacking(requested, accounts)
     stats = SamplingStats()
     for (policy, _), nth in _accounts(missing).items():
-        refuse_shown(policy.scaffold, (missing[i].problem for i in nth))
+        refuse_leaked_problems(policy.scaffold, (missing[i].problem for i in nth))
     if missing and adapter is not None and not adapter.folder.is_dir():
         raise weights_left(adapter.name, f"{len(missing)} of its rollouts are not in the ledger")
 
@@ -268,11 +268,11 @@ def refuse_other_rewards(training: Training) -> None:
     """Raise UserError if a training that starts from step 0 has stored rollouts with rewards of another grader or
     overrides: its weights would differ from those that sampled them."""
     now = toolbox().grader.version
-    told = [told for _, told in ledger().accounts() if told.get("adapter") == str(training)]
-    if before := sorted({str(was) for one in told if (was := one.get("rewarded_by", now)) != now}):
+    accounts = [about for _, about in ledger().accounts() if about.get("adapter") == str(training)]
+    if before := sorted({str(was) for one in accounts if (was := one.get("rewarded_by", now)) != now}):
         raise UserError(
             f"{training}: the ledger holds rollouts of it as grader {', '.join(before)} rewarded it, and grader {now}"
-            f" makes other weights: move away the {len(told)} folders of {store().root / 'ledger'} whose about.json"
+            f" makes other weights: move away the {len(accounts)} folders of {store().root / 'ledger'} whose about.json"
             " names it, or go back to that grader and its overrides"
         )
 

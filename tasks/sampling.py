@@ -113,7 +113,7 @@ SHARDED: dict[str, Drawing] = {"sample_rollouts": _whole_groups, "screen_adaptiv
 
 def enter_shard(step: Step, rollouts: int, shard: int) -> None:
     """Sample the rollouts of one shard of a stage of SHARDED into the ledger. rollouts: approximate size of a shard."""
-    draw, problems = _asked(step)
+    draw, problems = _sampled_problems(step)
     part = [part for _, part in in_parts(problems, draw.group_size, rollouts)][shard]
     SHARDED[step.recipe.stage](draw, part, SamplingStats())
 
@@ -121,7 +121,7 @@ def enter_shard(step: Step, rollouts: int, shard: int) -> None:
 def open_shards(step: Step, rollouts: int, done: set[int]) -> Iterator[int]:
     """Yield the shards with missing rollouts. done: shards known to be complete, which are skipped; newly found ones
     are added."""
-    draw, problems = _asked(step, Found)
+    draw, problems = _sampled_problems(step, Found)
     for shard, (_, part) in enumerate(in_parts(problems, draw.group_size, rollouts)):
         if shard in done:
             continue
@@ -146,7 +146,7 @@ class Found(Sampled):
         return SamplingStats()
 
 
-def _asked(step: Step, how: type[Sampled] = Sampled) -> tuple[Sampled, pa.Table]:
+def _sampled_problems(step: Step, how: type[Sampled] = Sampled) -> tuple[Sampled, pa.Table]:
     given: Mapping[str, Any] = step.arguments
     draw = how(*(given[name] for name in ("policy", "sampling", "group_size", "training", "lora_rank")))
     return draw, of_split(store().read(given["pool"]), store().read(given["splits"]), given["split"])

@@ -86,7 +86,7 @@ class Tree:
     hand: dict[Key, Came | str] = field(default_factory=dict)
     nodes: list[dict[str, Any]] = field(default_factory=list)
     seen: list[Candidate] = field(default_factory=list)
-    told: dict[str, str] = field(default_factory=dict)
+    canonical: dict[str, str] = field(default_factory=dict)
     spent: int = 0
     round: int = 0
     ended: bool = False
@@ -174,20 +174,20 @@ class Tree:
         1/2."""
         if not answered([candidate]):
             return candidate
-        return replace(candidate, answer=self.told[candidate.answer or ""])
+        return replace(candidate, answer=self.canonical[candidate.answer or ""])
 
     def _tell_apart(self) -> None:
         """Update the classes of this search's answers, named by the first answer of each class."""
         given = [c.answer or "" for c in answered(self.seen)]
         texts, kind = sorted({*given}), self.terms.policy.scaffold.answer_kind
-        if self.told.keys() >= {*texts}:
+        if self.canonical.keys() >= {*texts}:
             return
-        told = same_answers({"": texts}, by_grader(toolbox().graders(), kind), by_value=kind == MATH)
-        merged = {text: text for text in texts} | {text: first for _, text, first in told}
+        canonical = same_answers({"": texts}, by_grader(toolbox().graders(), kind), by_value=kind == MATH)
+        merged = {text: text for text in texts} | {text: first for _, text, first in canonical}
         first: dict[str, str] = {}
         for answer in given:
             first.setdefault(merged[answer], answer)
-        self.told = {text: first[merged[text]] for text in texts}
+        self.canonical = {text: first[merged[text]] for text in texts}
 
 
 Asked = tuple[Tree, Ask, RolloutRequest]
@@ -234,7 +234,7 @@ def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Ter
     read = graders.grade([GradeItem(scaffold, p["completion"], "", p["finish"]) for p in paths])
     steps = [i for i, (_, ask, _) in enumerate(asked) if ask.end and paths[i]["ended"]]
     whole = [(paths[i]["completion"], asked[i][0].problem["gold"], paths[i]["finish"]) for i in steps]
-    judged = graders.grade([GradeItem(scaffold, *told) for told in whole])
+    judged = graders.grade([GradeItem(scaffold, *canonical) for canonical in whole])
     right = {i: verdict.correct for i, verdict in zip(steps, judged, strict=True)}
     scored = _scores(asked, rows, paths, terms)
     for i, ((tree, ask, request), row, path) in enumerate(zip(asked, rows, paths, strict=True)):
@@ -453,7 +453,7 @@ def search_problems(
         reward=reward,
     )
     trees, stats = search(problems, method, terms)
-    if cut := said_of_cuts(trees):
+    if cut := cut_summary(trees):
         progress(len(trees), len(trees), "problems", cut, event="noted")
     notes = {"scaffold": policy.scaffold.digest} | ({"cut": cut} if cut else {})
     if stats.rollouts:
@@ -491,7 +491,7 @@ def search_question(
     return Payload(rows_of(trees, name, policy, grader_version))
 
 
-def said_of_cuts(trees: Sequence[Tree]) -> str:
+def cut_summary(trees: Sequence[Tree]) -> str:
     """Return how many problems had a cut request, and the most frequent reason."""
     cut = [node["cut"] for tree in trees for node in tree.nodes if node["cut"]]
     if not cut:

@@ -77,7 +77,7 @@ def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> 
 
 
 #: The value of `split` of evaluated problems.
-ASKED = "benchmark"
+IN_BENCHMARK = "benchmark"
 
 
 @stage(Benchmark, version=1)
@@ -99,7 +99,7 @@ def choose_benchmark(
         leaks.append(find_leaks(problems.select(TEXT), known, name, "train"))
     chosen = benchmark_of(name, problems, pa.concat_tables(leaks), levels, per_level, seed)
     states = chosen["split"].to_pylist()
-    notes = {"asked": str(states.count(ASKED)), "near_training": str(states.count("near_training"))}
+    notes = {"asked": str(states.count(IN_BENCHMARK)), "near_training": str(states.count("near_training"))}
     return Payload(chosen, notes=notes)
 
 
@@ -141,7 +141,7 @@ def benchmark_of(
         pool=pool,
         leaks=leaks,
     ).cast(Benchmark.schema)
-    asked = Counter(row["level"] for row in chosen.to_pylist() if row["split"] == ASKED)
+    asked = Counter(row["level"] for row in chosen.to_pylist() if row["split"] == IN_BENCHMARK)
     found = Counter(pool["level"].to_pylist())
     for level in levels or (found if per_level else ()):
         if asked[level] < (per_level or 1):

@@ -131,7 +131,7 @@ def train_adapter(
             sampled.add(stats)
             return entered(turn) if turn else LEDGER.empty_table()
 
-        return turns.drawn(requested, serve, apart=at > 0)
+        return turns.sampled(requested, serve, apart=at > 0)
 
     tools, folder = toolbox(), workdir()
     store().bring_work(making())

@@ -197,7 +197,7 @@ class Turns:
     def needs(self) -> set[str]:
         return {*ADVANTAGES[self.learner.advantage].needs}
 
-    def drawn(self, requested: Sequence[RolloutRequest], serve: Serve, *, apart: bool = False) -> list[TrainRollout]:
+    def sampled(self, requested: Sequence[RolloutRequest], serve: Serve, *, apart: bool = False) -> list[TrainRollout]:
         """Return one training rollout for each request. serve is called once per turn. apart: the critic is trained too
         and already differs from the generator; both start equal."""
         own, needs, second = self.start.scaffold, self.needs, self.second
@@ -254,10 +254,10 @@ class Turns:
             ways |= {place: [next(classes) for _ in parsed[place]] for place in group}
         found = []
         for place, (rollout, own, forms) in enumerate(zip(rollouts, texts, parsed, strict=True)):
-            told = [Solution(next(verdicts).correct, len(t), way) for t, way in zip(own, ways[place], strict=True)]
+            graded = [Solution(next(verdicts).correct, len(t), way) for t, way in zip(own, ways[place], strict=True)]
             sound = len(own) == number and all(form.tag_valid for form in forms)
-            right = any(one.correct for one in told)
-            found.append(replace(rollout, correct=right, tag_valid=sound, candidates=tuple(told)))
+            right = any(one.correct for one in graded)
+            found.append(replace(rollout, correct=right, tag_valid=sound, candidates=tuple(graded)))
         return found
 
 

@@ -154,15 +154,15 @@ def problems_before_checks(given: Mapping[str, Any], places: Mapping[str, Path])
     sources: Sequence[SourceSpec] = given["sources"]
     if any(spec.sha256 not in places for spec in sources):
         return None
-    return _drawn(tuple((spec, places[spec.sha256]) for spec in sources), given["policy"])
+    return _pool_rows(tuple((spec, places[spec.sha256]) for spec in sources), given["policy"])
 
 
 @lru_cache(maxsize=16)
-def _drawn(files: tuple[tuple[SourceSpec, Path], ...], policy: PoolPolicy) -> Sequence[Row]:
+def _pool_rows(files: tuple[tuple[SourceSpec, Path], ...], policy: PoolPolicy) -> Sequence[Row]:
     once: dict[str, Row] = {}
     for row in load_problems((path, spec.name, spec.only) for spec, path in files):
         once.setdefault(problem_id(row["problem"]), row)
-    return policy.drawn([*once.values()])[: policy.limit]
+    return policy.in_pool_order([*once.values()])[: policy.limit]
 
 
 def counts_by_source(given: Mapping[str, Any], places: Mapping[str, Path]) -> Counter[str]:

@@ -132,17 +132,17 @@ def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:
         persist_result=False,
         description=f"makes {step.ref}",
     )
-    _shown_as(shown, ensure, state)
+    _with_state(shown, ensure, state)
 
 
 def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
     from prefect import flow
 
     shown = flow(name="arm", flow_run_name=f"{title} · {profile}", validate_parameters=False, persist_result=False)
-    return _shown_as(shown, body, lambda _: title)
+    return _with_state(shown, body, lambda _: title)
 
 
-def _shown_as(
+def _with_state(
     shown: Callable[[Callable[[], object]], Any], body: Callable[[], T], state_of: Callable[[T], object]
 ) -> T:
     """Run the body as a task or a sub-flow. A budget limit is not a failure: it is named in the state and raised again.

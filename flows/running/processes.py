@@ -48,7 +48,7 @@ def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener
     with Processes(study, store.root, charging, places, listener) as workers:
         in_shards = len(places) > len(study.profile.arms)
         wanted = partial(next_pieces, study, store, listener, in_shards=in_shards, no_more=workers.dismiss)
-        dispatch(wanted, workers, lambda said: warnings.warn(Notice(said), stacklevel=2))
+        dispatch(wanted, workers, lambda line: warnings.warn(Notice(line), stacklevel=2))
 
 
 def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:

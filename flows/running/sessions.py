@@ -23,7 +23,7 @@ from tasks.stage import Progress, Session, session
 Listener = Callable[[Progress], None]
 
 
-def unheard(_: Progress) -> None:
+def silent(_: Progress) -> None:
     """A listener that ignores every event."""
 
 
@@ -39,7 +39,7 @@ def engines(
 @contextmanager
 def stages_on(
     store: Store,
-    listener: Listener = unheard,
+    listener: Listener = silent,
     *,
     hardware: Hardware | None = None,
     places: Mapping[str, Path] | None = None,
@@ -66,7 +66,7 @@ def left_out(kinds: Sequence[str]) -> frozenset[str]:
 
 
 @contextmanager
-def stages_of(study: Study, store: Store, listener: Listener = unheard, **orchestration: Any) -> Iterator[Session]:
+def stages_of(study: Study, store: Store, listener: Listener = silent, **orchestration: Any) -> Iterator[Session]:
     """Run the block's stage calls with the engines, models and grader of a study, as `stages_on` does."""
     hardware, without = study.profile.hardware, left_out(study.profile.hardware.without)
     known: dict[str, Any] = {"places": study.places, "grader": study.grader, "ranks": study.served}

@@ -90,16 +90,16 @@ def _notifications(client: Any) -> Iterator[Json]:
     blocks = [block for block in found if "notify" in block["block_schema"]["capabilities"]]
     names = ", ".join(f"{block['block_type']['slug']}/{block['name']}" for block in blocks)
     subject = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.name }}"
-    for name, match, events, said in (
+    for name, match, events, text in (
         ("failed, drifted or checked nothing", ANY_RUN, states(NOTIFY), "{{ flow_run.state.message }}"),
         ("was lost too often", {**ANY_RUN, "prefect.run-count": str(TRIES + 1)}, states(("Crashed",)), LOST_TOO_OFTEN),
         ("waits for money", ANY_RUN, {PARKED_EVENT}, "{{ event.payload.why }}"),
     ):
-        body = {"type": "send-notification", "subject": subject, "body": f"{said}\n\n{{{{ flow_run|ui_url }}}}"}
-        told = [body | {"block_document_id": block["id"]} for block in blocks]
+        body = {"type": "send-notification", "subject": subject, "body": f"{text}\n\n{{{{ flow_run|ui_url }}}}"}
+        steps = [body | {"block_document_id": block["id"]} for block in blocks]
         trigger = _trigger(match, WHOLE, events)
         if blocks:
-            yield _automation(f"people are told of what {name}", f"to {names}", trigger, *told)
+            yield _automation(f"people are told of what {name}", f"to {names}", trigger, *steps)
 
 
 def _automate(client: Any, automation: Json) -> str:

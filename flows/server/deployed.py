@@ -30,7 +30,7 @@ from flows.running.plan import Planned, is_costly
 from flows.running.plan import plan as planned_stages
 from flows.running.sessions import Charging, Listener, stages_on
 from flows.server.automations import PARKED_EVENT
-from flows.server.page import PLAN, PROGRESS, REPORT, show_card, shown
+from flows.server.page import PLAN, PROGRESS, REPORT, progress_on_page, show_card
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
 from flows.study.forms import BudgetForm, PinnedForm, SearchForm, SettingForm, StudyForm
 from flows.study.resolve import Study
@@ -55,7 +55,7 @@ DRIFTED, UNCHECKED = "Drifted", "Unchecked"
 #: A run that was lost is started again by itself within this time: no second call, which empties the bin.
 RESTARTED_WITHIN = timedelta(hours=1)
 #: Of what is collected a page names no more than so many.
-SHOWN = 1000
+MOST_LISTED = 1000
 
 
 class TopUp(RunInput):
@@ -164,7 +164,7 @@ def _run(
     request = form.request().as_json()
     charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), budget.budget())
     with (
-        shown(study, store, planned, charging, flow_run, telling()) as listener,
+        progress_on_page(study, store, planned, charging, flow_run, telling()) as listener,
         accounted(study, store, planned, charging, listener, request, flow_run) as listeners,
     ):
         if gpu_pool and is_costly(planned):
@@ -238,7 +238,7 @@ def make(
         planned = [p for p in planned_stages(chosen, store) if str(p.step.ref) == ref]
         with (
             patient(),
-            shown(chosen, store, planned, charging, str(this_run().id), telling()) as listener,
+            progress_on_page(chosen, store, planned, charging, str(this_run().id), telling()) as listener,
             metered(charging.meter(chosen.profile.hardware, store), listener) as charged,
         ):
             make_piece(chosen, store, charged, Ref.parse(ref), shard)
@@ -349,6 +349,6 @@ def gc(older_than_days: Annotated[float, Field(ge=0, le=36_500)] = 7.0, remove: 
         raise UserError(f"VARBAND_ROOT={root}: there is no such folder on this worker, so nothing was looked at")
     found = collect(root, older_than=timedelta(days=older_than_days), remove=remove, binned_for=RESTARTED_WITHIN)
     megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "moved or deleted" if remove else "would go"
-    said = f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}"
-    create_table_artifact(found.slice(0, SHOWN).to_pylist(), key="gc", description=said)
+    summary = f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}"
+    create_table_artifact(found.slice(0, MOST_LISTED).to_pylist(), key="gc", description=summary)
     return found.num_rows

@@ -131,7 +131,7 @@ def deploy(client: Any, wanted: Deployment) -> str:
         client.request("POST", "/deployments/", json=body)
         return f"deployment {wanted.name}: made"
     if wanted.parameters:  # the study that it is of, as its file is now
-        code["parameters"] = filled(known["parameters"], wanted.parameters)
+        code["parameters"] = merged_parameters(known["parameters"], wanted.parameters)
     strange = _strange(code.get("parameters", known["parameters"]), code["parameter_openapi_schema"])
     if strange:  # with parameters that do not fit, the server would refuse the new form and the rest with it
         del code["parameter_openapi_schema"]
@@ -153,18 +153,18 @@ def _strange(parameters: Json, form: Json) -> str:
     return ""
 
 
-def filled(theirs: Any, ours: Any) -> Any:
+def merged_parameters(theirs: Any, ours: Any) -> Any:
     """Return people's parameters with our values merged in: fields by name, in a list the first entry.
 
-    >>> filled({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
+    >>> merged_parameters({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
     {'budget': {'usd': 5}, 'study': {'file': 'new', 'seeds': [1]}}
-    >>> filled({"studies": [{"file": "old"}, {"profile": "demo"}]}, {"studies": [{"file": "new"}]})
+    >>> merged_parameters({"studies": [{"file": "old"}, {"profile": "demo"}]}, {"studies": [{"file": "new"}]})
     {'studies': [{'file': 'new'}, {'profile': 'demo'}]}
     """
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        return theirs | {name: filled(theirs.get(name), value) for name, value in ours.items()}
+        return theirs | {name: merged_parameters(theirs.get(name), value) for name, value in ours.items()}
     if isinstance(theirs, list) and isinstance(ours, list) and theirs:
-        return [filled(theirs[0], ours[0]), *theirs[1:]]
+        return [merged_parameters(theirs[0], ours[0]), *theirs[1:]]
     return ours
 
 
@@ -233,8 +233,8 @@ def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None
                 return False
             wanted = Budget.parse(budget).limits()
             more = {name: max(0.0, value - limits.get(name, value)) for name, value in wanted.items()}
-            said = {"tokens": 0, "gpu_hours": 0, "usd": 0, **more, "anyway": anyway}
-            answer = client.resume_flow_run(run.id, run_input=said)
+            run_input = {"tokens": 0, "gpu_hours": 0, "usd": 0, **more, "anyway": anyway}
+            answer = client.resume_flow_run(run.id, run_input=run_input)
     except (HTTPError, ObjectNotFound, ValueError) as error:
         raise UserError(f"resume: the server does not know it ({error}); unset PREFECT_API_URL to go on") from None
     if answer.status.value != "ACCEPT":

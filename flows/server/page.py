@@ -117,7 +117,7 @@ def as_table(words: str, spent: Amounts, limits: Mapping[str, float], left: Amou
 
 
 @contextmanager
-def shown(
+def progress_on_page(
     study: Study, store: Store, planned: list[Planned], charging: Charging, flow_run: str, listener: Listener
 ) -> Iterator[Listener]:
     """Yield the listener that shows the run's progress on its page."""

@@ -29,16 +29,16 @@ def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
 
     quiet_libraries()
     os.umask(0o077)  # its database and settings are this user's
-    if said := protect(host, port, unprotected=unprotected):
-        print(said, flush=True)
+    if text := protect(host, port, unprotected=unprotected):
+        print(text, flush=True)
     os.environ.setdefault("PREFECT_SERVER_EVENTS_CAUSAL_ORDERING", "flows.server.ordering")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     try:
         asyncio.run(_wait_for_beats())
     except (OSError, SQLAlchemyError) as error:
-        said = " ".join(str(error).split())[:200]
+        text = " ".join(str(error).split())[:200]
         raise UserError(
-            f"server: the database of PREFECT_API_DATABASE_CONNECTION_URL cannot be used ({said}); start it, or correct"
+            f"server: the database of PREFECT_API_DATABASE_CONNECTION_URL cannot be used ({text}); start it, or correct"
             " its address"
         ) from None
     words = ["-m", "prefect", "server", "start", "--host", host, "--port", str(port)]

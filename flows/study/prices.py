@@ -23,7 +23,7 @@ from storage.records.spending import PRICES as FILE
 from tasks.domain.budget import Amount, Budget, Prices, TokenPrice
 from tasks.domain.ranges import Checked, refused_by
 from tasks.engines.hardware import Hardware
-from tasks.engines.sampling.endpoint import asked_address
+from tasks.engines.sampling.endpoint import configured_address
 
 #: The SDK's default address.
 TINKER = "https://tinker.thinkingmachines.dev"
@@ -86,7 +86,7 @@ class TeamPrices(Checked):
 def host_of(hardware: Hardware) -> str:
     """Return the host whose tokens a remote engine pays for; empty if its address is unknown."""
     tinker = hardware.engine == "tinker"
-    address = os.environ.get("TINKER_BASE_URL", TINKER) if tinker else asked_address(hardware.endpoint)
+    address = os.environ.get("TINKER_BASE_URL", TINKER) if tinker else configured_address(hardware.endpoint)
     return _host(urlsplit(address).hostname or "")
 
 

@@ -33,7 +33,7 @@ from tasks.domain.scaffolds import MATH
 from tasks.engines.encoding import labelled_sha256
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import gpu_bytes, num_gpus
-from tasks.engines.problems.hub import asked_of_hub, fetch_source
+from tasks.engines.problems.hub import fetch_source, parse_hub_name
 from tasks.grading import active_grader
 from tasks.pool import as_first_checked
 
@@ -135,7 +135,7 @@ def found_source(wish: str, data: Path | None, folder: Path, *, fetch: bool = Tr
     if not on_hub(wish):
         return source_spec(wish, data)
     quiet_libraries()
-    return fetch_source(*asked_of_hub(wish), folder, fetch=fetch)
+    return fetch_source(*parse_hub_name(wish), folder, fetch=fetch)
 
 
 def resolve(

@@ -229,14 +229,14 @@ def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night],
     level = level_of([one.drawn == "whole" for one in (*earlier[1 - QUARTER :], tonight)])
     found = look(table(correct), table(drawn), level, tonight.seed + tonight.number, changed)
     of = "all" if len(tonight.problems) == len(evaluation.problems) else f"{len(tonight.problems)} of"
-    said = f"accuracy {found.tonight:.3f} on {of} {len(evaluation.problems)} problems,"
-    said += f" {found.expected:.3f} expected ({found.low:.3f} to {found.high:.3f})"
+    finding = f"accuracy {found.tonight:.3f} on {of} {len(evaluation.problems)} problems,"
+    finding += f" {found.expected:.3f} expected ({found.low:.3f} to {found.high:.3f})"
     if found.alarm:
         direction = "lower" if found.change < 0 else "higher"
-        said += f"; {direction} by {abs(100 * found.change):.1f} points than before (p = {found.p:.2g})"
+        finding += f"; {direction} by {abs(100 * found.change):.1f} points than before (p = {found.p:.2g})"
     state = {"state": "drifted"} if found.alarm else {}
     figures = {name: getattr(found, name) for name in ("tonight", "expected", "low", "high", "z")}
-    return tonight.model_copy(update={**figures, **state, "found": f"{tonight.found}; {said}"})
+    return tonight.model_copy(update={**figures, **state, "found": f"{tonight.found}; {finding}"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class _Draws:
         rollouts = range(night * kept.group_size, (night + 1) * kept.group_size)
         return requests_for(problems, kept.policy, replace(kept.sampling, seed=seed), rollouts)
 
-    def _drawn(self, requests: list[RolloutRequest], columns: pa.Schema) -> pa.Table:
+    def _sampled(self, requests: list[RolloutRequest], columns: pa.Schema) -> pa.Table:
         kept = self.kept
         with self.current.at_work_on(kept.step):
             ensure_rollouts(requests, served(kept.policy, kept.training), kept.policy.model, self.lora_rank)
@@ -309,15 +309,15 @@ class _Draws:
         account that they are entered in; the engine gets the evaluation's seeds."""
         before, entry = self._requests(wanted, self.kept.sampling.seed), self._requests(wanted, seed, night)
         again = [replace(one, request_seed=was.request_seed) for one, was in zip(entry, before, strict=True)]
-        pairs = zip(entered(before, TOKENS)["token_ids"], self._drawn(again, TOKENS)["token_ids"], strict=True)
+        pairs = zip(entered(before, TOKENS)["token_ids"], self._sampled(again, TOKENS)["token_ids"], strict=True)
         return sum(one != other for one, other in pairs)
 
     def correct(self, wanted: Sequence[str], seed: int, night: int) -> Counter[str]:
         """Correct rollouts by problem, of tonight or an earlier night, under tonight's grader."""
-        return _correct(self._drawn(self._requests(wanted, seed, night), CORRECT))
+        return _correct(self._sampled(self._requests(wanted, seed, night), CORRECT))
 
 
-SHOWN = 30
+NIGHTS_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ class NightPage:
                 tonight = "" if one.tonight is None else f"{one.tonight:.3f}"
                 lines.append(f"| {one.adapter} | {one.state} | {one.evaluated:.3f} | {tonight} | {one.found} |")
         for one in self.found:
-            drawn = [night for night in nights_of(root, one.adapter) if night.tonight is not None][-SHOWN:]
+            drawn = [night for night in nights_of(root, one.adapter) if night.tonight is not None][-NIGHTS_SHOWN:]
             if drawn:
                 svg = base64.b64encode(as_svg(picture(drawn), page="white").encode()).decode()
                 lines += ["", f"![The last nights of {one.adapter}](data:image/svg+xml;base64,{svg})"]

@@ -28,16 +28,16 @@ from storage.records.runs import noted, read_record, record_paths
 from storage.records.spending import Charge
 from tasks.domain.grading.grading import read_overrides
 
-DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("said", pa.string()), ("set_aside", pa.string())])
+DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("problem", pa.string()), ("moved_to", pa.string())])
 #: Errors of the system that are about a file itself; others are about the machine, the network or the reader.
 OF_THE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """said: the problem. movable: whether the damaged file can be moved away and made again."""
+    """A damaged file. movable: whether it can be moved away and made again."""
 
-    said: str
+    problem: str
     movable: bool
 
 
@@ -81,7 +81,7 @@ def verify(root: Path, *, repair: bool = False) -> Verified:
         if thing.fault() and (fault := thing.fault()):
             moved = str(_repaired(root, thing).relative_to(root)) if repair and fault.movable else None
             path = str(thing.path.relative_to(root))
-            rows.append({"what": thing.what, "path": path, "said": fault.said, "set_aside": moved})
+            rows.append({"what": thing.what, "path": path, "problem": fault.problem, "moved_to": moved})
     return Verified(pa.Table.from_pylist(rows, schema=DAMAGE), examined)
 
 

@@ -505,6 +505,6 @@ ALWAYS = {name: kind for name, hint in _HINTS.items() if (kind := _kind(hint))}
 #: Inputs of which a report may have none or several, with their kind.
 SOMETIMES = {name: kind for name, hint in _HINTS.items() for part in get_args(hint) if (kind := _kind(part))}
 #: Standard measures that a study requests by a separate field, because they need more rollouts.
-ASKED_FOR = frozenset({"asymptotes", "objectives", "search_contrasts", "search_curves"})
+ON_REQUEST = frozenset({"asymptotes", "objectives", "search_contrasts", "search_curves"})
 #: Artifacts and standard measures that need embeddings; a study that chooses none of these embeds nothing.
 FROM_EMBEDDINGS = frozenset({"diversity", "ceilings", "chain", "widths"})

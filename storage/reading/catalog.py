@@ -65,14 +65,14 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
         by_kind.setdefault(ref.kind, []).append(ref)
     opened: list[Path] = []
     try:
-        return _asked(store, statement, table, by_kind, study is not None, opened)
+        return _query_result(store, statement, table, by_kind, study is not None, opened)
     except duckdb.Error as error:
         found = [] if isinstance(error, OF_THE_STATEMENT) else _damaged(store, opened)
         message = f"{str(error).splitlines()[0]} (views: {', '.join([*sorted(by_kind), 'artifacts'])})"
         raise UserError(f"sql: {'; '.join(found) or message}") from None
 
 
-def _asked(
+def _query_result(
     store: Store,
     statement: str,
     table: pa.Table,
@@ -99,10 +99,10 @@ def _asked(
                 view(connection, kind, paths, where)
         if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
             raise UserError("sql: one SELECT is wanted (also: from, with, describe, summarize)")
-        return _told_apart(answer(connection, statement))
+        return _with_unique_names(answer(connection, statement))
 
 
-def _told_apart(table: pa.Table) -> pa.Table:
+def _with_unique_names(table: pa.Table) -> pa.Table:
     """Rename columns of one name, as DuckDB does in a subquery."""
     names: list[str] = []
     for name in table.column_names:
@@ -150,7 +150,7 @@ def find(root: Path, text: str) -> Ref:
 def _report_of(root: Path, run: Run) -> Ref:
     if run.report is None:
         onward = f"varband resume {run.id}{root_option(root)}"
-        raise UserError(f"run {run.id} has no report yet, it is {run.shown_state}: {onward}")
+        raise UserError(f"run {run.id} has no report yet, it is {run.current_state}: {onward}")
     return Ref.parse(run.report)
 
 
@@ -175,7 +175,7 @@ def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None
 
 #: Arguments of a stage with the sampled policy, and with the sampling parameters.
 WHO, HOW = ("policy", "start"), ("sampling", "rollouts", "evaluation")
-DRAWN = ("max_tokens", "temperature", "top_p", "seed")
+SAMPLING_FIELDS = ("max_tokens", "temperature", "top_p", "seed")
 
 
 def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
@@ -190,7 +190,7 @@ def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
             sampled.append((manifest.ref, given, who))
             digests[who["arm"]] = manifest.provenance.notes.get("scaffold", digests.get(who["arm"]))
     known = {
-        (who["arm"], who["model"].get("name", ""), adapter, digests[who["arm"]], *_drawn(given[how]))
+        (who["arm"], who["model"].get("name", ""), adapter, digests[who["arm"]], *_sampling_values(given[how]))
         for ref, given, who in sampled
         for adapter in (who.get("adapter"), *([str(ref)] if "start" in given else []))
         for how in HOW
@@ -198,12 +198,12 @@ def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
     }
     book = Ledger(store.root)
     for account, about in book.accounts():
-        if (*(about.get(name) for name in ("arm", "model", "adapter", "scaffold")), *_drawn(about)) in known:
+        if (*(about.get(name) for name in ("arm", "model", "adapter", "scaffold")), *_sampling_values(about)) in known:
             yield from book.shards(account)
 
 
-def _drawn(fields: Mapping[str, Any]) -> Iterator[object]:
-    for name in DRAWN:
+def _sampling_values(fields: Mapping[str, Any]) -> Iterator[object]:
+    for name in SAMPLING_FIELDS:
         value = fields.get(name)
         yield float(value["float"]) if isinstance(value, dict) else value
     yield fields.get("kv_cache", "full")  # the default of older recipes

@@ -37,7 +37,7 @@ DASHED, DOTTED, SOLID = [6, 4], [2, 2], [1, 0]
 SPLIT = {"heat": ("arm", "other"), "pairs": ("phase", "seed", "arm", "other"), "points": ("arm",)}
 
 
-def drawn(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec]:
+def specs_of(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec]:
     """Return the charts of a figure; none for a table or without values. arms: all of a run's."""
     if chart is None:
         return []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.artifacts.kinds import ALWAYS, ASKED_FOR, SOMETIMES
+from storage.artifacts.kinds import ALWAYS, ON_REQUEST, SOMETIMES
 from storage.errors import UserError, did_you_mean
 from storage.rules import Band
 from storage.sql import QUERIES, header
@@ -108,7 +108,7 @@ class Figure:
     def without_artifact(self, chosen: Collection[str] = ()) -> str:
         """Return the text for a missing artifact. chosen: the measures that the study selected; empty: all."""
         source = self.sources[0]
-        asked = not chosen or source in {*ALWAYS, *SOMETIMES, *ASKED_FOR, *chosen}
+        asked = not chosen or source in {*ALWAYS, *SOMETIMES, *ON_REQUEST, *chosen}
         why = self.empty if asked else "its study asks for other measures."
         return f"Not in this run, which holds no {source}{f': {why}' if why else '.'}"
 

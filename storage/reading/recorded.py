@@ -26,7 +26,7 @@ def listed_runs(root: Path) -> pa.Table:
 
 def running(root: Path) -> list[Run]:
     """Return the runs at work now."""
-    return [run for run in all_runs(root) if run.shown_state == "running"]
+    return [run for run in all_runs(root) if run.current_state == "running"]
 
 
 def run_of(root: Path, report: str) -> Run | None:

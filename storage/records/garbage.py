@@ -211,7 +211,7 @@ def _study(store: Store, manifests: Mapping[Ref, Manifest], what: str) -> list[D
     root, run = store.root, run_named(store.root, what)
     if run is None:
         raise UserError(f"no run or study '{what[:80]}' under {root} (see: varband runs, varband store ls)")
-    if run.shown_state == "running":
+    if run.current_state == "running":
         raise UserError(f"run {run.id} is at work: stop it first")
     notes = notes_path(root, run.id)
     planned = planned_refs(root, run.id) if notes.exists() else []

@@ -47,7 +47,7 @@ class Amounts(BaseModel):
 
 
 class Run(Record):
-    """The record of a run. `state` as its process last wrote it; `shown_state` is the present state."""
+    """The record of a run. `state` as its process last wrote it; `current_state` is the present state."""
 
     NAME = "run record"
     id: str
@@ -72,7 +72,7 @@ class Run(Record):
     job: str | None = None  # the cluster's id of its job
 
     @property
-    def shown_state(self) -> State:
+    def current_state(self) -> State:
         """`crashed` for a run recorded as `running` whose process is gone or silent, otherwise `state`."""
         if self.state != "running":
             return self.state
@@ -195,7 +195,7 @@ def runs_table(root: Path) -> pa.Table:
     for run, changed in zip(found, telling([run.changes for run in found]), strict=True):
         more = [f"{len(changed) - CHANGES} more"] if len(changed) > CHANGES else []
         first = [one if len(one) <= CHANGE_LENGTH else f"{one[: CHANGE_LENGTH - 1]}…" for one in changed[:CHANGES]]
-        shown = {"state": run.shown_state, "changed": "; ".join([*first, *more])}
+        shown = {"state": run.current_state, "changed": "; ".join([*first, *more])}
         rows.append(run.model_dump(include=set(RUNS.names)) | run.spent.model_dump() | shown)
     return pa.Table.from_pylist(rows, schema=RUNS)
 
@@ -239,7 +239,7 @@ def run_to_read(root: Path, text: str) -> Run | None:
 
 
 def _several(text: str, found: Sequence[Run]) -> str:
-    ids = [f"{run.id} ({run.shown_state})" for run in found[:8]] + ["…"] * (len(found) > 8)
+    ids = [f"{run.id} ({run.current_state})" for run in found[:8]] + ["…"] * (len(found) > 8)
     return f"'{text[:80]}' fits {len(found)} runs: {', '.join(ids)}"
 
 

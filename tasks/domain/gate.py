@@ -73,12 +73,12 @@ def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
     for one, shares in screened:
         for name, words in SHARES.items():
             if shares[name] > (most := getattr(gate, name)):
-                said = f"{_percent(shares[name])} of the rollouts of {one.arm} {words} (at most {_percent(most)})"
-                yield Reason((one.arm,), said, of_form=True)
+                text = f"{_percent(shares[name])} of the rollouts of {one.arm} {words} (at most {_percent(most)})"
+                yield Reason((one.arm,), text, of_form=True)
         if not gate.least_accuracy <= shares["accuracy"] <= gate.most_accuracy:
             limits = f"{_percent(gate.least_accuracy)} to {_percent(gate.most_accuracy)}"
-            said = f"the mean accuracy of {one.arm} is {_percent(shares['accuracy'])} (within {limits})"
-            yield Reason((one.arm,), said)
+            text = f"the mean accuracy of {one.arm} is {_percent(shares['accuracy'])} (within {limits})"
+            yield Reason((one.arm,), text)
         if one.live == 0:
             yield Reason((one.arm,), f"no training problem of {one.arm} gives a gradient: its rollouts are all alike")
     by_cut = sorted(screened, key=lambda pair: pair[1]["truncated"])

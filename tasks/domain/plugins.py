@@ -42,18 +42,18 @@ def plugged(group: Group, name: str) -> object:
     return _loaded(group, pinned(group, name), tuple(sys.path))
 
 
-def asked(group: Group, name: str, function: str, *given: object) -> object:
+def call_plugin(group: Group, name: str, function: str, *given: object) -> object:
     """Call a function of a plugin. Errors: UserError, see `plugged`, or if it raises."""
     try:
         return getattr(plugged(group, name), function)(*given)
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # code of others may raise anything
-        said = f"`{function}` raises {told(error)}, given {given[0]!r:.80}"
-        raise UserError(f"{_what(group)} {name}: {said}") from None
+        reason = f"`{function}` raises {error_line(error)}, given {given[0]!r:.80}"
+        raise UserError(f"{_what(group)} {name}: {reason}") from None
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return an error of another package's code in one line."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
@@ -93,7 +93,7 @@ def _loaded(group: Group, name: str, _path: tuple[str, ...]) -> object:
     try:
         return entry.load()
     except (Exception, SystemExit) as error:  # code of others may raise anything
-        raise UserError(f"{_what(group)} {name} cannot be imported from {entry.value} ({told(error)})") from None
+        raise UserError(f"{_what(group)} {name} cannot be imported from {entry.value} ({error_line(error)})") from None
 
 
 def _entry(group: Group, name: str) -> EntryPoint:

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from storage.artifacts.fingerprint import Ruled, fingerprint
 from storage.errors import UserError
 from tasks.domain.grading.regions import answer_blocks, before_boxes, boxed, final_answer, says_something, visible
-from tasks.domain.plugins import asked, plugged
+from tasks.domain.plugins import call_plugin, plugged
 from tasks.domain.ranges import Checked, Name, OrNone
 
 #: Fields that only affect parsing. All other fields change what is sampled.
@@ -139,8 +139,8 @@ class Scaffold(Ruled, Checked):
     def reading(self) -> str:
         """A fingerprint of the fields that affect parsing and grading. If it changes, stored rollouts are parsed again,
         not sampled again."""
-        told = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
-        return fingerprint({name: value for name, value in told.items() if (name, value) != ("answer_kind", MATH)})
+        fields = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
+        return fingerprint({name: value for name, value in fields.items() if (name, value) != ("answer_kind", MATH)})
 
     def prompt(self, problem: str) -> Prompt:
         """Return what engines encode: a text, or messages if the scaffold has a system message or its own messages.
@@ -163,10 +163,10 @@ class Scaffold(Ruled, Checked):
     def _user_text(self, problem: str) -> str:
         opened = f"<{self.trace_tag}>" if self.ends_opened else ""
         solved = [self.answer_in_form(e.answer, e.trace).removeprefix(opened) for e in self.examples]
-        texts = [self._asked(e.problem) + text for e, text in zip(self.examples, solved, strict=True)]
-        return "\n\n".join([*texts, self._asked(problem)])
+        texts = [self._prompt_for(e.problem) + text for e, text in zip(self.examples, solved, strict=True)]
+        return "\n\n".join([*texts, self._prompt_for(problem)])
 
-    def _asked(self, problem: str) -> str:
+    def _prompt_for(self, problem: str) -> str:
         written = self._own("prompt")
         return written(problem) if written else self.template.replace(PROBLEM, problem)
 
@@ -226,7 +226,7 @@ class Scaffold(Ruled, Checked):
             return None
 
         def call(*given: str) -> Any:
-            found: Any = asked("varband.scaffolds", self.code, function, *given)
+            found: Any = call_plugin("varband.scaffolds", self.code, function, *given)
             parts = found if function == "parse" else [found]
             sound = isinstance(parts, tuple | list) and len(parts) == (2 if function == "parse" else 1)
             if not sound or not all(isinstance(one, str) or (one is None and function == "parse") for one in parts):

@@ -103,10 +103,10 @@ def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
 
 
 def _policy(rollouts: Ref) -> Policy:
-    return restored(Policy, _drawn(rollouts)["policy"])
+    return restored(Policy, _sampling_arguments(rollouts)["policy"])
 
 
-def _drawn(rollouts: Ref) -> dict[str, Any]:
+def _sampling_arguments(rollouts: Ref) -> dict[str, Any]:
     """Return the sampling arguments of rollouts. Errors: UserError if the rollouts were imported."""
     if (arguments := sampled_with(rollouts)) is None:
         raise UserError(f"{rollouts} was imported: nothing tells how it was sampled")
@@ -114,7 +114,7 @@ def _drawn(rollouts: Ref) -> dict[str, Any]:
 
 
 def _sampled(ref: Ref, problems: str, role: str) -> Row:
-    arguments = _drawn(ref)
+    arguments = _sampling_arguments(ref)
     counted = query(
         """
         select count(distinct problem_id) as num_problems, avg((finish = 'length')::int) as truncated,
@@ -137,8 +137,8 @@ def _made_elsewhere(screening: Ref) -> Iterator[Row]:
     if policy.adapter is not None:
         made = store().manifest(Ref.parse(policy.adapter))
         if made.recipe.stage == "import_adapter":
-            said = f"{policy.arm} starts from {made.provenance.notes['adapter']}, which was trained elsewhere"
-            yield {"code": "adapter_made_elsewhere", "said": said, "place": f"{screening}, {policy.adapter}"}
+            text = f"{policy.arm} starts from {made.provenance.notes['adapter']}, which was trained elsewhere"
+            yield {"code": "adapter_made_elsewhere", "said": text, "place": f"{screening}, {policy.adapter}"}
 
 
 def _answer_kinds(screenings: Sequence[Ref]) -> list[Row]:
@@ -146,8 +146,8 @@ def _answer_kinds(screenings: Sequence[Ref]) -> list[Row]:
     kinds: dict[str, set[str]] = {}
     for policy in map(_policy, screenings):
         kinds.setdefault(policy.scaffold.answer_kind, set()).add(policy.arm)
-    said = " and ".join(f"{', '.join(sorted(arms))} as {kind}" for kind, arms in sorted(kinds.items()))
-    row = {"code": "answer_kinds", "said": f"answers are judged of {said}", "place": ", ".join(map(str, screenings))}
+    text = " and ".join(f"{', '.join(sorted(arms))} as {kind}" for kind, arms in sorted(kinds.items()))
+    row = {"code": "answer_kinds", "said": f"answers are judged of {text}", "place": ", ".join(map(str, screenings))}
     return [row] if len(kinds) > 1 else []
 
 
@@ -157,8 +157,8 @@ def _raised(rollouts: Ref) -> Iterator[Row]:
     raised = [reason for reason in all_reasons if reason and reason.startswith(RAISED)]
     if raised:
         arm = _policy(rollouts).arm
-        said = f"{len(raised)} of {len(all_reasons)} rollouts of {arm} are ungradable, the first {raised[0]}"
-        yield {"code": "grader_raised", "said": said, "place": str(rollouts)}
+        text = f"{len(raised)} of {len(all_reasons)} rollouts of {arm} are ungradable, the first {raised[0]}"
+        yield {"code": "grader_raised", "said": text, "place": str(rollouts)}
 
 
 def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> list[Row]:
@@ -179,8 +179,8 @@ def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> li
 def _without_update(training: Ref) -> Iterator[Row]:
     rows = store().read(training, ["arm", "updates"])
     if rows.num_rows and not any(rows["updates"].to_pylist()):
-        said = f"none of the {rows.num_rows} steps of {rows['arm'][0]} made an update"
-        yield {"code": "no_update", "said": said, "place": str(training)}
+        text = f"none of the {rows.num_rows} steps of {rows['arm'][0]} made an update"
+        yield {"code": "no_update", "said": text, "place": str(training)}
 
 
 def rewards_of_form(trainings: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]:
@@ -190,8 +190,8 @@ def rewards_of_form(trainings: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]
     for ref, arguments in trainings.items():
         learner, has = restored(LearnerConfig, arguments["learner"]), " and ".join(tags[ref]) or "no tags"
         for name in (term.name for term in learner.rewards if term.name in OF_FORM and len({*tags.values()}) > 1):
-            said = f"the reward '{name}' pays for {has}; another trained arm has other tags"
-            yield {"code": "reward_of_form", "said": said, "place": ref}
+            text = f"the reward '{name}' pays for {has}; another trained arm has other tags"
+            yield {"code": "reward_of_form", "said": text, "place": ref}
 
 
 def _steps(training: Ref) -> Row:

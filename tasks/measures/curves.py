@@ -14,7 +14,7 @@ from storage.rules import Band
 from storage.sql import query
 from tasks.designs import trained_on
 from tasks.domain.arms import ARMS
-from tasks.domain.statistics.curves_of_k import told_of
+from tasks.domain.statistics.curves_of_k import estimate_rows
 from tasks.domain.statistics.means import MARGIN, Seeded, contrast, on_common_problems
 from tasks.domain.statistics.paired_tests import Family, family_of_gain, in_families
 from tasks.measures.groups import Row, accuracy, counts_of, estimates, read_groups
@@ -66,7 +66,9 @@ def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tu
         return {"n": 0}, []
     found = contrast(signs, common, reach=len(ends) / 2)
     p, (low_V, high_V) = float(found.p_equivalent(MARGIN)[0]), found.sequence()
-    figures = told_of(found, len(common[0].problem_P), alike=alike)[0] | {"p_equivalent": p if np.isfinite(p) else None}
+    figures = estimate_rows(found, len(common[0].problem_P), alike=alike)[0] | {
+        "p_equivalent": p if np.isfinite(p) else None
+    }
     if found.known_V[0]:
         figures |= {"sequence_low": float(low_V[0]), "sequence_high": float(high_V[0])}
     return figures, [float(one.values_SPV[:, :, 0].mean()) for one in common]

@@ -22,7 +22,7 @@ from storage.artifacts.kinds import (
 from storage.artifacts.ref import Ref
 from storage.sql import query
 from tasks.domain.statistics import estimators
-from tasks.domain.statistics.curves_of_k import told_of
+from tasks.domain.statistics.curves_of_k import estimate_rows
 from tasks.domain.statistics.means import (
     ONE_PROBLEM,
     Means,
@@ -214,7 +214,7 @@ def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
     if min(x[metric].sum(), y[metric].sum()) > 0:
         _, low, high = ratio(first[:, :, 0], second[:, :, 0], trained, paired=shared)
         row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
-    figures = told_of(means, row["n"], alike="")[0]
+    figures = estimate_rows(means, row["n"], alike="")[0]
     row |= {name: value for name, value in figures.items() if name not in ("estimate", "n", "reason")}
     if row["n"] > 1 and means.n < 2:
         return row | {"reason": ONE_PROBLEM, "adjusted_reason": f"not adjusted: {ONE_PROBLEM}"}

@@ -15,7 +15,7 @@ from storage.artifacts.rows import nullable
 from storage.rules import pass_at_k
 from storage.sql import query
 from tasks.domain.grpo.second_scaffold import trace_classes
-from tasks.domain.statistics.curves_of_k import told_of
+from tasks.domain.statistics.curves_of_k import estimate_rows
 from tasks.domain.statistics.means import Seeded, by_seed, contrast, on_common_problems
 from tasks.domain.statistics.paired_tests import in_families
 from tasks.measures.groups import Row, in_classes
@@ -100,8 +100,8 @@ def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) 
     start, *policies = on_common_problems([start, *ends.values()])
     n, rows = len(start.problem_P), list[Row]()
     for objective, end in zip(ends, policies, strict=True):
-        change = told_of(contrast((1.0, -1.0), [end, start], reach=1.0), n, ALIKE)
-        over = told_of(contrast((1.0, -1.0), [end, policies[0]], reach=1.0), n, ALIKE)
+        change = estimate_rows(contrast((1.0, -1.0), [end, start], reach=1.0), n, ALIKE)
+        over = estimate_rows(contrast((1.0, -1.0), [end, policies[0]], reach=1.0), n, ALIKE)
         means = [one.values_SPV.mean(axis=(0, 1)) for one in (start, end)]
         for metric, before, after, gained, more in zip(metrics, *means, change, over, strict=False):
             figures = {"before": before, "after": after, "change": gained["estimate"]}

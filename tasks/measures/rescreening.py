@@ -271,10 +271,10 @@ def _of_halves(first: pa.Table) -> list[Row]:
     return [{"draw": HALVES, "metric": "agreement", "n": len(n_P), "reason": why}]
 
 
-def drawn_anew(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollouts]:
+def sampled_again(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollouts]:
     """Return those of `others` that sample the screened policy again: equal settings, another seed."""
 
-    def drawn(ref: Rollouts, seeded: bool) -> tuple[Row, Row] | None:
+    def sampling_of(ref: Rollouts, seeded: bool) -> tuple[Row, Row] | None:
         """Return the fields of policy and sampling. seeded: include the sampling seed."""
         arguments = sampled_with(ref)
         if arguments is None:
@@ -282,8 +282,10 @@ def drawn_anew(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollou
         policy, sampling = (dict(cast("Row", arguments[name])) for name in ("policy", "sampling"))
         return policy | {"step": 0, "seed": 0}, sampling | ({} if seeded else {"seed": 0})
 
-    mine = drawn(screening, True), drawn(screening, False)
-    return [one for one in others if drawn(one, False) == mine[1] is not None and drawn(one, True) != mine[0]]
+    mine = sampling_of(screening, True), sampling_of(screening, False)
+    return [
+        one for one in others if sampling_of(one, False) == mine[1] is not None and sampling_of(one, True) != mine[0]
+    ]
 
 
 @standard_measure("rescreening", others="final")
@@ -293,6 +295,6 @@ def screen_again(
 ) -> pa.Table:
     """Compare the screening's bands with those of new rollouts of the same policy, and with those of its halves."""
     screened = with_clusters(pa.concat_tables([store().read(ref) for ref in bands]), screenings)
-    anew = [ref for screening in screenings for ref in drawn_anew(screening, others)]
+    anew = [ref for screening in screenings for ref in sampled_again(screening, others)]
     again = read_groups(anew) if anew else screened.slice(0, 0)
     return rescreening_of(screened, again)

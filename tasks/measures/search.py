@@ -15,7 +15,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
 from storage.sql import query
 from tasks.domain.search.registry import BASE
-from tasks.domain.statistics.curves_of_k import levels, told_of
+from tasks.domain.statistics.curves_of_k import estimate_rows, levels
 from tasks.domain.statistics.means import Seeded, contrast, folded, on_common_problems
 from tasks.domain.statistics.paired_tests import Family, in_families
 from tasks.measures.groups import Row, counts_of, seeded, with_clusters
@@ -52,8 +52,8 @@ def late(smallest: int, *searches: Searched) -> str | None:
     """Return a note on slopes that include a first answer; None if every problem has a round within the smallest
     budget."""
     shares = [one.answered for one in searches]
-    said = f"of problems have a round within {smallest} tokens"
-    return None if min(shares) == 1 else f"{' and '.join(f'{share:.0%}' for share in shares)} {said}"
+    where = f"of problems have a round within {smallest} tokens"
+    return None if min(shares) == 1 else f"{' and '.join(f'{share:.0%}' for share in shares)} {where}"
 
 
 def searched(refs: Sequence[Searches], budgets: Sequence[int]) -> dict[Place, Searched]:
@@ -176,7 +176,7 @@ def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
         rows.append(head | {"metric": "area", "budget": budgets[-1]} | area)
         if one.slopes is not None:
             means = contrast([1.0], [one.slopes], shares=False)
-            [slope] = told_of(means, n, alike="the budget changes nothing on any problem")
+            [slope] = estimate_rows(means, n, alike="the budget changes nothing on any problem")
             rows.append(head | {"metric": "slope", "budget": budgets[-1], "reason": late(budgets[0], one)} | slope)
     for arm, step in dict.fromkeys(place[:2] for place in found):
         methods = [one for place, one in found.items() if place[:2] == (arm, step) and place[2] not in LINES]
@@ -254,11 +254,11 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int], slope: 
     common, last = on_common_problems([one.shares, other.shares]), budgets[-1]
     if not (n := len(common[0].problem_P)):
         return [{"metric": "area", "budget": last, "n": 0, "reason": "no problem in common"}]
-    intervals = told_of(contrast((1.0, -1.0), common, reach=1.0), n, alike="alike on every problem")
+    intervals = estimate_rows(contrast((1.0, -1.0), common, reach=1.0), n, alike="alike on every problem")
     metrics = [*(("accuracy", budget) for budget in budgets), ("area", last)]
     if slope and one.slopes and other.slopes:
         slopes = contrast((1.0, -1.0), on_common_problems([one.slopes, other.slopes]), shares=False)
-        [row] = told_of(slopes, n, alike="alike on every problem")
+        [row] = estimate_rows(slopes, n, alike="alike on every problem")
         intervals.append({"reason": late(budgets[0], one, other)} | row)
         metrics.append(("slope", last))
     return [{"metric": m, "budget": b} | row for (m, b), row in zip(metrics, intervals, strict=True)]

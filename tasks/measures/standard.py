@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 import tasks.measures as room
-from storage.artifacts.kinds import ASKED_FOR
+from storage.artifacts.kinds import ON_REQUEST
 from storage.artifacts.ref import Ref
 from tasks.evidence import Available
 from tasks.stage import Stage
@@ -72,5 +72,5 @@ def standard_measures(available: Available, chosen: Sequence[str] = ()) -> dict[
     return {
         name: measure.stage(**{argument: getattr(available, field) for argument, field in measure.taken.items()})
         for name, measure in sorted(_STANDARD.items())
-        if (not chosen or name in {*chosen, *ASKED_FOR}) and all(getattr(available, field) for field in measure.needs)
+        if (not chosen or name in {*chosen, *ON_REQUEST}) and all(getattr(available, field) for field in measure.needs)
     }

@@ -24,7 +24,7 @@ from tasks.report.tables import minus, number, percent
 #: The two policies of a comparison.
 ENDS = (("arm", "step"), ("other", "other_step"))
 #: In which order verdicts on pairs of arms are told; the first is the study's.
-TOLD = ("different", "alike", "undecided", "withheld", "unknown")
+VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _of_arms(ask: Ask, form: Form, looks: int) -> tuple[str, str]:
     pairs = [(judged(row, form, gate), row) for row in rows if row["source"] == "all" and row["more_gain"] is not None]
     if not pairs:
         return _without_pairs(ask, form)
-    pairs.sort(key=lambda pair: (TOLD.index(pair[0][0]), -abs(pair[1]["more_gain"])))
+    pairs.sort(key=lambda pair: (VERDICT_ORDER.index(pair[0][0]), -abs(pair[1]["more_gain"])))
     ((verdict, why), row), several = pairs[0], len(pairs) > 1
     arm, other = (row["arm"], row["other"]) if row["more_gain"] >= 0 else (row["other"], row["arm"])
     more, holds = f"{arm} gained {_points(row['more_gain'])} more than {other}", [_found(row)]

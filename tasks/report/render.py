@@ -18,7 +18,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.catalog import lineage
-from storage.reading.charts import as_svg, dark_rules, drawn
+from storage.reading.charts import as_svg, dark_rules, specs_of
 from storage.reading.figures import (
     ARM_STYLES,
     BAND_STYLES,
@@ -36,7 +36,7 @@ from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named, query
 from tasks.report.findings import answer, caveats, decided_before
 from tasks.report.headline import headline
-from tasks.report.tables import shown
+from tasks.report.tables import printed_table
 from tasks.stage import Payload, making, stage, store, workdir
 
 
@@ -85,7 +85,7 @@ def style_sheet() -> str:
     return f"{light}\n{by_medium}\n{dark_rules(palette)}\n{(TEMPLATES / 'report.css').read_text()}"
 
 
-REFS_SHOWN = 6
+MOST_REFS = 6
 #: Characters of a table's line that fit a page of 1,280 pixels, alone and beside another figure.
 WIDE, NARROW = 128, 58
 
@@ -151,8 +151,8 @@ def _figure(
             if looks > 1 and "sequence_low" in rows.column_names:
                 ends = ", ".join(f"coalesce(sequence_{end}, gain_{end}) as gain_{end}" for end in ("low", "high"))
                 rows = query(f"select * replace ({ends}) from rows", rows=rows)
-            drawings = "".join(map(as_svg, drawn(figure.chart, rows, setup.arms)))
-            table = shown(rows.to_pylist(), rows.column_names) if rows.num_rows else None
+            drawings = "".join(map(as_svg, specs_of(figure.chart, rows, setup.arms)))
+            table = printed_table(rows.to_pylist(), rows.column_names) if rows.num_rows else None
             if not rows.num_rows:
                 why = figure.without_rows
             elif figure.chart and not drawings:
@@ -160,8 +160,8 @@ def _figure(
     return {
         **{name: getattr(figure, name) for name in ("name", "title", "caption", "query")},
         "sql": named(figure.query),
-        "refs": sources[:REFS_SHOWN],
-        "more": max(0, len(sources) - REFS_SHOWN),
+        "refs": sources[:MOST_REFS],
+        "more": max(0, len(sources) - MOST_REFS),
         "svg": drawings,
         "table": table,
         "parts": table.parts(NARROW if drawings else WIDE) if table else [],

@@ -15,7 +15,7 @@ MAX_ROWS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PrintedTable:
     """A table as printed. `numeric`: right-aligned columns."""
 
     columns: tuple[str, ...]
@@ -23,10 +23,10 @@ class Shown:
     rows: tuple[tuple[str, ...], ...]
     note: str
 
-    def parts(self, most: int) -> list[Shown]:
+    def parts(self, most: int) -> list[PrintedTable]:
         """Return tables of at most so many characters a line, each with the first columns that name its rows.
 
-        >>> wide = Shown(("arm", "rate", "n"), (False, True, True), (("panel", "12.5 %", "40"),), "")
+        >>> wide = PrintedTable(("arm", "rate", "n"), (False, True, True), (("panel", "12.5 %", "40"),), "")
         >>> [part.columns for part in wide.parts(16)]
         [('arm', 'rate'), ('arm', 'n')]
         """
@@ -41,9 +41,11 @@ class Shown:
             room += width
         return [self._of(part) for part in parts]
 
-    def _of(self, places: Sequence[int]) -> Shown:
+    def _of(self, places: Sequence[int]) -> PrintedTable:
         rows = tuple(tuple(row[place] for place in places) for row in self.rows)
-        return Shown(tuple(self.columns[p] for p in places), tuple(self.numeric[p] for p in places), rows, self.note)
+        return PrintedTable(
+            tuple(self.columns[p] for p in places), tuple(self.numeric[p] for p in places), rows, self.note
+        )
 
 
 #: A longer cell of text is wrapped.
@@ -111,7 +113,7 @@ def cut(text: str, most: int = MAX_CHARS) -> str:
     return line if len(text) <= most else f"{line}… ({len(text):,} characters)"
 
 
-def shown(rows: Sequence[Mapping[str, object]], columns: Sequence[str], most: int = MAX_ROWS) -> Shown:
+def printed_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], most: int = MAX_ROWS) -> PrintedTable:
     """`x_low` and `x_high` join `x` as an interval; a column without any value is omitted and listed."""
     joined = [c for c in columns if not _is_bound(c, columns)]
     kept = [c for c in joined if not rows or any(row[c] is not None for row in rows)]
@@ -120,7 +122,7 @@ def shown(rows: Sequence[Mapping[str, object]], columns: Sequence[str], most: in
     numeric = tuple(all(isinstance(row[c], int | float | None) for row in rows) for c in kept)
     notes = [f"The first {most} of {len(rows):,} rows."] if len(rows) > most else []
     notes += [f"Not measured: {', '.join(m.replace('_', ' ') for m in missing)}."] if missing else []
-    return Shown(tuple(c.replace("_", " ") for c in kept), numeric, body, " ".join(notes))
+    return PrintedTable(tuple(c.replace("_", " ") for c in kept), numeric, body, " ".join(notes))
 
 
 def _is_bound(column: str, columns: Sequence[str]) -> bool:
@@ -153,9 +155,9 @@ SIGNS = {c: f"\\{c}" for c in "&%$#_{}"} | {
 }
 
 
-def as_latex(table: Shown, title: str) -> str:
+def as_latex(table: PrintedTable, title: str) -> str:
     r"""
-    >>> print(as_latex(Shown(("arm", "gain"), (False, True), (("no_panel", "−1 %"),), ""), "A & B"))
+    >>> print(as_latex(PrintedTable(("arm", "gain"), (False, True), (("no_panel", "−1 %"),), ""), "A & B"))
     % \usepackage{booktabs}
     \begin{table}
     \centering

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from flows.running.accounting import accounted
 from flows.running.plan import Planned
-from flows.running.sessions import Charging, Listener, unheard
+from flows.running.sessions import Charging, Listener, silent
 from flows.study.profiles import QWEN_1_5B
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Bands, PassAtK, Report, Rollouts
@@ -147,7 +147,7 @@ def steps_of(at: Store) -> Sequence[Planned]:
     return [Planned(step, at.fresh(step.ref)) for step in planning.steps]
 
 
-def run(root: Path, listener: Listener = unheard) -> Report:
+def run(root: Path, listener: Listener = silent) -> Report:
     at, study = Store(root), study_of(root)
     at.prepare()
     tools = tools_of(study)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.view import glimpse, levels_drawn
+from cli.view import glimpse, level_lines
 from storage.artifacts.store import Store
 from storage.reading.recorded import first_screen
 from storage.records.runs import Run, now, write_run
@@ -79,6 +79,6 @@ def test_the_first_screen_is_that_of_the_report(demo_store: Path) -> None:
     first = first_screen(store, report)
     assert html.escape(first["verdict"]) in (store.files(report) / "report.html").read_text()
     assert len(first["verdict"].split()) <= 25
-    lines = list(levels_drawn(store, report))
+    lines = list(level_lines(store, report))
     assert lines[0] == f"{'panel':16} {'·' * 22}o─●{'·' * 8}  75.0 %   +6.2 points"
     assert len(lines) == 2 and all(len(line) <= 80 for line in lines)

@@ -9,7 +9,7 @@ import pytest
 
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.reading.charts import as_svg, drawn
+from storage.reading.charts import as_svg, specs_of
 from storage.reading.figures import ARM_STYLES, FIGURES, SECTIONS, answer_figure, on_page, styles
 from storage.reading.query_cache import ask
 from storage.sql import QUERIES, named
@@ -82,7 +82,7 @@ def test_axes_are_named_as_declared(study: Study, figure) -> None:
     if table.num_rows == 0:
         assert figure.name == "asymptotes"
         return
-    specs = drawn(figure.chart, table, ("panel", "thinking"))
+    specs = specs_of(figure.chart, table, ("panel", "thinking"))
     assert specs
     html = study.page("report.html").split(f'id="fig-{figure.name}"')[1].split("</figure>")[0]
     assert html.count("<svg") == len(specs)
@@ -91,7 +91,7 @@ def test_axes_are_named_as_declared(study: Study, figure) -> None:
 
 def test_an_arm_has_one_colour_and_one_shape() -> None:
     rows = pa.table({"arm": ARMS, "step": [1] * 8, "k": [1] * 8, "pass_at_k": [0.5] * 8})
-    [spec] = drawn(FIGURES["passk"].chart, rows, ARMS)
+    [spec] = specs_of(FIGURES["passk"].chart, rows, ARMS)
     colour, shape = spec["encoding"]["color"]["scale"], spec["layer"][-1]["encoding"]["shape"]["scale"]
     colours, shapes = (dict(zip(scale["domain"], scale["range"], strict=True)) for scale in (colour, shape))
     for arm, place in styles(ARMS).items():
@@ -103,7 +103,7 @@ def test_an_arm_has_one_colour_and_one_shape() -> None:
 
 def test_the_policy_before_training_is_dashed() -> None:
     rows = [{"arm": "a", "step": s, "k": k, "pass_at_k": 0.1 * k} for s in (0, 40) for k in (1, 2)]
-    [spec] = drawn(FIGURES["passk"].chart, pa.Table.from_pylist(rows), ("a",))
+    [spec] = specs_of(FIGURES["passk"].chart, pa.Table.from_pylist(rows), ("a",))
     stroke = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "line")["encoding"]["strokeDash"]
     assert stroke["scale"] == {"domain": [0, 40], "range": [[6, 4], [1, 0]]}
     assert 'stroke-dasharray="6,4"' in as_svg(spec)

@@ -78,5 +78,5 @@ def test_only_other_rollouts_of_the_same_policy_are_a_second_draw(monkeypatch: p
         "imported": None,
     }
     monkeypatch.setattr(rescreening, "sampled_with", asked.__getitem__)
-    assert rescreening.drawn_anew("screening", tuple(asked)) == ["another seed"]  # type: ignore[arg-type]
+    assert rescreening.sampled_again("screening", tuple(asked)) == ["another seed"]  # type: ignore[arg-type]
     assert Sampling(max_tokens=8, seed=3).seed == 3  # the field that is told apart has this name

@@ -9,15 +9,15 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from storage.reading.charts import as_pdf, as_svg, drawn
+from storage.reading.charts import as_pdf, as_svg, specs_of
 from storage.reading.figures import FIGURES, Chart
-from tasks.report.tables import cut, number, shown
+from tasks.report.tables import cut, number, printed_table
 
 ARMS = ("panel", "thinking")
 
 
 def charts(figure: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return drawn(FIGURES[figure].chart, pa.Table.from_pylist(rows), ARMS)
+    return specs_of(FIGURES[figure].chart, pa.Table.from_pylist(rows), ARMS)
 
 
 def words(svg: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_nothing_to_draw_is_no_chart() -> None:
     assert charts("entropy", [{"arm": "panel", "step": 1, "entropy": None}]) == []
     assert charts("bands", [{"arm": "panel", "all_zero": 0, "variance": 0, "all_one": 0}]) == []
     nothing = pa.table({"arm": ["a"], "other": ["b"], "band": [None], "other_band": [None], "count": [None]})
-    assert drawn(Chart(kind="heat"), nothing, ARMS) == []
+    assert specs_of(Chart(kind="heat"), nothing, ARMS) == []
 
 
 def test_names_of_bars_are_whole_and_counts_stand_in_them() -> None:
@@ -81,24 +81,24 @@ def test_points_carry_their_names_and_intervals() -> None:
     ends = {"x_low": 5.0, "x_high": 15.0, "y_low": None, "y_high": None}
     rows = [{"arm": "panel", "name": name, "x": x, "y": -x} | ends for name, x in (("GRPO", 10.0), ("a<b", 0.0))]
     chart = Chart(kind="points", x="x", y="y", x_name="x", y_name="y", label="name")
-    [spec] = drawn(chart, pa.Table.from_pylist(rows), ARMS)
+    [spec] = specs_of(chart, pa.Table.from_pylist(rows), ARMS)
     assert {"GRPO", "a<b"} <= {*words(as_svg(spec))}
 
 
 def test_labels_are_text() -> None:
     rows = pa.Table.from_pylist([{"arm": "<b>x</b>", "step": s, "heldout_rate": 0.5} for s in (0, 1)])
-    [spec] = drawn(FIGURES["curves"].chart, rows, ["<b>x</b>"])
+    [spec] = specs_of(FIGURES["curves"].chart, rows, ["<b>x</b>"])
     assert "<b>" not in as_svg(spec) and "<b>x</b>" in words(as_svg(spec))
     assert as_pdf(spec).startswith(b"%PDF-")
 
 
 def test_a_table_joins_intervals_and_names_what_is_missing() -> None:
     rows = [{"arm": "panel", "gain": 0.15, "gain_low": -0.01, "gain_high": 0.3, "entropy": None, "reason": None}]
-    found = shown(rows, list(rows[0]))
+    found = printed_table(rows, list(rows[0]))
     assert found.columns == ("arm", "gain")
     assert found.rows == (("panel", "+15 pp [−1, +30 pp]"),)
     assert found.note == "Not measured: entropy."
-    long = shown(rows * 100, list(rows[0]))
+    long = printed_table(rows * 100, list(rows[0]))
     assert len(long.rows) == 60 and long.note.startswith("The first 60 of 100 rows.")
 
 

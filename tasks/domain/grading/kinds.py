@@ -158,7 +158,7 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
     except (MemoryError, RecursionError):
         raise
     except (Exception, SystemExit) as error:  # of a grader that another package brings
-        return Verdict("ungradable", f"{RAISED}{name}: {plugins.told(error)}"[:200], answer, None)
+        return Verdict("ungradable", f"{RAISED}{name}: {plugins.error_line(error)}"[:200], answer, None)
     return Verdict("correct" if right else "wrong", f"by {what}" if right else "not equal", answer, stated[0])
 
 

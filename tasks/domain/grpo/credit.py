@@ -78,15 +78,15 @@ def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Cr
     seen = {problem_id: seen_by_objective(group, config) for problem_id, group in groups.items()}
     context = replace(context_of(config), visits=state.visits, step=tuple(seen.values()))
     found = {problem_id: group_advantages(group, config.advantage, context) for problem_id, group in seen.items()}
-    told: dict[str, list[float]] = defaultdict(list)
+    values_of: dict[str, list[float]] = defaultdict(list)
     for advantages_G, diagnostics in found.values():
-        told["signal_groups"].append(float(advantages_G.any()))
+        values_of["signal_groups"].append(float(advantages_G.any()))
         for name, value in diagnostics.items():
-            told[name].append(value)
+            values_of[name].append(value)
     return Credit(
         {problem_id: advantages_G for problem_id, (advantages_G, _) in found.items()},
-        {name: float(np.mean(values)) for name, values in told.items()},
-        any(told["signal_groups"]) or any(is_live(group.rewards_G.tolist()) for group in seen.values()),
+        {name: float(np.mean(values)) for name, values in values_of.items()},
+        any(values_of["signal_groups"]) or any(is_live(group.rewards_G.tolist()) for group in seen.values()),
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from storage.errors import UserError, did_you_mean
-from tasks.domain.plugins import brought, pinned, plugged, told
+from tasks.domain.plugins import brought, error_line, pinned, plugged
 from tasks.domain.ranges import Checked, Real
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def scored(config: LearnerConfig, *given: Any) -> dict[str, float]:
         except UserError:
             raise
         except (Exception, SystemExit) as error:  # code of others may raise anything
-            raise UserError(f"reward {name} raises {told(error)}, given {given[1]!r:.80}") from None
+            raise UserError(f"reward {name} raises {error_line(error)}, given {given[1]!r:.80}") from None
         if not math.isfinite(found[name]):
             raise UserError(f"reward {name} returns {found[name]}, given {given[1]!r:.80}; it must be a finite number")
     return found

@@ -139,9 +139,9 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: boo
     asked: dict[str, list[Pair]] = {}
     for problem, several in texts.items():
         pairs = list(combinations(several, 2))
-        told = [_told_apart(a, b) if by_value else None for a, b in pairs]
-        joined[problem] = [pair for pair, same in zip(pairs, told, strict=True) if same]
-        asked[problem] = [pair for pair, same in zip(pairs, told, strict=True) if same is None]
+        verdicts = [_differ(a, b) if by_value else None for a, b in pairs]
+        joined[problem] = [pair for pair, same in zip(pairs, verdicts, strict=True) if same]
+        asked[problem] = [pair for pair, same in zip(pairs, verdicts, strict=True) if same is None]
     distinct = list(dict.fromkeys(pair for pairs in asked.values() for pair in pairs))
     found = dict(zip(distinct, equal(distinct) if distinct else (), strict=True))
     return [
@@ -152,7 +152,7 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: boo
     ]
 
 
-def _told_apart(one: str, other: str) -> bool | None:
+def _differ(one: str, other: str) -> bool | None:
     """Return whether two different texts have the same value, by exact arithmetic; None if undecided."""
     if INTEGER.fullmatch(one) and INTEGER.fullmatch(other):
         return False

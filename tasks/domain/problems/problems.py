@@ -41,7 +41,7 @@ class PoolPolicy:
     answer_kinds: tuple[str, ...] = (MATH,)
     draw_seed: int | None = None
 
-    def drawn(self, rows: Sequence[Row]) -> Sequence[Row]:
+    def in_pool_order(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the problems in the order in which the pool takes them: by a hash of seed and problem, equal on every
         machine."""
         if self.limit is None or self.draw_seed is None:

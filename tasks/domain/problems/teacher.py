@@ -21,17 +21,17 @@ MIX = {"panel": 0.43, "thinking": 0.43, "no_panel": 0.07, "think_tags": 0.07}
 
 def teacher_completion(problem: ArithmeticProblem, scaffold: str, rng: random.Random, *, slips: bool = True) -> str:
     """Return a completion in the form of `scaffold`; without `slips` its answer is the gold."""
-    value, said = problem.steps[0].left, []
+    value, spoken = problem.steps[0].left, []
     for planned in problem.steps:
         step = Step(value, planned.op, planned.right)
         hasty = rng.random() < HASTE_OF_LEVEL[problem.level]
         slipped = slips and rng.random() < (HASTY_SLIP if hasty else CAREFUL_SLIP)
         value = _slip(step, rng) if slipped else step.value
-        said.append(_say(scaffold, step, value, hasty, rng))
+        spoken.append(_say(scaffold, step, value, hasty, rng))
         if slipped and rng.random() < MENDED:
             value = step.value
-            said.append(_mend(scaffold, step, rng))
-    return SCAFFOLDS[scaffold].answer_in_form(str(value), " ".join(said))
+            spoken.append(_mend(scaffold, step, rng))
+    return SCAFFOLDS[scaffold].answer_in_form(str(value), " ".join(spoken))
 
 
 def _say(scaffold: str, step: Step, value: int, hasty: bool, rng: random.Random) -> str:

@@ -141,6 +141,6 @@ def answered(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [c for c in candidates if c.ask.answers and c.answer is not None]
 
 
-def drawn(candidates: Sequence[Candidate]) -> list[Candidate]:
+def direct_rollouts(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the rollouts of the problem itself."""
     return [c for c in candidates if c.ask.question is None and not c.ask.end]

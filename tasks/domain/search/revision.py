@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import derived_seed
 from tasks.domain.ranges import AtLeastOne, AtLeastTwo
-from tasks.domain.search.method import Ask, Candidate, Method, Round, Rounds, answered, asking, drawn
+from tasks.domain.search.method import Ask, Candidate, Method, Round, Rounds, answered, asking, direct_rollouts
 from tasks.domain.search.selection import most_voted, votes
 
 
@@ -95,7 +95,7 @@ class PanelOfTraces(Method):
 
     def rounds(self, question: str) -> Rounds:
         seen = yield Round(tuple(Ask(index=index) for index in range(self.width)))
-        attempts = drawn(seen)
+        attempts = direct_rollouts(seen)
         text = (
             f"{listed(attempts)}\n\nDo not solve the problem: say in a few lines where the attempts agree, where they"
             " differ, and which of their steps are right."
@@ -103,7 +103,7 @@ class PanelOfTraces(Method):
         seen = yield Round((asking("summarise", question, attempts, text, answers=False),), most_voted(seen))
         text = f"What several attempts found:\n{seen[-1].words}\n\nSolve the problem."
         seen = yield Round((asking("conclude", question, seen[-1:], text),), most_voted(attempts))
-        return seen[-1] if seen[-1].answer is not None else most_voted(drawn(seen))
+        return seen[-1] if seen[-1].answer is not None else most_voted(direct_rollouts(seen))
 
     @property
     def most(self) -> tuple[int, int]:

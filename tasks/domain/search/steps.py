@@ -160,10 +160,10 @@ class Particles(StepSearch):
         asks, ended = self.next_steps(None, self.particles), list[Candidate]()
         for depth in range(self.depth):
             new, found = yield asks
-            drawn = resampled([*ended, *new], found, self.particles, self.temperature, depth)
-            ended = [c for c in drawn if c.ended]
-            times = Counter(c.name for c in drawn)
-            live = {c.name: c for c in drawn if not c.ended}
+            resampled_paths = resampled([*ended, *new], found, self.particles, self.temperature, depth)
+            ended = [c for c in resampled_paths if c.ended]
+            times = Counter(c.name for c in resampled_paths)
+            live = {c.name: c for c in resampled_paths if not c.ended}
             asks = [ask for c in live.values() for ask in self.next_steps(c, times[c.name])]
         yield ()
 

@@ -265,7 +265,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     if not known:
         return rows
     both = [one.replaced(one.values_SPV[:, :, known]) for one in common]
-    gaps = told_of(contrast((1.0, -1.0), both, reach=1.0), n, alike="the two are alike on every problem")
+    gaps = estimate_rows(contrast((1.0, -1.0), both, reach=1.0), n, alike="the two are alike on every problem")
     rows += [{"metric": "gap", "k": ks[i]} | row for i, row in zip(known, gaps, strict=True)]
     if len(known) < 2:
         return [*rows, {"metric": "closure", "n": n, "reason": "one k has nothing to close"}]
@@ -277,13 +277,13 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     closure = contrast((1.0, -1.0), narrower, reach=1.0, shares=False)
     return [
         *sorted(rows, key=lambda r: r["k"]),
-        {"metric": "closure", "k": k} | told_of(closure, n, alike="every problem closes by the same amount")[0],
+        {"metric": "closure", "k": k} | estimate_rows(closure, n, alike="every problem closes by the same amount")[0],
         *_on_scales(sign, ends, k, n),
         _monotone(sign * gap_CK, k, draws, seed) | {"n": n},
     ]
 
 
-def told_of(means: Means, n: int, alike: str) -> list[Row]:
+def estimate_rows(means: Means, n: int, alike: str) -> list[Row]:
     """Return one row per column: estimate, interval, p, detectable difference, and the population it holds for. n:
     problems, including near-duplicates of one cluster."""
     low_V, high_V = means.interval()
@@ -322,7 +322,7 @@ def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[R
     null, excess = beyond_shift(counted[0], counted[1], (ks[first], ks[last]), groups[0].cluster_P, seed, paired=paired)
     return [
         {"metric": "closure_of_shift", "k": ks[last], "estimate": null, "n": n},
-        {"metric": "closure_beyond_shift", "k": ks[last]} | told_of(excess, n, alike="the two are alike")[0],
+        {"metric": "closure_beyond_shift", "k": ks[last]} | estimate_rows(excess, n, alike="the two are alike")[0],
     ]
 
 
@@ -349,7 +349,9 @@ def _on_scales(sign: float, ends: Sequence[Seeded], k: int, n: int) -> list[Row]
         ]
         found = contrast((1.0, -1.0), linear, shares=False)
         at = sign * (scale(means[0]) - scale(means[1])) @ np.array([1.0, -1.0])
-        rows.append({"metric": metric, "k": k} | told_of(replace(found, estimate_V=np.array([at])), n, "alike")[0])
+        rows.append(
+            {"metric": metric, "k": k} | estimate_rows(replace(found, estimate_V=np.array([at])), n, "alike")[0]
+        )
     return rows
 
 
@@ -398,7 +400,7 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
             for one, of_P in zip(passing, (k_P, other_k_P), strict=True)
         ]
         found = contrast((sign, -sign), both, reach=1.0)
-        row = told_of(found, n, alike="the two are alike on every problem")[0]
+        row = estimate_rows(found, n, alike="the two are alike on every problem")[0]
         own, other = (float(v.mean()) for v in ((k_P, other_k_P) if dear is a else (other_k_P, k_P)))
         whole = "" if own == round(own) else f"at k = {own:.3g}, "
         reasons = [f"{(k_P * cost_P).mean():,.0f} tokens; {whole}other at k = {other:.3g}", row.get("reason")]

@@ -106,12 +106,12 @@ def too_few(problems: int) -> str | None:
     return f"{problems} problem{' is' if problems == 1 else 's are'} in it: bounds want {FEWEST}"
 
 
-def bounds(told: Mapping[str, float], problems: int) -> str:
+def bounds(bound: Mapping[str, float], problems: int) -> str:
     """Return the text that replaces an interval for problems with given counts. No interval holds here: one that covers
     any pool covered 98 to 100 % of studies, and one for pools of a certain shape covered none of those with another
     shape. More problems do not help, only more rollouts."""
     return too_few(problems) or (
-        f"no interval: rollouts so few do not tell it; {told['low']:.3f} to {told['high']:.3f} in any pool that would"
+        f"no interval: rollouts so few do not tell it; {bound['low']:.3f} to {bound['high']:.3f} in any pool that would"
         " give these counts"
     )
 
@@ -231,7 +231,7 @@ class Fitted:
     models: BetaBinomial
     mask_JJ: np.ndarray
 
-    def told(self, value: Callable[[BetaBinomial], Any]) -> dict[str, float]:
+    def interval_of(self, value: Callable[[BetaBinomial], Any]) -> dict[str, float]:
         """Return estimate, low and high of a figure of the model: its profile-likelihood interval."""
         near = np.broadcast_to(value(self.models), self.mask_JJ.shape)[self.mask_JJ]
         return self.within(value, (float(near.min()), float(near.max())))
@@ -316,7 +316,7 @@ def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dic
 
     return [
         *(
-            shared | {"metric": f"beta_{name}"} | found.told(lambda m, name=name: getattr(m, name))
+            shared | {"metric": f"beta_{name}"} | found.interval_of(lambda m, name=name: getattr(m, name))
             for name in ("a", "b", "zero")
         ),
         shared | {"metric": "expected_live"} | found.within(lambda m: m.live_share(group_size), ends["live"]),

@@ -18,32 +18,32 @@ _WISH = re.compile(
 )
 
 
-def asked_of_hub(wish: str) -> tuple[Source, dict[str, str]]:
+def parse_hub_name(wish: str) -> tuple[Source, dict[str, str]]:
     """The source of `NAME@COMMIT`, a set that is known here, or `OWNER/NAME@COMMIT:SPLIT`, with the commits that it
     says, by source. Of what a known set keeps out the commit stands after a +. Errors: UserError.
 
-    >>> sorted(asked_of_hub("math_train@" + "a" * 40 + "+math500@" + "b" * 40)[1])
+    >>> sorted(parse_hub_name("math_train@" + "a" * 40 + "+math500@" + "b" * 40)[1])
     ['math500', 'math_train']
-    >>> source, _ = asked_of_hub("mine/riddles@" + "a" * 40 + ":test")
+    >>> source, _ = parse_hub_name("mine/riddles@" + "a" * 40 + ":test")
     >>> source.name, source.hub, source.split
     ('riddles', 'mine/riddles', 'test')
     """
-    said = _WISH.fullmatch(wish)
-    if said is None:
+    parsed = _WISH.fullmatch(wish)
+    if parsed is None:
         raise UserError(
             f"'{wish[:140]}' is no source on the hub: write a set's name, or OWNER/NAME, and @ and the 40 hex digits of"
             " a commit, then :SPLIT where it is not train"
         )
-    commits = dict(one.split("@") for one in said["more"].split("+") if one)
-    if "/" not in said["id"]:
-        if said["split"]:
-            raise UserError(f"source {said['id']}: a known set has its split; leave :{said['split']} out")
-        return source_named(said["id"]), commits | {said["id"]: said["commit"]}
-    if known := [one.name for one in SOURCES.values() if one.hub == said["id"]]:
-        raise UserError(f"{said['id']} is known here: write {' or '.join(f'{name}@COMMIT' for name in known)}")
-    name, split = said["id"].partition("/")[2], said["split"] or "train"
+    commits = dict(one.split("@") for one in parsed["more"].split("+") if one)
+    if "/" not in parsed["id"]:
+        if parsed["split"]:
+            raise UserError(f"source {parsed['id']}: a known set has its split; leave :{parsed['split']} out")
+        return source_named(parsed["id"]), commits | {parsed["id"]: parsed["commit"]}
+    if known := [one.name for one in SOURCES.values() if one.hub == parsed["id"]]:
+        raise UserError(f"{parsed['id']} is known here: write {' or '.join(f'{name}@COMMIT' for name in known)}")
+    name, split = parsed["id"].partition("/")[2], parsed["split"] or "train"
     file = f"{name}.jsonl" if split == "train" else f"{name}-{split}.jsonl"
-    return Source(name=name, file=file, hub=said["id"], split=split, columns=()), {name: said["commit"]}
+    return Source(name=name, file=file, hub=parsed["id"], split=split, columns=()), {name: parsed["commit"]}
 
 
 def load_hub(source: Source, revision: str | None) -> list[Row]:
@@ -64,8 +64,8 @@ def load_hub(source: Source, revision: str | None) -> list[Row]:
         try:
             data = load_dataset(source.hub, config, split=source.split, revision=revision)
         except (OSError, ValueError, StopIteration, DatasetsError) as error:  # StopIteration: of files without a line
-            said = (str(error).splitlines() or [type(error).__name__])[0]
-            raise NotHere(f"{source.hub}@{revision}", f"it could not be loaded ({said[:160]})") from None
+            line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise NotHere(f"{source.hub}@{revision}", f"it could not be loaded ({line[:160]})") from None
         for number, record in enumerate(data):
             where = f"{source.hub}{f'/{config}' if config else ''}, row {number + 1}"
             rows.append(_from_hub(source, dict(record), where, config, number))

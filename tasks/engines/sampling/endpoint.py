@@ -71,7 +71,7 @@ class _Models(BaseModel):
     data: list[_Model]
 
 
-def asked_address(asked: str = "") -> str:
+def configured_address(asked: str = "") -> str:
     """Return the address from the study's settings, or else the operator's default."""
     return asked or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
 
@@ -82,7 +82,7 @@ def endpoint_for(asked: str = "") -> Endpoint:
     key = os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
         raise UserError("engine openai: VARBAND_OPENAI_API_KEY has characters that an HTTP header cannot carry")
-    endpoint = Endpoint(asked_address(asked), key or None)
+    endpoint = Endpoint(configured_address(asked), key or None)
     allowed = [os.environ.get("VARBAND_OPENAI_BASE_URL", ""), *os.environ.get("VARBAND_OPENAI_ALLOWED", "").split(",")]
     if key and _origin(endpoint.url) not in [_origin(url.strip()) for url in allowed if url.strip()]:
         raise UserError(

@@ -179,7 +179,7 @@ _OPERATOR = r"(?:[-+*/^×·÷−]|\\(?:times|cdot|div)\b)"
 _ENDED = rf"(?![^\W_]|[.,][0-9]|[%!]|_[0-9{{]| ?\([0-9])(?!(?: {_OPERATOR} |{_OPERATOR})(?:[0-9({{\\]|[a-z](?![a-z])))"
 
 
-def refuse_shown(scaffold: Scaffold, problems: Iterable[str]) -> None:
+def refuse_leaked_problems(scaffold: Scaffold, problems: Iterable[str]) -> None:
     """Raise UserError if the scaffold's own prompt contains one of the problems, as an example or in its text: the
     prompt would leak the gold. Spaces, capitals and LaTeX delimiters are ignored."""
     text = _plain(scaffold.prompt_text(""))

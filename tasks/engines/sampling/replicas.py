@@ -154,10 +154,10 @@ def main(pipe: Connection) -> None:
         pipe.send(_sendable(error))
         return
     pipe.send((engine.name, engine.version, engine.serving, engine.adapters))
-    heard: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, heard), daemon=True).start()
-    while isinstance(call := heard.get(), Begin):
-        feed = _Feed(heard)
+    inbox: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
+    while isinstance(call := inbox.get(), Begin):
+        feed = _Feed(inbox)
         try:
             while feed.wait():
                 for completion in engine.generate(feed, call.adapter):
@@ -172,24 +172,24 @@ def main(pipe: Connection) -> None:
     engine.close()
 
 
-def _listen(pipe: Connection, heard: SimpleQueue[Any]) -> None:
+def _listen(pipe: Connection, inbox: SimpleQueue[Any]) -> None:
     try:
         while True:
-            heard.put(pipe.recv())
+            inbox.put(pipe.recv())
     except (EOFError, OSError):
-        heard.put(Ended())
+        inbox.put(Ended())
 
 
 class _Feed(deque[Request]):
     """The queue of requests that an engine empties, filled from the pipe. over: the call has ended; running requests
     are then aborted."""
 
-    def __init__(self, heard: SimpleQueue[Any]) -> None:
+    def __init__(self, inbox: SimpleQueue[Any]) -> None:
         super().__init__()
-        self._heard, self.over = heard, False
+        self._inbox, self.over = inbox, False
 
     def __bool__(self) -> bool:
-        while not self._heard.empty():
+        while not self._inbox.empty():
             self.take()
         return len(self) > 0
 
@@ -200,8 +200,8 @@ class _Feed(deque[Request]):
         return len(self) > 0 and not self.over
 
     def take(self) -> None:
-        if isinstance(heard := self._heard.get(), Request):
-            self.append(heard)
+        if isinstance(inbox := self._inbox.get(), Request):
+            self.append(inbox)
         else:
             self.over = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.domain.statistics.curves_of_k import levels, told_of
+from tasks.domain.statistics.curves_of_k import estimate_rows, levels
 from tasks.domain.statistics.means import SILENT, combined, folded
 from tasks.domain.statistics.shares import proportions
 from tests.measures.simulated import Cell, G, logits_of, sigmoid, truths
@@ -97,7 +97,7 @@ def test_few_seeds_that_never_fail_say_nothing_of_others() -> None:
     half = (np.arange(300) % 2 * 1.0)[None, :, None]
     found = combined([(1.0, ones), (-1.0, half)], [True, False], reach=1.0, shares=True)
     assert not found.known_V[0] and np.isnan(found.p_value()[0]) and np.isnan(found.p_equivalent(0.6)[0])
-    assert told_of(found, 300, alike="")[0]["reason"] == SILENT
+    assert estimate_rows(found, 300, alike="")[0]["reason"] == SILENT
 
 
 @pytest.mark.parametrize(("seeds", "problems", "apart"), [(2, 300, 1.0), (3, 100, 1.5), (3, 300, 1.5), (5, 100, 1.5)])

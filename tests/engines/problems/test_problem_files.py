@@ -191,7 +191,7 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
 )
 def test_what_is_no_id_of_problems_on_the_hub(wish: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        hub.asked_of_hub(wish)
+        hub.parse_hub_name(wish)
 
 
 @pytest.mark.parametrize(

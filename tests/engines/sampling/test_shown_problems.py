@@ -8,7 +8,7 @@ import pytest
 
 from storage.errors import UserError
 from tasks.domain.scaffolds import PANEL
-from tasks.engines.sampling.prompts import refuse_shown
+from tasks.engines.sampling.prompts import refuse_leaked_problems
 
 SHOWN = [
     ("Which is prime? (A) 4 (B) 5 (C) 6", "Which is prime? (A) 4 (B) 5 (C) 6 Answer: B"),
@@ -26,9 +26,9 @@ OTHERS = [
 @pytest.mark.parametrize(("problem", "words"), SHOWN)
 def test_it_is_refused_however_it_ends(problem: str, words: str) -> None:
     with pytest.raises(UserError, match="a problem of the pool"):
-        refuse_shown(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])
+        refuse_leaked_problems(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])
 
 
 @pytest.mark.parametrize(("problem", "words"), OTHERS)
 def test_another_problem_is_not(problem: str, words: str) -> None:
-    refuse_shown(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])
+    refuse_leaked_problems(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])

@@ -15,7 +15,7 @@ from flows.running.costs import BYTES, costs
 from flows.running.fit import longest_prompts
 from flows.running.forecast import Forecast
 from flows.running.plan import execute, plan
-from flows.running.sessions import Charging, unheard
+from flows.running.sessions import Charging, silent
 from flows.study.profiles import PAPER
 from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
@@ -58,7 +58,7 @@ def test_the_plan_says_the_longest_prompt_and_the_run_refuses_it(tmp_path: Path)
     assert any(refusal in note for note in notes)
     store.prepare()
     charging = Charging(run="run")
-    with pytest.raises(UserError, match=refusal), accounted(study, store, planned, charging, unheard, {}):
+    with pytest.raises(UserError, match=refusal), accounted(study, store, planned, charging, silent, {}):
         raise AssertionError("it was begun")
     assert list(store.refs()) == []
 
@@ -71,7 +71,7 @@ def test_only_what_is_sampled_counts(tmp_path: Path) -> None:
     elsewhere = replace(study, profile=replace(study.profile, hardware=apart))
     assert longest_prompts(elsewhere, store, plan(elsewhere, store)) == []
     store.prepare()
-    execute(study, store, unheard, prepare)
+    execute(study, store, silent, prepare)
     before = longest_prompts(study, store, plan(study, store, experiment))
     assert {one.arm for one in before} == {"panel", "thinking"} and all(one.source_id != "long" for one in before)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from flows.running.pieces import Piece, make_piece, next_pieces
-from flows.running.sessions import unheard
+from flows.running.sessions import silent
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Pool, Splits, Training
 from storage.artifacts.store import Store
@@ -71,7 +71,7 @@ def screened(study: Study) -> Ref:
 def pieces_of(root: Path, dag: object) -> list[str]:
     store = Store(root)
     store.prepare()
-    return [piece.name for piece in next_pieces(toy_study(), store, unheard, set(), dag)]  # type: ignore[arg-type]
+    return [piece.name for piece in next_pieces(toy_study(), store, silent, set(), dag)]  # type: ignore[arg-type]
 
 
 def test_two_samplings_of_one_policy_are_not_at_work_at_once(tmp_path: Path) -> None:
@@ -99,14 +99,14 @@ def test_a_run_that_starts_again_asks_for_no_shard_that_is_decided(
     store.prepare()
 
     def asked(done: set[str]) -> list[Piece]:
-        return next_pieces(study, store, unheard, done, screened)
+        return next_pieces(study, store, silent, done, screened)
 
     first, second, *others = asked(set())
     for piece in (first, second):
-        make_piece(study, store, unheard, piece.ref, piece.shard, screened)
+        make_piece(study, store, silent, piece.ref, piece.shard, screened)
     assert others and asked(set()) == others
     for piece in others:
-        make_piece(study, store, unheard, piece.ref, piece.shard, screened)
+        make_piece(study, store, silent, piece.ref, piece.shard, screened)
     assert asked(set()) == [] and store.fresh(first.ref)
     (account, _), *_ = Ledger(tmp_path).accounts()
     assert Ledger(tmp_path).duplicates(account) == 0

@@ -13,7 +13,7 @@ import pytest
 
 from flows.running.pieces import Piece
 from flows.running.processes import Processes, gpus_apart
-from flows.running.sessions import Charging, unheard
+from flows.running.sessions import Charging, silent
 from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
 from storage.artifacts.ref import Ref
@@ -104,7 +104,7 @@ def test_more_processes_than_arms_share_an_arms_sampling(tmp_path: Path) -> None
 
 def pieces_of(root: Path, study: Study) -> list[tuple[Piece, UserError | None]]:
     """What becomes of two pieces that are begun at once, where there is one process."""
-    with Processes(study, root, Charging(run="run"), [()], unheard) as workers:
+    with Processes(study, root, Charging(run="run"), [()], silent) as workers:
         for title in ("screen panel", "screen thinking"):
             workers.begin(Piece(Ref("rollouts", "0" * 16), title, arm=title.split()[1]))
         ended = list(workers.ended())

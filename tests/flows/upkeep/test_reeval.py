@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.sessions import Listener, unheard
+from flows.running.sessions import Listener, silent
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import reeval
@@ -158,7 +158,7 @@ def test_a_damaged_adapter_is_called_damaged(rounded: Nights) -> None:
 
 @contextmanager
 def uncharged(_: Study) -> Iterator[Listener]:
-    yield unheard
+    yield silent
 
 
 def test_the_page_has_a_sentence_a_table_and_a_picture(tmp_path: Path) -> None:

@@ -81,9 +81,9 @@ def test_damage_is_named_and_set_aside(root: Path, case: str) -> None:
     damage(path)
     named = str((path.parent if what == "artifact" else path).relative_to(root))
     rows = verify(root).damage.to_pylist()
-    assert [(row["what"], row["path"], row["set_aside"]) for row in rows] == [(what, named, None)]
+    assert [(row["what"], row["path"], row["moved_to"]) for row in rows] == [(what, named, None)]
     (moved,) = verify(root, repair=True).damage.to_pylist()
-    assert (root / moved["set_aside"]).exists() and moved["set_aside"].startswith(DAMAGED)
+    assert (root / moved["moved_to"]).exists() and moved["moved_to"].startswith(DAMAGED)
     assert verify(root).damage.num_rows == 0
 
 
@@ -92,7 +92,7 @@ def test_of_a_damaged_journal_the_charges_that_can_be_read_stay(root: Path) -> N
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b"{}" + lines[1], *lines[2:]]))
     (row,) = verify(root, repair=True).damage.to_pylist()
-    assert row["what"] == "charges" and len((root / row["set_aside"]).read_bytes().splitlines()) == len(lines)
+    assert row["what"] == "charges" and len((root / row["moved_to"]).read_bytes().splitlines()) == len(lines)
     assert path.read_bytes().splitlines(keepends=True) == [lines[0], *lines[2:]]
 
 

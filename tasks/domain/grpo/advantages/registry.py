@@ -11,7 +11,7 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.grpo.advantages import baselines, best_of_k, exploration, structured
 from tasks.domain.grpo.advantages.group import Advantage, Advantages, Candidate, Context, Group, is_live
-from tasks.domain.plugins import Registry, told
+from tasks.domain.plugins import Registry, error_line
 
 
 def checked(advantage: Advantage, name: str) -> Advantage:
@@ -26,7 +26,9 @@ def checked(advantage: Advantage, name: str) -> Advantage:
         except UserError:
             raise
         except (Exception, SystemExit) as error:  # code of others may raise anything
-            raise UserError(f"objective {name} raises {told(error)}, given {group.rewards_G.tolist()!r:.80}") from None
+            raise UserError(
+                f"objective {name} raises {error_line(error)}, given {group.rewards_G.tolist()!r:.80}"
+            ) from None
         if advantages_G.shape != group.rewards_G.shape or not np.isfinite([*advantages_G, *numbers.values()]).all():
             raise UserError(
                 f"objective {name} must return one finite number a rollout, not {advantages_G.tolist()!r:.80}"
