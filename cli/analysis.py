@@ -180,5 +180,5 @@ def _difficulty(wish: str | None, root: Path) -> tuple[tuple[float, float], str]
         f" correct from rollouts where arm = '{quoted}' and step = 0) group by problem_id, adapter",
     ).to_pylist()
     if not rows:
-        raise UserError(f"--difficulty {wish}: {root} has no rollouts of an arm of that name")
+        raise UserError(f"--difficulty {wish}: {root} has no rollouts of an arm with this name")
     return difficulty_of_counts([(row["n"], row["c"]) for row in rows]), f"{wish} on {len(rows)} problems of {root}"

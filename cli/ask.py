@@ -54,7 +54,7 @@ def ask(problem: str | None, method: str | None, arm: str, max_tokens: int | Non
     if arm not in ARMS:
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
     if method is not None and not (problem or "").strip():
-        raise UserError("the problem is empty: write its text")
+        raise UserError("the problem's text is empty")
     target = policy_of(root, how["adapter"], how["step"], how["model"])
     if method is None:
         _stream(problem, arm, target, max_tokens or 512, how)
@@ -197,7 +197,7 @@ def policy_of(root: Path, adapter: str | None, step: int | None, model: str | No
         return Target(base_model(folder.name, folder), folder)
     store, ref = Store(options.check_there(root)), find(root, adapter)
     if ref.kind != "training":
-        raise UserError(f"{ref} is no training: varband store ls training lists trainings")
+        raise UserError(f"{ref} is not a training (see: varband store ls training)")
     store.check(ref)
     given = store.manifest(ref).recipe.arguments
     kept = {int(path.name.removeprefix("step-")): path for path in store.files(ref).glob("step-*")}
@@ -205,7 +205,9 @@ def policy_of(root: Path, adapter: str | None, step: int | None, model: str | No
         raise weights_left(str(ref), "they are to answer")
     last = max(kept) if step is None else step
     if last not in kept:
-        raise UserError(f"{ref} has no adapter of step {step} (steps with one: {', '.join(map(str, sorted(kept)))})")
+        raise UserError(
+            f"{ref} has no adapter at step {step} (steps with an adapter: {', '.join(map(str, sorted(kept)))})"
+        )
     trained_on = restored(Policy, given["start"]).model if "start" in given else restored(BaseModel, given["base"])
     folder = folder_of(model or trained_on.name)
     base = base_model(folder.name, folder)

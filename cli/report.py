@@ -63,7 +63,7 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
     from storage.reading.query_cache import figures_beside, settings_apart
 
     if one == other:
-        raise UserError(f"--against: both are report {one}; choose another report")
+        raise UserError(f"--against: both sides are report {one}; choose another")
     apart, rows = settings_apart(root, one, other), figures_beside(root, one, other)
     if as_json:
         options.write_json({"reports": [one, other], "settings": apart, "figures": rows.to_pylist()})
@@ -82,9 +82,7 @@ def report_named(root: Path, text: str | None) -> str:
 
     if text is not None:
         if (found := find(root, text)).kind != "report":
-            raise UserError(
-                f"{found} is no report; use varband store show for it, or varband store ls report for a list"
-            )
+            raise UserError(f"{found} is not a report (see: varband store ls report)")
         return str(found)
     newest = next((one.ref for one in reports(root) if one.ref.startswith("report-")), None)
     if newest is None:

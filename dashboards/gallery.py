@@ -61,7 +61,7 @@ def from_report(root: Path, report: str, problems: Sequence[str], kind: str, eac
             )
         chosen += matching
     if not chosen:
-        raise UserError(f"{report}: its {kind} have no rollouts to show")
+        raise UserError(f"{report}: its {kind} have no rollouts")
     items = []
     for row in chosen:
         [about] = ask(root, report, "app_problem", {"problem": row["problem_id"]}).to_pylist()
@@ -95,7 +95,7 @@ def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise UserError(f"{path}: not a transcripts file (JSON with a list `items`)") from None
     if unknown := set(problems) - {str(item.get("id")) for item in items}:
-        raise UserError(f"{path}: no item {', '.join(sorted(unknown))}")
+        raise UserError(f"{path}: there is no item {', '.join(sorted(unknown))}")
     chosen = [item for item in items if not problems or str(item.get("id")) in problems]
     about = data.get("metadata", {})
     facts = [(name.replace("_", " "), str(v)) for name, v in about.items() if isinstance(v, str | int | float)]

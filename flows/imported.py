@@ -119,7 +119,7 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
     Raise UserError before anything is written."""
     check_study_name(name, "--name", "choose another")
     if arms and len(arms) != len(files):
-        raise UserError(f"{len(files)} files and {len(arms)} names of arms: give one --arm for each file, or none")
+        raise UserError(f"{len(files)} files have {len(arms)} --arm names: give one --arm per file, or none")
     read = [(path, *read_rollouts(path)) for path in files]
     known = {_plain(row["problem"]): row for row in read_problems(pool, pool.stem)} if pool else {}
     problems: dict[str, Row] = {}
@@ -189,7 +189,7 @@ def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
         if all(key in one.groups for one in brought)
     }
     if not least:
-        raise UserError("these files have no problem in common, and cannot be compared: import each separately")
+        raise UserError("these files have no problem in common and cannot be compared: import each separately")
     size = max(set(least.values()), key=lambda g: (g * sum(n >= g for n in least.values()), g))
     return [key for key, n in least.items() if n >= size], size
 

@@ -171,7 +171,7 @@ class Leases:
             # rewritten, so that a process that is about to take it over must read it again
             if not self._change(name, lambda c, mine=mine: [*_without(c, mine), mine] if mine in c else None):
                 raise Parked(
-                    f"{name}: another machine took over what this one made, which was not heard for"
+                    f"{name}: another machine took over this one's work, because this one was silent for"
                     f" {SILENCE_SECONDS:.0f} s; what was made is kept, and the same command resumes it"
                 )
 

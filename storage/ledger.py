@@ -154,7 +154,7 @@ def examine_shard(shard: Path) -> None:
     read_shard(shard)
     written = shard.stem.rpartition("-")[2]
     if len(written) == DIGEST_DIGITS and not file_digest(shard).startswith(written):
-        raise UserError(f"ledger shard {shard} is not what was written: a bit of it changed")
+        raise UserError(f"ledger shard {shard} is damaged: its checksum differs")
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table | None:

@@ -77,7 +77,7 @@ def seconds_set(name: str, default: float) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise UserError(f"{name}={text}: a number of seconds above zero is wanted, e.g. {default:g}")
+        raise UserError(f"{name}={text}: write a number of seconds above zero, e.g. {default:g}")
     return value
 
 

@@ -104,7 +104,7 @@ def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
     whole = vectors.combine_chunks()
     lengths = np.unique(np.diff(whole.offsets.to_numpy()))
     if len(lengths) != 1:
-        raise UserError(f"embeddings have vectors of {len(lengths)} lengths: they are of more than one encoder")
+        raise UserError(f"embeddings have vectors of {len(lengths)} lengths, so they come from more than one encoder")
     flat = whole.flatten().to_numpy(zero_copy_only=False)
     if not np.isfinite(flat).all():
         raise UserError("embeddings hold numbers that are not finite: embed the traces again")

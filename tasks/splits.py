@@ -146,8 +146,8 @@ def benchmark_of(
     for level in levels or (found if per_level else ()):
         if asked[level] < (per_level or 1):
             raise UserError(
-                f"benchmark {name}: {per_level or 'some'} problems of level {level} are wanted; {found[level]} are"
-                f" there, {asked[level]} of them no training problem of this study"
+                f"benchmark {name}: {per_level or 'some'} problems of level {level} are needed; the set has"
+                f" {found[level]}, {asked[level]} of them no training problem of this study"
             )
     if not asked:
         raise UserError(

@@ -274,7 +274,7 @@ def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Pa
     def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P, K]:
         positional = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
         if positional:
-            raise TypeError(f"stage {function.__name__}: arguments are keyword-only; put * before {positional[0]}")
+            raise TypeError(f"stage {function.__name__}: arguments must be keyword-only; put * before {positional[0]}")
         made = Stage(kind, version, function, function.__name__.replace("_", " "))
         STAGES[made.name] = made
         return made

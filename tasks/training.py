@@ -107,8 +107,8 @@ def train_adapter(
         raise UserError(f"{start.arm}: every problem of the pool is held out, so none is left to train on")
     if chosen.num_rows == 0:
         raise UserError(
-            f"{start.arm}: no problem outside held-out is in the variance band, so no group would have a gradient;"
-            " screen a harder or easier pool, or another model"
+            f"{start.arm}: no training problem is in the variance band, so no group would have a gradient; use a harder"
+            " or easier pool, or another model"
         )
     by_id = {row["problem_id"]: row for row in chosen.to_pylist()}
     heldout = of_split(problems, held, "heldout")

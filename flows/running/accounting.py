@@ -180,8 +180,8 @@ def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
     without = study.profile.hardware.without
     if without and not store.fresh(planned[-1].step.ref):
         raise Parked(
-            f"what needs {' and '.join(without)} is left to another machine: `varband export study DIR --without"
-            " weights` exports its inputs, and there the same command works without `--without`"
+            f"artifacts that need {' and '.join(without)} are left to another machine: `varband export study DIR"
+            " --without weights` exports its inputs, and there the same command works without `--without`"
         )
 
 

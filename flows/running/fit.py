@@ -123,7 +123,7 @@ def check_fit(longest: Sequence[Longest], max_model_len: int) -> None:
         most = max(over, key=lambda one: one.needed)
         raise UserError(
             f"arm {most.arm}: the prompt of problem {most.source_id} has {most.tokens} tokens and its completion may"
-            f" have {most.needed - most.tokens}, which do not fit hardware.max_model_len={max_model_len}; set it to"
+            f" have {most.needed - most.tokens}, together more than hardware.max_model_len={max_model_len}; set it to"
             f" {most.needed}, or lower max_tokens"
         )
 

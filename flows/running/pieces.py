@@ -185,7 +185,7 @@ def piece_step(study: Study, store: Store, ref: Ref, dag: Dag = experiment) -> S
     """On a worker. Raise UserError for an artifact that this worker's study does not make."""
     step = next((p.step for p in plan(study, store, dag) if p.step.ref == ref), None)
     if step is None:
-        raise UserError(f"{ref}: this worker's study does not make this artifact; are its files the same as the run's?")
+        raise UserError(f"{ref}: this worker's study does not make this artifact; give the worker the run's files")
     return step
 
 

@@ -258,7 +258,7 @@ def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
 
     def refuse(step: Step) -> None:
         if step.ref.kind in OCCUPYING:
-            raise UserError(f"'{step.title}' is not made yet: run the experiment first; a report samples nothing")
+            raise UserError(f"'{step.title}' does not exist yet: run the experiment first")
 
     made = under_prefect(chosen, store, telling(), whole, before=refuse)
     return _show_report(store, made)
@@ -346,7 +346,7 @@ def gc(older_than_days: Annotated[float, Field(ge=0, le=36_500)] = 7.0, remove: 
 
     root = root_folder(os.environ.get("VARBAND_ROOT", ".varband"))
     if not root.is_dir():
-        raise UserError(f"VARBAND_ROOT={root}: there is no such folder on this worker, so nothing was looked at")
+        raise UserError(f"VARBAND_ROOT={root}: there is no such folder on this worker")
     found = collect(root, older_than=timedelta(days=older_than_days), remove=remove, binned_for=RESTARTED_WITHIN)
     megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "moved or deleted" if remove else "would go"
     summary = f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}"

@@ -236,7 +236,9 @@ def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None
             run_input = {"tokens": 0, "gpu_hours": 0, "usd": 0, **more, "anyway": anyway}
             answer = client.resume_flow_run(run.id, run_input=run_input)
     except (HTTPError, ObjectNotFound, ValueError) as error:
-        raise UserError(f"resume: the server does not know it ({error}); unset PREFECT_API_URL to go on") from None
+        raise UserError(
+            f"resume: the server does not know this run ({error}); unset PREFECT_API_URL to resume it here"
+        ) from None
     if answer.status.value != "ACCEPT":
         raise UserError(f"resume: the server refused: {getattr(answer.details, 'reason', answer.status.value)}")
     return True

@@ -76,7 +76,7 @@ def protect(host: str, port: int, *, unprotected: bool = False) -> str:
         update_current_profile(dict.fromkeys(names, password))
     except OSError as error:
         raise UserError(
-            f"server: its password cannot be stored in {path} ({error.strerror}): set {names[0]} and {names[1]} to"
+            f"server: the password cannot be stored in {path} ({error.strerror}): set {names[0]} and {names[1]} to"
             " user:password, or give --open to serve without one"
         ) from None
     return f"server: a password was made; the UI asks for the value of PREFECT_API_AUTH_STRING in {path}"

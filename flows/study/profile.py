@@ -191,12 +191,12 @@ class Search(Checked):
         for name, method in methods.items():
             if method.in_steps and stepless:
                 words = f"and the scaffold of {' and '.join(stepless)} marks no reasoning that has steps"
-                raise UserError(f"method {name} goes step by step, {words}: leave out one or the other")
+                raise UserError(f"method {name} searches step by step, {words}: remove one of the two")
             if method.reward not in ("", CERTAINTY) and not self.reward:
                 raise UserError(f"method {name} is scored by a reward model: set reward to its folder")
         for one, other in combinations(methods, 2):
             if methods[one] == methods[other]:
-                raise UserError(f"methods: {one} and {other} are the same method, and would be counted twice")
+                raise UserError(f"methods: {one} and {other} are the same method; list it once")
         if self.methods and max_tokens >= self.tokens:
             words = f"is below one rollout, whose completion alone may take {max_tokens} tokens (max_tokens)"
             raise UserError(f"tokens={self.tokens} {words}: raise tokens or lower max_tokens")

@@ -174,6 +174,6 @@ def nested(values: Tables) -> dict[str, Any]:
         for word in above:
             table = table.setdefault(word, {})
             if not isinstance(table, dict):
-                raise UserError(f"{path}: '{word}' has no fields")
+                raise UserError(f"{path}: '{word}' is not a table of settings")
         table[name] = value
     return made

@@ -103,7 +103,7 @@ def check_study_name(title: str, where: str, way_out: str = 'write name = "…" 
         if title in PROFILES:
             raise UserError(f"'{title}' is a built-in profile's name")
         if title in KINDS or IDENTIFIER.fullmatch(title):
-            raise UserError(f"'{title}' could be mistaken for an artifact or a run")
+            raise UserError(f"'{title}' looks like an artifact or a run; choose another name")
     except UserError as error:
         raise UserError(f"{where}: {error}; {way_out}") from None
 

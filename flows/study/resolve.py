@@ -193,7 +193,9 @@ def resolve(
     own = profile.pool
     if not own.sources and (misfits := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
         with looking("pool", "synthetic"):
-            raise UserError(f"generated problems have whole-number answers, and {misfits}; name sources")
+            raise UserError(
+                f"pool.synthetic problems have whole-number answers, but {misfits}; set pool.sources instead"
+            )
     pools = {"": inputs(own, own.sources, "pool", "sources") if own.sources else PoolInputs()}
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):

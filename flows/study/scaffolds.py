@@ -125,7 +125,7 @@ def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"{code} has only one of `parse` and `solved`: define both or neither")
     default = {"template": PROBLEM, **getattr(own, "fields", {})}
     if hasattr(own, "prompt") and table.get("template", default["template"]) != default["template"]:
-        raise UserError(f"scaffold {code} builds its own prompts and ignores the template; leave the template out")
+        raise UserError(f"scaffold {code} writes its own prompts; remove the template")
     return {**given, **default, **table, "code": code}
 
 

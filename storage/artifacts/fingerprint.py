@@ -69,7 +69,7 @@ def _spelt(value: object, whole: bool) -> object:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Ambiguous(f"{value!r} is not a number that a recipe may hold")
+            raise Ambiguous(f"a recipe cannot hold the number {value!r}")
         return {"float": repr(float(value))}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: (f, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
@@ -82,12 +82,12 @@ def _spelt(value: object, whole: bool) -> object:
         return {"is": type(value).__name__, **kept, **({"versions": _spelt(ruled, whole)} if ruled else {})}
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
-            raise Ambiguous(f"keys of a mapping in a recipe are text; found {sorted(map(repr, value))[:3]}")
+            raise Ambiguous(f"keys of a mapping in a recipe must be text, found {sorted(map(repr, value))[:3]}")
         return {key: _spelt(value[key], whole) for key in sorted(value)}
     if isinstance(value, list | tuple):
         return [_spelt(item, whole) for item in value]
     if isinstance(value, Path):
-        raise Ambiguous(f"path {value} in a recipe: where something lies is not what it is; use its digest")
+        raise Ambiguous(f"path {value} in a recipe: a place does not identify content; use the file's digest")
     raise Ambiguous(f"{type(value).__name__} has no canonical form in a recipe: {value!r:.80}")
 
 

@@ -30,7 +30,7 @@ FORMAT = 1
 
 def _moment(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("a time without its zone")
+        raise ValueError("the time has no time zone")
     return text
 
 

@@ -32,7 +32,7 @@ class Ref:
         """Register a kind. schema: None inherits that of the parent kind. Errors: TypeError if another class has the
         name."""
         if (other := KINDS.get(kind)) and other.__qualname__ != cls.__qualname__:
-            raise TypeError(f"the kind {kind} is {other.__qualname__} already")
+            raise TypeError(f"the kind {kind} is already defined by {other.__qualname__}")
         cls.KIND, KINDS[kind] = kind, cls
         if schema is not None:
             cls.schema = schema
@@ -86,7 +86,7 @@ class Ref:
         found = KINDS.get(kind, Ref)
         if cls is Ref or issubclass(found, cls):
             return found(kind, digits)  # type: ignore[return-value]
-        raise UserError(f"{text} is an artifact of kind {kind}; {cls.KIND} is wanted here")
+        raise UserError(f"{text} is an artifact of kind {kind}, but this needs kind {cls.KIND}")
 
 
 #: Every kind that was imported, by name.

@@ -97,7 +97,7 @@ class WrongRows(TypeError):
 def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int:
     """Write rows of the ref's kind; return their number. Errors: WrongRows."""
     if ref.kind not in KINDS:
-        raise WrongRows(f"{ref}: nothing declares the kind {ref.kind}")
+        raise WrongRows(f"{ref}: unknown kind {ref.kind}")
     number, parts = 0, iter(cast("Iterable[pa.Table]", [rows] if isinstance(rows, pa.Table) else rows))
     first = next(parts, KINDS[ref.kind].schema.empty_table())
     # nullability as in the first part, because older artifacts allow nulls where the kind does not

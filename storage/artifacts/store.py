@@ -122,7 +122,9 @@ class Store:
         left = left_out(self.path(manifest.ref))
         for entry in (e for e in manifest.files if e.path not in left and only in (None, e.path)):
             if not self._intact(manifest.ref, entry):
-                raise UserError(f"{manifest.ref}: {entry.path} is missing or changed: `varband store verify --repair`")
+                raise UserError(
+                    f"{manifest.ref}: {entry.path} is missing or damaged; run `varband store verify --repair`"
+                )
 
     def manifest(self, ref: Ref) -> Manifest:
         path = self.path(ref) / MANIFEST

@@ -98,7 +98,7 @@ def _query_result(
                 opened += paths
                 view(connection, kind, paths, where)
         if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
-            raise UserError("sql: one SELECT is wanted (also: from, with, describe, summarize)")
+            raise UserError("sql: write one SELECT statement (or from, with, describe, summarize)")
         return _with_unique_names(answer(connection, statement))
 
 

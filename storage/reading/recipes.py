@@ -96,7 +96,9 @@ def inputs_of_slice(store: Store, passk: Manifest) -> dict[str, list[str]]:
     """Return argument of the report's stage → refs. Errors: UserError if the study's bands are not in the store."""
     found = {name: [str(ref) for ref in refs] for kind, name in SHARED.items() if (refs := store.refs(kind))}
     if "bands" not in found or "pool" not in found:
-        raise UserError(f"{passk.ref}: the imported study it belongs to is not whole here; varband replay remakes it")
+        raise UserError(
+            f"{passk.ref}: artifacts of its imported study are missing here; `varband replay` makes them again"
+        )
     found["passk"] = [str(passk.ref)]
     for kind, name in (("passk_contrasts", "contrasts"), ("solved_by", "solved_by")):
         found[name] = [str(ref) for ref in store.refs(kind) if store.manifest(ref).input_refs == passk.input_refs]

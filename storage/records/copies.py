@@ -56,9 +56,11 @@ def copy_study(
     weights: False makes a light copy. renew: replace artifacts that the target has in another version, as in a backup.
     Errors: UserError for an unknown run, and for a target that is the source or cannot have light copies."""
     if source.resolve() == target.resolve():
-        raise UserError(f"{target} is the root that is copied from")
+        raise UserError(f"{target} is the root itself; choose another target")
     if mirror_of(target) and not weights:
-        raise UserError(f"{address_of(target)} is on object storage, which holds no light copies: copy it with weights")
+        raise UserError(
+            f"{address_of(target)} is on object storage, which cannot hold copies without weights: export with weights"
+        )
     store, into = Store(source), Store(target)
     before = _rules(target) if target.is_dir() else {}
     into.prepare()
@@ -140,7 +142,10 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozens
         elif left_out(into.path(ref)) <= left:
             return Copied(left_bytes=sum(e.bytes for e in manifest.files if e.path in left_out(into.path(ref))))
     if left and mirror_of(into.root):
-        raise UserError(f"{ref} lacks weights here, and {address_of(into.root)} is on object storage: no light copies")
+        raise UserError(
+            f"{ref} has no weights here, and {address_of(into.root)} is on object storage, which cannot hold copies"
+            " without weights"
+        )
     for name in (MANIFEST, *(entry.path for entry in manifest.files)):
         linkless(store.root, f"{ref.kind}/{ref}/{name}")
     if not store.has(ref):

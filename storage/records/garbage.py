@@ -124,7 +124,7 @@ def manifests_of(store: Store) -> dict[Ref, Manifest]:
         except UserError as error:
             if (store.path(ref) / MANIFEST).exists():
                 raise UserError(
-                    f"{error}; what it was made from is not known, so nothing is removed: `varband store verify"
+                    f"{error}; its inputs are unknown, so nothing is removed: `varband store verify"
                     f" --repair{root_option(store.root)}` sets it aside, and the same command makes it again"
                 ) from None
     return found
@@ -212,7 +212,7 @@ def _study(store: Store, manifests: Mapping[Ref, Manifest], what: str) -> list[D
     if run is None:
         raise UserError(f"no run or study '{what[:80]}' under {root} (see: varband runs, varband store ls)")
     if run.current_state == "running":
-        raise UserError(f"run {run.id} is at work: stop it first")
+        raise UserError(f"run {run.id} is running: stop it first")
     notes = notes_path(root, run.id)
     planned = planned_refs(root, run.id) if notes.exists() else []
     mine = closure(manifests, [*planned, *([Ref.parse(run.report)] if run.report else [])])

@@ -125,7 +125,7 @@ def read_record(path: Path) -> Run:
     """Read a run's record. Errors: UserError if it is no record of the run in the file's name; OSError."""
     run = Run.read(path)
     if run.id != path.stem:
-        raise UserError(f"{path}: the record of another run, {run.id}")
+        raise UserError(f"{path} is the record of another run, {run.id}")
     return run
 
 

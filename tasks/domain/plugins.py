@@ -32,7 +32,8 @@ def pinned(group: Group, name: str) -> str:
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"
     if "@" in name and name != there:
         raise UserError(
-            f"{_what(group)} {name} is not the one installed ({there}): install that version, or say {entry.name} anew"
+            f"{_what(group)} {name} is not the one installed ({there}): install that version, or name {entry.name} in"
+            " the study again"
         )
     return there
 
@@ -102,9 +103,9 @@ def _entry(group: Group, name: str) -> EntryPoint:
     if not several:
         known = brought(group)
         hint = did_you_mean(name, known) or f" (brought by others here: {', '.join(known) or 'none'})"
-        raise UserError(f"no {_what(group)} '{name}': no installed package brings one by the entry point {group}{hint}")
+        raise UserError(f"no {_what(group)} '{name}': no installed package has it under the entry point {group}{hint}")
     if len(packages) > 1:
-        raise UserError(f"{_what(group)} '{name}' is brought by {' and '.join(packages)}: uninstall all but one")
+        raise UserError(f"{_what(group)} '{name}' comes from {' and '.join(packages)}: uninstall all but one")
     return several[0]
 
 

@@ -138,7 +138,9 @@ def adapter_files(folder: Path) -> AdapterFiles:
     config = adapter_config(folder)
     kind, rank = config.get("peft_type"), config.get("r")
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
-        raise UserError(f"adapter {folder}: it is {kind or 'of no kind'}, of rank {rank}; only LoRA is served")
+        raise UserError(
+            f"adapter {folder}: its type is {kind or 'missing'} and its rank {rank}; only LoRA can be served"
+        )
     for name, plain in PLAIN.items():
         if config.get(name) not in plain:
             raise UserError(
@@ -220,8 +222,8 @@ def served_file(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise UserError(
-        f"{folder}: the adapter is gone; of a training under way, remove the newest folder of its checkpoints,"
-        " and the same command resumes from the one before"
+        f"{folder}: the adapter is missing; if its training is not finished, remove its newest checkpoint folder, and"
+        " the same command resumes from the one before"
     )
 
 
@@ -245,7 +247,7 @@ def read_served(folder: Path, device: str = "cpu") -> Products:
     layers = _layers({name: tensor.shape for name, tensor in tensors.items()})
     pairs = {n: (tensors[f"{n}.lora_A.weight"], tensors[f"{n}.lora_B.weight"]) for n in layers}
     if 2 * len(pairs) != len(tensors):
-        raise ValueError(f"{folder}: not an adapter of linear layers alone ({len(tensors)} matrices)")
+        raise ValueError(f"{folder}: the adapter changes other than linear layers ({len(tensors)} matrices)")
     if file.name == WEIGHTS:
         return Products(_stacked(pairs), json.loads((folder / ADAPTER).read_text())["lora_alpha"])
     with safe_open(file, "pt") as opened:
@@ -324,9 +326,9 @@ def read_peft(
         tensors = {name: torch.zeros(*shape) for name, shape in shapes.items()} | tensors
     if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != dict(shapes):
         raise UserError(
-            f"{folder}: an adapter of other layers than the base model's ({len(tensors)} matrices found, {len(shapes)}"
-            " others expected); it was trained on another base"
+            f"{folder}: the adapter's layers are not the base model's ({len(tensors)} matrices found, {len(shapes)}"
+            " others expected); it was trained on another base model"
         )
     if not all(tensor.isfinite().all() for tensor in tensors.values()):
-        raise UserError(f"{folder}: an adapter whose weights are not all finite; start from an earlier one")
+        raise UserError(f"{folder}: the adapter has weights that are not finite; start from an earlier one")
     return tensors

@@ -101,8 +101,7 @@ class Hardware(Checked):
     def check(self) -> None:
         if self.sampler_apart and self.engine_process == "inside" and self.replicas == 1:
             raise UserError(
-                "hardware.sampler_apart: an engine inside the learner's process sees its GPUs; set"
-                " hardware.engine_process=core"
+                "hardware.sampler_apart needs an engine in its own process; set hardware.engine_process=core"
             )
 
     @property
@@ -189,8 +188,7 @@ def check_kv_cache(kv_cache: KVCache, engine: str, device: str) -> None:
     """Raise UserError if the engine does not support this KV cache."""
     if kv_cache == "fp8" and (engine not in ("auto", "vllm") or device != "cuda"):
         raise UserError(
-            "kv_cache=fp8 is how vLLM stores keys and values on a GPU: set hardware.device=cuda and"
-            " hardware.engine=vllm, or else kv_cache=full"
+            "kv_cache=fp8 needs vLLM on a GPU: set hardware.device=cuda and hardware.engine=vllm, or else kv_cache=full"
         )
 
 
@@ -240,8 +238,8 @@ def require_gpu() -> None:
 
     if not torch.cuda.is_available():
         raise UserError(
-            "the profile runs on an NVIDIA GPU (hardware.device=cuda) and this machine has none that torch can use; run"
-            " it where there is one, or take the profile demo or small"
+            "the profile needs an NVIDIA GPU (hardware.device=cuda), and torch finds none here; run it on a machine"
+            " with a GPU, or use the profile demo or small"
         )
 
 

@@ -45,11 +45,11 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
             if "conversion of the weights" not in str(error):
                 raise
             raise UserError(
-                f"model folder {folder}: its experts are not as many, or not as large, in each layer and projection;"
-                " get it again"
+                f"model folder {folder}: the number or size of its experts differs between layers or projections;"
+                " download it again"
             ) from None
     if lacking := sorted(about["missing_keys"]):
-        raise UserError(f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
+        raise UserError(f"model folder {folder}: its files lack {len(lacking)} weights, first {lacking[0]}")
     if others := sorted(about["mismatched_keys"]):
         raise UserError(
             f"model folder {folder}: {len(others)} weights have other shapes than config.json says, first"

@@ -54,8 +54,8 @@ def size(config: dict[str, Any], name: str, *others: str) -> int:
     if not isinstance(found, int) or found < 1:
         value = f"no {name}" if found is None else f"{name} {found!r}"
         raise UserError(
-            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {value}: models of unknown"
-            " size are neither trained nor served with an adapter; use a text-only decoder"
+            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {value}: the model's size is"
+            " unknown, so it can be neither trained nor served with an adapter; use a text-only decoder"
         )
     return found
 

@@ -34,27 +34,26 @@ def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: i
     kind, name = str(config.get("model_type")), base.name
     if kind not in TRIED:
         raise UserError(
-            f"{name}: the learner was not tried with models of type {kind!r}, and might train another policy than the"
-            f" one that samples; evaluate it untrained, or take one of type {', '.join(TRIED)}"
+            f"{name}: the learner is not tested with models of type {kind!r} and might train another policy than the"
+            f" sampled one; evaluate it untrained, or use a model of type {', '.join(TRIED)}"
         )
     lora_parameters(config, learner.lora_rank, learner.target_modules)
     if (turned := _rope(config)[0]) in ("dynamic", "longrope"):
         raise UserError(
-            f"{name}: its rotary embedding ({turned}) follows the longest rollout of a pack, so that the learner would"
-            " compute another policy than the one that samples; evaluate it untrained"
+            f"{name}: its rotary embedding ({turned}) depends on the longest rollout of a pack, so the learner would"
+            " train another policy than the sampled one; evaluate it untrained"
         )
     known = window(config)
     if known and (longest is None or longest > known):
         raise UserError(
-            f"{name}: the learner computes it up to {known} tokens alone, because of its sliding window; set"
+            f"{name}: because of its sliding window the learner can compute it only up to {known} tokens; set"
             f" hardware.max_model_len={known} or less, or evaluate it untrained"
         )
     of_experts = {*learner.target_modules} & {*EXPERT_PROJECTIONS} if num_experts(config) else set[str]()
     if of_experts and (kind not in TRAINED_EXPERTS or len(of_experts & {"gate_proj", "up_proj"}) == 1):
         raise UserError(
-            f"{name}: experts are trained in mixtures of type {TRAINED_EXPERTS[0]} alone, and there gate_proj and"
-            " up_proj together, which are one weight; change training.target_modules, for example to"
-            f" {','.join(ATTENTION)}"
+            f"{name}: experts can be trained only in mixtures of type {TRAINED_EXPERTS[0]}, and there gate_proj and"
+            f" up_proj only together; change training.target_modules, for example to {','.join(ATTENTION)}"
         )
     check_rank(learner.lora_rank, learner.expert_rank, num_experts(config) if of_experts else 0, 2 if gpu else 4)
 
@@ -117,6 +116,6 @@ def check_parallel(model: Path, hardware: Hardware) -> None:
     heads = read_config(model).get("num_attention_heads", 0)
     if heads % hardware.tensor_parallel:
         raise UserError(
-            f"hardware.tensor_parallel is {hardware.tensor_parallel}, and {model.name} has {heads} attention heads,"
-            " which cannot be dealt out so; take a number that divides them"
+            f"hardware.tensor_parallel is {hardware.tensor_parallel}, and {model.name} has {heads} attention heads; set"
+            " a number that divides them"
         )

@@ -67,8 +67,8 @@ def weight_files(folder: Path) -> list[Path]:
         raise UserError(f"model folder {folder}: {INDEX} cannot be read ({error!r})") from None
     if (folder / WEIGHTS).is_file() and WEIGHTS not in named:
         raise UserError(
-            f"model folder {folder}: {WEIGHTS} lies beside the shards of {INDEX}; transformers would load the one and"
-            " vLLM the others: move it or the index away"
+            f"model folder {folder}: it has both {WEIGHTS} and the shards of {INDEX}; transformers would load the one"
+            " and vLLM the others: move one of them away"
         )
     return [folder / name for name in sorted(named)]
 
@@ -84,7 +84,7 @@ def read_config(base: Path) -> dict[str, Any]:
     if missing := [shard.name for shard in shards if not shard.is_file()]:
         raise UserError(f"model folder {base}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}")
     if not shards:
-        raise UserError(f"model folder {base} has no weights ({WEIGHTS}, or shards with {INDEX}); get it again")
+        raise UserError(f"model folder {base} has no weights ({WEIGHTS}, or shards with {INDEX}); download it again")
     return config
 
 
@@ -108,8 +108,8 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
     odd = (name for name, weight in found.items() if name.endswith("weight") and weight.dtype not in FLOATS)
     if (name := next(odd, None)) and not read_config(folder).keys() & {"quantization_config", "compression_config"}:
         raise UserError(
-            f"model folder {folder}: {name} is stored as {found[name].dtype}, no float of 16 bits or more, and"
-            " config.json has no quantization_config; take the model as it was published"
+            f"model folder {folder}: {name} is stored as {found[name].dtype}, but config.json has no"
+            " quantization_config; use the published model"
         )
     return found
 
@@ -130,7 +130,7 @@ def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             return {name: StoredWeight(one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
     except SafetensorError:
-        raise UserError(f"model file {path}: it is cut short, or no safetensors file; get it again") from None
+        raise UserError(f"model file {path}: it is truncated or not a safetensors file; download it again") from None
 
 
 def loaded_bytes(folder: Path, bytes_per_value: int) -> int:

@@ -35,8 +35,8 @@ def check_reward_model(folder: Path) -> None:
     kinds = read_config(folder).get("architectures") or []
     if not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
         raise UserError(
-            f"reward model {folder}: it is {', '.join(map(str, kinds)) or 'of no named architecture'}, and scores are"
-            " those of a model for sequence classification"
+            f"reward model {folder}: its architecture is {', '.join(map(str, kinds)) or 'unknown'}; use a model for"
+            " sequence classification"
         )
 
 
@@ -54,8 +54,7 @@ class RewardModel:
         model: Any = loaded(AutoModelForSequenceClassification, folder, dtype)
         if model.config.num_labels > 2:
             raise UserError(
-                f"reward model {folder}: it has {model.config.num_labels} labels; a reward is one number, or the odds"
-                " of two labels"
+                f"reward model {folder}: it has {model.config.num_labels} labels; a reward model has one label, or two"
             )
         self._model = model.to(self._device).eval()
         self._positions = getattr(model.config, "max_position_embeddings", None)

@@ -49,7 +49,7 @@ class Toolbox:
 
     def place(self, digest: str, what: str) -> Path:
         if digest not in self.places:
-            raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; give its path")
+            raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; set its path")
         return self.places[digest]
 
     def generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> Generator:

@@ -109,7 +109,7 @@ def _policy(rollouts: Ref) -> Policy:
 def _sampling_arguments(rollouts: Ref) -> dict[str, Any]:
     """Return the sampling arguments of rollouts. Errors: UserError if the rollouts were imported."""
     if (arguments := sampled_with(rollouts)) is None:
-        raise UserError(f"{rollouts} was imported: nothing tells how it was sampled")
+        raise UserError(f"{rollouts} was imported, so its sampling settings are unknown")
     return dict(arguments)
 
 

@@ -50,7 +50,7 @@ def count_groups(rollouts: pa.Table) -> pa.Table:
         rollouts=rollouts,
     )
     if any(groups["repeated"].to_pylist()):
-        raise UserError("a problem has the same rollout twice: the same artifact was given more than once")
+        raise UserError("a problem has the same rollout twice; give each artifact once")
     return groups.drop(["repeated"])
 
 

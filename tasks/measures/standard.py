@@ -49,9 +49,9 @@ def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> C
             if field in known:
                 found[argument.name] = field
             elif argument.default is argument.empty or argument.name in taken:
-                raise TypeError(f"measure {name}: {field} is nothing that a standard measure may take")
+                raise TypeError(f"measure {name}: a standard measure cannot take {field}")
         if (other := _STANDARD.get(name)) and other.stage.name != stage.name:
-            raise TypeError(f"measure {name} is {other.stage.name} already")
+            raise TypeError(f"measure {name} is already made by {other.stage.name}")
         _STANDARD[name] = _Standard(stage, found, needs)
         return stage
 

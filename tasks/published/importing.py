@@ -79,7 +79,7 @@ def read(path: Path, sql: str, schema: pa.Schema, **given: object) -> pa.Table:
         connection.close()
     made = pa.table(columns, schema=schema)
     if "problem_id" in schema.names and len(made["problem_id"].unique()) != len(made):
-        raise UserError(f"{path.name}: a problem occurs twice")
+        raise UserError(f"{path.name}: the same problem occurs twice")
     return made
 
 

@@ -80,7 +80,7 @@ def test_an_adapter_is_asked_by_its_ref(demo_store: Path, tmp_path: Path) -> Non
     training = next(ref for ref in store.refs("training") if store.read(ref, ["arm"])["arm"][0].as_py() == "panel")
     result = ask(PROBLEM, "--adapter", str(training)[:16], "--root", str(demo_store))
     assert f"panel · demo · {training} step 4" in result.stderr and result.stdout.count("answer: ") == 1
-    with pytest.raises(UserError, match="has no adapter of step 3"):
+    with pytest.raises(UserError, match="has no adapter at step 3"):
         ask(PROBLEM, "--adapter", str(training), "--step", "3", "--root", str(demo_store))
     copy_study(demo_store, tmp_path / "light", weights=False)
     with pytest.raises(UserError, match="its weights are not in this copy"):

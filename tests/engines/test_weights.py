@@ -93,7 +93,7 @@ def without(*parts: str) -> Callable[[Path], None]:
 def test_files_that_are_not_whole_are_refused_by_their_headers(folder: Path, spoil: Callable[[Path], None]) -> None:
     """As a download leaves them that broke off."""
     spoil(folder)
-    with pytest.raises(UserError, match=f"{SHARD}: it is cut short, or no safetensors file"):
+    with pytest.raises(UserError, match=f"{SHARD}: it is truncated or not a safetensors file"):
         base_model("mixture", folder)
 
 
@@ -104,10 +104,10 @@ def narrow(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (without("layers.2.mlp.experts.3.up_proj"), "its experts are not as many, or not as large"),
-        (narrow, "its experts are not as many, or not as large"),
+        (without("layers.2.mlp.experts.3.up_proj"), "the number or size of its experts differs"),
+        (narrow, "the number or size of its experts differs"),
         (without("layers.2.mlp.experts.15."), r"2 weights have other shapes .* first model\.layers\.2\.mlp\.experts"),
-        (without("layers.2.mlp.gate.weight"), r"1 weights are in no file of it, first model\.layers\.2\.mlp\.gate"),
+        (without("layers.2.mlp.gate.weight"), r"its files lack 1 weights, first model\.layers\.2\.mlp\.gate"),
     ],
 )
 def test_no_engine_is_given_a_model_with_a_hole(folder: Path, spoil: Callable[[Path], None], said: str) -> None:

@@ -111,5 +111,5 @@ def test_an_argument_that_no_study_has_is_refused_where_it_is_declared() -> None
     @stage(Votes, version=1)
     def measure_nothing(*, moonlight: tuple[Votes, ...]) -> None: ...  # type: ignore[arg-type]
 
-    with pytest.raises(TypeError, match="moonlight is nothing that a standard measure may take"):
+    with pytest.raises(TypeError, match="a standard measure cannot take moonlight"):
         standard_measure("nothing")(measure_nothing)  # type: ignore[arg-type]

@@ -57,8 +57,8 @@ def test_another_seed_draws_others_and_a_level_of_its_own_never_changes() -> Non
 @pytest.mark.parametrize(
     ("levels", "leaked", "wanted", "per_level", "said"),
     [
-        ("112", "", ("1", "2"), 2, "2 problems of level 2 are wanted; 1 are there, 1 of them no training problem"),
-        ("12", "1", ("2",), None, "some problems of level 2 are wanted; 1 are there, 0 of them no training problem"),
+        ("112", "", ("1", "2"), 2, "2 problems of level 2 are needed; the set has 1, 1 of them no training problem"),
+        ("12", "1", ("2",), None, "some problems of level 2 are needed; the set has 1, 0 of them no training problem"),
     ],
 )
 def test_what_cannot_be_asked_is_said(

@@ -62,10 +62,10 @@ def test_only_vllm_on_a_gpu_stores_fp8(engine: str, device: str, monkeypatch: py
     check_kv_cache("full", engine, device)
     check_kv_cache("fp8", "vllm", "cuda")
     check_kv_cache("fp8", "auto", "cuda")
-    with pytest.raises(UserError, match=r"kv_cache=fp8 is how vLLM stores keys and values on a GPU: set"):
+    with pytest.raises(UserError, match=r"kv_cache=fp8 needs vLLM on a GPU: set"):
         check_kv_cache("fp8", engine, device)
     monkeypatch.setattr("tasks.engines.toolbox.engine_name", lambda wanted: "transformers")
-    with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):  # where vLLM is not installed
+    with pytest.raises(UserError, match="kv_cache=fp8 needs vLLM"):  # where vLLM is not installed
         Toolbox(Hardware(device="cuda"), {"m": Path("model")}).generator("m", 0, "fp8")
 
 
@@ -74,7 +74,7 @@ def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path:
     settings, store = ("screening.sampling.kv_cache=fp8", "arms=panel"), Store(tmp_path)
     store.prepare()
     study = Request(profile="demo", settings=settings).study(store, planning=True)
-    asked, refused = [*to_sample(plan(study, store))], "kv_cache=fp8 is how vLLM"
+    asked, refused = [*to_sample(plan(study, store))], "kv_cache=fp8 needs vLLM"
     [said] = memory_lines(study, Machine.here(), asked)
     assert said.startswith(f"this machine would refuse it: {refused}")
     with pytest.raises(UserError, match=refused):

@@ -1,4 +1,4 @@
-"""An engine that samples from other weights than it was given is found out before its rollouts are entered."""
+"""An engine that samples with other weights than it was given is found out before its rollouts are entered."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def test_other_weights_end_a_training_and_an_evaluation(lab: Lab, monkeypatch: p
         patched.setattr(TransformersGenerator, "_policy", lambda self, adapter: serve(self, None))
         for staleness in (0, 1):
             with pytest.raises(
-                UserError, match=r"panel at step .: transformers samples from other weights .* the base"
+                UserError, match=r"panel at step .: transformers samples with other weights .* the base"
             ):
                 lab.train(replace(learner, staleness=staleness, seed=1), evaluation_group_size=1)
-        with pytest.raises(UserError, match="panel at step 2: transformers samples from other weights"):
+        with pytest.raises(UserError, match="panel at step 2: transformers samples with other weights"):
             evaluate(replace(DRAW, seed=5))
         assert Ledger(lab.store.root).read(account_of(after, replace(DRAW, seed=5))) is None
     evaluate(replace(DRAW, seed=6))
@@ -90,7 +90,7 @@ def check(sampled: Any, learned_K: np.ndarray, of_base: float, limits: Limits, r
         return sampled.behaviour_K + np.float32(of_base) if base else learned_K
 
     if refused:
-        with pytest.raises(UserError, match="samples from other weights"):
+        with pytest.raises(UserError, match="samples with other weights"):
             refuse_other_weights(sampled, score, limits, "panel", "vllm")  # type: ignore[arg-type]
     else:
         found = refuse_other_weights(sampled, score, limits, "panel", "vllm")  # type: ignore[arg-type]

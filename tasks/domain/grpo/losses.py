@@ -217,9 +217,7 @@ def loss_for(config: LearnerConfig) -> Loss:
         raise UserError(f"learner: unknown loss {config.loss!r}; choose from {', '.join(LOSSES)}")
     loss = LOSSES[config.loss]
     if loss.needs_advantage not in (None, config.advantage):
-        raise UserError(
-            f"learner: loss {config.loss} is defined with advantage {loss.needs_advantage}, not {config.advantage}"
-        )
+        raise UserError(f"learner: loss {config.loss} needs advantage {loss.needs_advantage}, not {config.advantage}")
     if loss.reduction == "constant" and config.max_tokens is None:
         raise UserError(f"learner: loss {config.loss} divides by max_tokens; set it to the longest completion")
     if config.loss == "kl_cov" and config.updates == 1 and not config.staleness:

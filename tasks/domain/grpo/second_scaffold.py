@@ -44,8 +44,8 @@ def second_scaffold(config: LearnerConfig, own: Scaffold) -> Scaffold | None:
 def several(own: Scaffold, number: int) -> Scaffold:
     if own.answer_form != "tag":
         raise UserError(
-            f"learner: several answers in one completion need <answer> tags, which {own.name} lacks;"
-            " train an arm with them"
+            f"learner: several answers in one completion need <answer> tags, which scaffold {own.name} lacks; use a"
+            " scaffold with them"
         )
     asked = f"Solve it {number} times, each time another way, one solution after the other, and then write </answers>."
     template = own.template.replace("{problem}", f"{{problem}} {asked}")

@@ -86,7 +86,7 @@ def threshold_of(groups: Sequence[LabelledGroup]) -> float:
     Errors: UserError if no pair of the groups is the same, or none is different."""
     pairs = counts_at(groups, -np.inf)
     if not pairs.true_joined or not pairs.false_joined:
-        raise UserError("a threshold is calibrated on traces that are the same and on some that are not")
+        raise UserError("labelled traces: calibration needs pairs of equal and of different traces")
     seen = np.unique(np.concatenate([g.similarity_NN[np.triu_indices(len(g.similarity_NN), 1)] for g in groups]))
     between = (seen[1:] + seen[:-1]) / 2 if len(seen) > 1 else seen
     return float(max(between, key=lambda t: (counts_at(groups, t).f1, t)))

@@ -42,7 +42,7 @@ class StepSearch(Method):
 
     def check(self) -> None:
         if not self.end:
-            raise UserError("end is empty; it must be the text that ends a step")
+            raise UserError("end is empty; set the text that ends a step")
 
     @property
     def in_steps(self) -> bool:

@@ -328,7 +328,7 @@ class Means:
     def p_equivalent(self, margin: float) -> np.ndarray:
         """Return the p_V of the equivalence test (TOST) with ±margin; small means equivalent."""
         if margin <= 0:
-            raise ValueError("a margin of equivalence is positive")
+            raise ValueError("the margin of equivalence must be positive")
         above_V, below_V = margin - self.estimate_V, margin + self.estimate_V
         return self._where(
             self.known_V,
@@ -473,7 +473,7 @@ def ratio(
     """
     top, bottom = float(top_SP.mean()), float(bottom_SP.mean())
     if top <= 0 or bottom <= 0:
-        raise ValueError("a ratio over nothing is undefined")
+        raise ValueError("the denominator of the ratio is zero")
     at, first, second = top / bottom, top_SP[:, :, None] / top, bottom_SP[:, :, None] / bottom
     if isinstance(trained, tuple):
         found = combined([(1.0, first), (-1.0, second)], trained, paired=paired)

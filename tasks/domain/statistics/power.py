@@ -82,13 +82,13 @@ def difficulty_of_counts(counts: Sequence[tuple[int, int]]) -> tuple[float, floa
     """
     n_P, c_P = np.array([n for n, _ in counts if n > 1], float), np.array([c for n, c in counts if n > 1], float)
     if len(n_P) < 2 or not 0 < c_P.sum() < n_P.sum():
-        raise ValueError("its groups are too few, too small or all alike to tell a difficulty")
+        raise ValueError("its groups are too few, too small or too similar to estimate a difficulty")
     mean = c_P.sum() / n_P.sum()
     # excess chance that two rollouts of one problem are both correct
     both = (c_P * (c_P - 1)).sum() / (n_P * (n_P - 1)).sum()
     alike = (both - mean**2) / (mean * (1 - mean))
     if not 0 < alike < 1:
-        raise ValueError("its problems differ no more than chance makes them")
+        raise ValueError("its problems do not differ more than by chance")
     return float(mean * (1 / alike - 1)), float((1 - mean) * (1 / alike - 1))
 
 

@@ -103,7 +103,9 @@ def packed_attention(
     """Implement transformers' attention interface: query 1xHxTxD, key and value 1xKxTxD → 1xTxHxD. The model's own mask
     is ignored; softcap and s_aux are refused here, sliding windows when the model is checked."""
     if layout is None:
-        raise UserError(f"{type(module).__name__}: its model keeps from its attention which rows are of one rollout")
+        raise UserError(
+            f"{type(module).__name__}: the model does not tell its attention which rows belong to one rollout"
+        )
     if softcap or s_aux is not None:
         raise UserError(f"{type(module).__name__}: its attention has caps or sinks, which the learner does not compute")
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))

@@ -82,7 +82,7 @@ def latest(root: Path, recipe: str, former: str = "") -> State | None:
     position = json.loads((folders[-1] / "state.json").read_text())
     if position["recipe"] not in (recipe, former):
         raise UserError(
-            f"{folders[-1]}: a checkpoint of another recipe (other base model, problems or learner settings);"
+            f"{folders[-1]} is a checkpoint of another recipe (other base model, problems or learner settings);"
             " give this training a folder of its own or remove that one"
         )
     tensors = load_file(folders[-1] / "state.safetensors")

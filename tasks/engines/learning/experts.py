@@ -224,7 +224,7 @@ class LoraExperts(nn.Module):
     def __init__(self, layer: Any, matrices: Mapping[str, Pair], alpha: float, *, merge: bool = False) -> None:
         super().__init__()
         if (kind := type(layer.act_fn).__name__) not in SILU:
-            raise UserError(f"learner: experts whose activation is {kind} are not trained, SiLU alone")
+            raise UserError(f"learner: experts with the activation {kind} cannot be trained, only SiLU")
         self.gate_up_proj, self.down_proj = layer.gate_up_proj, layer.down_proj
         self.names, self.alpha, self.merge = tuple(matrices), alpha, merge
         self.a = nn.ParameterDict({name: nn.Parameter(a) for name, (a, _) in matrices.items()})

@@ -52,7 +52,7 @@ def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:
     if dtype == torch.float32:
         return exact
     if dtype != torch.bfloat16:
-        raise ValueError(f"weights of type {dtype} are not merged")
+        raise ValueError(f"weights of type {dtype} cannot be merged")
     bits = exact.view(torch.int32)
     noise = torch.randint(0, 1 << 16, bits.shape, dtype=torch.int32, device=bits.device, generator=draws)
     # a GPU's NaN is 0x7fffffff: adding noise would overflow into the sign bit and give zeros

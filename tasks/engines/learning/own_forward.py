@@ -94,6 +94,6 @@ def check_same_policy(
     if not apart <= most:
         raise UserError(
             f"{name}: the learner's log-probs are {apart:.3g} away from those of the model's own forward pass, where"
-            f" rounding makes {most:.2g} at most: the model computes something that the learner does not, and what is"
-            " trained would be another policy than the one that samples; evaluate it untrained, or take another"
+            f" rounding makes {most:.2g} at most: the learner computes this model differently and would train another"
+            " policy than the sampled one; evaluate it untrained, or use another model"
         )

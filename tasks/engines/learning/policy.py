@@ -107,8 +107,8 @@ class Policy:
             return
         if not self.kept_rows or self.execution.checkpointing == "off":
             raise UserError(
-                f"{self.base.name}: training ran out of memory at a pack of {rows} tokens, the longest there may be;"
-                f" lower token_budget, max_model_len or the sampler's memory share, or take a larger GPU"
+                f"{self.base.name}: training ran out of memory with a pack of {rows} tokens, the longest possible;"
+                " lower token_budget, max_model_len or the sampler's memory share, or take a larger GPU"
             )
         self.kept_rows = 0
         self.try_longest(rows)

@@ -31,16 +31,16 @@ def parse_hub_name(wish: str) -> tuple[Source, dict[str, str]]:
     parsed = _WISH.fullmatch(wish)
     if parsed is None:
         raise UserError(
-            f"'{wish[:140]}' is no source on the hub: write a set's name, or OWNER/NAME, and @ and the 40 hex digits of"
-            " a commit, then :SPLIT where it is not train"
+            f"'{wish[:140]}' is not a hub source: write NAME@COMMIT or OWNER/NAME@COMMIT with the 40 hex digits of a"
+            " commit, then :SPLIT unless it is train"
         )
     commits = dict(one.split("@") for one in parsed["more"].split("+") if one)
     if "/" not in parsed["id"]:
         if parsed["split"]:
-            raise UserError(f"source {parsed['id']}: a known set has its split; leave :{parsed['split']} out")
+            raise UserError(f"source {parsed['id']}: a known set has a fixed split; remove :{parsed['split']}")
         return source_named(parsed["id"]), commits | {parsed["id"]: parsed["commit"]}
     if known := [one.name for one in SOURCES.values() if one.hub == parsed["id"]]:
-        raise UserError(f"{parsed['id']} is known here: write {' or '.join(f'{name}@COMMIT' for name in known)}")
+        raise UserError(f"{parsed['id']} is a known set: write {' or '.join(f'{name}@COMMIT' for name in known)}")
     name, split = parsed["id"].partition("/")[2], parsed["split"] or "train"
     file = f"{name}.jsonl" if split == "train" else f"{name}-{split}.jsonl"
     return Source(name=name, file=file, hub=parsed["id"], split=split, columns=()), {name: parsed["commit"]}
@@ -51,8 +51,8 @@ def load_hub(source: Source, revision: str | None) -> list[Row]:
     missing columns; NotHere if the hub cannot be reached, lacks the dataset, or restricts it."""
     if not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
         raise UserError(
-            f"source {source.name}: {source.hub} needs a commit, {source.name}@<40 hex digits>, behind a + where"
-            f" another set keeps it out; found {revision!r:.60}"
+            f"source {source.name}: {source.hub} needs a commit: {source.name}@<40 hex digits>, after a + if the set is"
+            f" to be kept out; found {revision!r:.60}"
         )
     try:
         from datasets import load_dataset

@@ -46,7 +46,7 @@ def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
         row = row_of(record, where, name, len(rows))
         first = seen.setdefault(f"{row['source']}\0{row['source_id']}", place)
         if first != place:
-            raise UserError(f"{where}: the id {row['source_id']!r} stands in {first} already; ids must be unique")
+            raise UserError(f"{where}: the id {row['source_id']!r} is also in {first}; ids must be unique")
         if only is None or row["source"] == only:
             rows.append(row)
     if not rows:
@@ -119,7 +119,7 @@ def _text(record: dict[str, Any], field: str, where: str) -> str | None:
         empty = " and not empty" if field in {name for _, names in COLUMNS for name in names} else ""
         raise UserError(f"{where}: field '{field}' must be text{empty}, found {value!r:.60}")
     if lone := re.search(r"[\ud800-\udfff]", text):
-        raise UserError(f"{where}: field '{field}' holds half of a character ({ascii(lone[0])[1:-1]})")
+        raise UserError(f"{where}: field '{field}' contains half of a UTF-16 character pair ({ascii(lone[0])[1:-1]})")
     return text if text.strip() else None
 
 
@@ -152,7 +152,7 @@ def _decoded(text: bytes, where: str) -> Any:
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise UserError(f"{where}: is not JSON ({error.msg}); write one object a line") from None
+        raise UserError(f"{where}: is not JSON ({error.msg}); write one object per line") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: cannot be read ({error})") from None
 

@@ -196,7 +196,7 @@ class Endpoint:
             if stop.is_set() or moment - max(failing, self._answered) > self._patience:
                 raise Parked(
                     f"{self.url} {silent} for {self._patience:g} s ({self._plain(last)}); finished rollouts are kept:"
-                    " see that it is up and give the same command again"
+                    " start it and run the same command again"
                 )
             pause = min(pause * 2, LONGEST_PAUSE)
             stop.wait(max(wait, pause * random.uniform(0.5, 1.0)))
@@ -205,7 +205,7 @@ class Endpoint:
         """Raise for an answer that a retry would not change."""
         if status == 402 or (status == 429 and (codes & QUOTA_CODES or MONEY.search(words))):
             raise Parked(
-                f"{self.url} refuses to go on ({words}); finished rollouts are kept: top up there and give the same"
+                f"{self.url} refuses further requests ({words}); finished rollouts are kept: pay there and run the same"
                 " command again"
             )
         if status in (401, 403):
@@ -256,8 +256,8 @@ def model_of(text: bytes, url: str, names: Collection[str] | None, served: str =
     if found and not served and len({*bases.values()}) == 1:
         return found[0]
     raise UserError(
-        f"{url}: the server has {listed}, and the study's model is {served or ' or '.join(names or ())}; serve that one"
-        " alone, or say which of them it is: hardware.served_model=NAME"
+        f"{url}: the server has {listed}, and the study's model is {served or ' or '.join(names or ())}; serve only"
+        " that model, or set hardware.served_model to its name there"
     )
 
 

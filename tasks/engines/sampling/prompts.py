@@ -49,7 +49,7 @@ def chat_text(tokenizer: Any, prompt: Prompt, *, enable_thinking: bool) -> str:
     """Return messages, or a text as one user message, in the chat template. Templates that insert the date get TODAY.
     Errors: UserError for a model without a chat template."""
     if tokenizer.chat_template is None:
-        raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template and the model folder has none")
+        raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template, but the model folder has none")
     return tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt,
         tokenize=False,

@@ -100,7 +100,7 @@ class VllmGenerator(PromptEncoder):
         able = self._call("abilities")
         if merges and not able["merge"]:
             raise UserError(
-                f"{model.name}: vLLM {self.version} holds its weights in a form that adapters cannot be merged into;"
+                f"{model.name}: vLLM {self.version} stores its weights in a form that adapters cannot be merged into;"
                 " set hardware.adapters=unmerged"
             )
         if merges:
@@ -295,8 +295,8 @@ def refuse_unread_ranks(adapter: Path, version: str) -> None:
 
     if adapter_config(adapter).get("rank_pattern") and not hasattr(PEFTHelper, "get_rank_and_scaling"):
         raise UserError(
-            f"adapter {adapter}: its experts have a rank of their own, which vLLM {version} does not read beside the"
-            " weights; set hardware.adapters=merged, or install a newer vLLM"
+            f"adapter {adapter}: its experts have their own rank, which vLLM {version} cannot serve unmerged; set"
+            " hardware.adapters=merged, or install a newer vLLM"
         )
 
 

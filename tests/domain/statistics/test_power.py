@@ -58,5 +58,5 @@ def test_the_difficulty_of_an_arm_is_found_in_its_groups() -> None:
     for a, b in ((0.277, 1.322), (2.0, 3.0)):
         counts = [(8, int(c)) for c in rng.binomial(8, rng.beta(a, b, 4000))]
         assert power.difficulty_of_counts(counts) == pytest.approx((a, b), rel=0.1)
-    with pytest.raises(ValueError, match="no more than chance"):
+    with pytest.raises(ValueError, match="do not differ more than by chance"):
         power.difficulty_of_counts([(8, 4)] * 20)

@@ -82,5 +82,5 @@ def test_values_and_gradients_are_those_of_the_whole_weights(names: tuple[str, .
 
 
 def test_another_activation_is_refused() -> None:
-    with pytest.raises(UserError, match="SiLU alone"):
+    with pytest.raises(UserError, match="only SiLU"):
         LoraExperts(layer("gelu"), {}, 1.0)

@@ -140,5 +140,5 @@ def test_a_kept_adapter_that_a_kill_cut_off_is_written_again(
 def test_an_adapter_that_is_gone_is_said(tmp_path: Path) -> None:
     """It would be read as zeros, and the base model sampled from in its name."""
     for use in (lambda: served_name(ServedAdapter("a", tmp_path)), lambda: read_served(tmp_path)):
-        with pytest.raises(UserError, match=r"the adapter is gone; .* remove the newest folder"):
+        with pytest.raises(UserError, match=r"the adapter is missing; .* remove its newest checkpoint folder"):
             use()

@@ -121,7 +121,7 @@ def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path: Path) -> None
     ("kind", "said"),
     [
         ("doge", APART),  # a mask that its own weights make
-        ("stablelm", "StableLmAttention: its model keeps from its attention which rows are of one rollout"),
+        ("stablelm", "StableLmAttention: the model does not tell its attention which rows belong to one rollout"),
         ("phi3", "no linear layer named k_proj, q_proj, v_proj"),
     ],
 )

@@ -40,7 +40,10 @@ GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
         ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),
         ('{"uid": "b", "problem": "Two?", "gold": NaN}', "line 2: field 'gold' must be text or a finite number"),
         ('{"uid": "b", "problem": "Two?", "gold": ' + "9" * 5000 + "}", "line 2: cannot be read"),
-        ('{"uid": "b", "problem": "T \\ud800?", "gold": "2"}', "line 2: field 'problem' holds half of a character"),
+        (
+            '{"uid": "b", "problem": "T \\ud800?", "gold": "2"}',
+            "line 2: field 'problem' contains half of a UTF-16 character pair",
+        ),
         ("[" * 100_000, "line 2: cannot be read"),
     ],
 )
@@ -138,7 +141,7 @@ def test_hub_loading_through_datasets_on_a_local_folder(tmp_path: Path, monkeypa
     assert [(r["problem"], r["gold"], r["source"]) for r in rows] == [("How many?", "1004", "gsm8k_train")]
     with pytest.raises(UserError, match="no column 'problem'"):
         load_hub(amc, "a" * 40)
-    with pytest.raises(UserError, match=r"needs a commit, amc@<40 hex digits>.* found 'main'"):
+    with pytest.raises(UserError, match=r"needs a commit: amc@<40 hex digits>.* found 'main'"):
         load_hub(SOURCES["amc"], "main")
 
 
@@ -178,15 +181,15 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
         recipe = store.manifest(build_pool(sources=(spec,), policy=PoolPolicy())).recipe
     tools.close()
     assert "a" * 40 in json.dumps(recipe.arguments) and "b" * 40 in json.dumps(recipe.arguments)
-    with pytest.raises(UserError, match=r"source math500: .* needs a commit, math500@"):
+    with pytest.raises(UserError, match=r"source math500: .* needs a commit: math500@"):
         fetch_source(SOURCES["math_train"], {"math_train": "a" * 40}, tmp_path / "other")
 
 
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        (f"openai/gsm8k@{'a' * 40}", "is known here: write gsm8k_train@COMMIT or gsm8k_test@COMMIT"),
-        (f"amc@{'a' * 40}:test", "a known set has its split; leave :test out"),
+        (f"openai/gsm8k@{'a' * 40}", "is a known set: write gsm8k_train@COMMIT or gsm8k_test@COMMIT"),
+        (f"amc@{'a' * 40}:test", "a known set has a fixed split; remove :test"),
     ],
 )
 def test_what_is_no_id_of_problems_on_the_hub(wish: str, said: str) -> None:

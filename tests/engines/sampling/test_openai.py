@@ -135,7 +135,7 @@ def test_garbage_that_does_not_end_parks_with_what_came(tiny: Path, monkeypatch:
 )
 def test_a_providers_wall_parks_after_what_finished(tiny: Path, status: int, error: dict[str, Any]) -> None:
     with provider(lambda n, body: fine(body) if n <= 20 else (status, {"error": error})) as url:
-        assert len(kept(engine(tiny, url), requests(40), Parked, "top up there")) == 20
+        assert len(kept(engine(tiny, url), requests(40), Parked, "pay there")) == 20
 
 
 @pytest.mark.parametrize(

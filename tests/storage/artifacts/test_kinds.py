@@ -51,6 +51,6 @@ def test_rows_of_another_shape_are_refused(tmp_path: Path, table: pa.Table, word
 def test_references_are_read_as_what_they_are() -> None:
     text = "joint_bands-4f1c2a9b00d1e2f3"
     assert type(Ref.parse(text)) is JointBands and Bands.parse(text) == Ref("joint_bands", "4f1c2a9b00d1e2f3")
-    with pytest.raises(UserError, match="is an artifact of kind joint_bands; passk is wanted here"):
+    with pytest.raises(UserError, match="is an artifact of kind joint_bands, but this needs kind passk"):
         PassAtK.parse(text)
     assert type(Ref.parse("riddles-4f1c2a9b00d1e2f3")) is Ref

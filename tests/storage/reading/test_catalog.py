@@ -32,7 +32,7 @@ def test_a_question_is_answered(tmp_path: Path, statement: str) -> None:
     ],
 )
 def test_what_is_no_question_is_refused_inside_the_root_too(tmp_path: Path, statement: str) -> None:
-    with pytest.raises(UserError, match="one SELECT is wanted"):
+    with pytest.raises(UserError, match="write one SELECT"):
         ask(tmp_path, statement.format(root=tmp_path))
     assert list(tmp_path.iterdir()) == []
 
