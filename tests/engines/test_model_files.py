@@ -92,7 +92,7 @@ def test_an_index_beside_a_whole_file_is_refused_and_one_that_cannot_be_read(tmp
     index.write_text(json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}}))
     assert [path.name for path in weight_files(tmp_path)] == ["model-00001-of-00001.safetensors"]
     (tmp_path / "model.safetensors").touch()
-    with pytest.raises(UserError, match="it has both model.safetensors and the shards"):
+    with pytest.raises(UserError, match=r"it has both model.safetensors and the shards"):
         weight_files(tmp_path)
     for text in ("{", "{}"):
         index.write_text(text)
