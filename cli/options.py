@@ -136,7 +136,7 @@ def _runs(context: click.Context) -> list[str]:
 
 
 def _refs(context: click.Context) -> list[str]:
-    """Return artifacts, and runs, which stand for their reports."""
+    """Return artifacts; the name of a run means its report."""
     from storage.artifacts.store import Store
 
     return [*_runs(context), *map(str, Store(_root_of(context)).refs())]

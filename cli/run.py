@@ -220,7 +220,7 @@ def submit(
 @click.option("--stages", is_flag=True, help="List every stage with its rollouts, tokens, GPU-hours and cost.")
 @options.as_json
 def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: Any) -> None:
-    """Show what a run would make, reuse, cost and be able to find. Makes nothing."""
+    """Show what a run would make, reuse and cost, and the difference that it can detect. Makes nothing."""
     from cli.view import show_plan
     from flows.running.forecast import Forecast
     from flows.running.plan import plan as planned
@@ -248,7 +248,7 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
 def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool, **wishes: Any) -> None:
     """Register a study: its question, decision rule, names and date, in a hash-chained file of the root.
 
-    Its report then says whether that was before anything was sampled, and what was changed since.
+    The report then says whether you registered before sampling, and what changed since.
     """
     from flows.running.plan import has_sampled
     from flows.running.plan import plan as planned

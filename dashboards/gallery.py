@@ -105,7 +105,7 @@ def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
 
 
 def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, Any] | None) -> Item:
-    """again: the study's note on an item whose texts are not the first that were sampled."""
+    """again: the study's note on an item with texts from a later sampling."""
     if not isinstance(item.get("problem"), str):
         raise UserError(f"{path}: items[{place}].problem is missing")
     shown = []

@@ -19,7 +19,7 @@ from storage.reading.query_cache import sources
 SETS = {"final": "before and after", "screenings": "screening", "evaluations": "held-out curve"}
 VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable")
 COLOURS = {"correct": "green", "wrong": "red"}
-#: Rollouts of each policy that are shown at a time.
+#: Number of rollouts of each policy on one page.
 ROLLOUTS_AT_ONCE = 4
 #: A search of fewer nodes is drawn at its own size.
 FEW = 30

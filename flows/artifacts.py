@@ -43,7 +43,7 @@ class Start:
 
     @property
     def name(self) -> str:
-        """As stage titles name it."""
+        """Return its name in stage titles."""
         return f"{self.policy.arm} at step {self.policy.step}"
 
     def after(self, training: Training, step: int, seed: int = 0) -> Start:

@@ -79,7 +79,7 @@ trained_as = "none"
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """The rollouts of an arm, by problem in file order. tool: the one that sampled them."""
+    """The rollouts of an arm, by problem in file order. tool: the tool that sampled them."""
 
     arm: str
     tool: str
@@ -93,7 +93,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What an import did. disagreements: rollouts whose verdict differs from the other tool's, among those it
+    """The result of an import. disagreements: rollouts whose verdict differs from the other tool's, among those it
     judged."""
 
     arm: str

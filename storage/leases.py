@@ -228,7 +228,7 @@ class Leases:
                 return True
 
     def _others(self, wanted: Mapping[str, Sequence[str]]) -> str:
-        """Describe the holder of the first of these that is not free."""
+        """Describe the holder of the first lease that is not free."""
         for name in wanted:
             for holder, _ in _claims(self.documents.get(f"{FOLDER}{name}")):
                 if holder != self.holder and self._lives(holder) and (who := self.documents.get(_of(holder))):

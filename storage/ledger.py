@@ -175,8 +175,8 @@ def _remembered_keys(shard: Path, size: int, changed: int) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The places of an account's rows. If an identity occurs twice, the first row counts. shards: oldest first. keys:
-    columns of KEY and `place`, over the rows of all shards in order."""
+    """The positions of an account's rows. If an identity occurs twice, the first row counts. shards: oldest first.
+    keys: columns of KEY and `place`, over the rows of all shards in order."""
 
     shards: Sequence[Path]
     keys: pa.Table

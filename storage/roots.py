@@ -123,7 +123,7 @@ def lock_file(root: Path, name: str) -> Path:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write to a temporary file, flush it to the disk, rename it. On OSError the former file stays."""
+    """Write to a temporary file, flush it to the disk, rename it. If an OSError occurs, the previous file stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:

@@ -84,7 +84,8 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Start processes in this block that ignore Ctrl-C from the first instruction; their parent ends them."""
+    """Start the processes of this block so that they ignore Ctrl-C from their first instruction; their parent ends
+    them."""
     was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -112,9 +112,8 @@ def ensure_rollouts(
     If another process is sampling the same problems, wait until their rollouts are in the ledger or that process is
     gone. adapter: the weights of the policy; None if all rollouts are in the ledger. more: receives stored rows, and
     returns further requests for the same accounts. ahead, total: for callers that request in parts: number of earlier
-    requests, and of all. score: of the policy; None loads a learner for it. The first tokens after a change of weights
-    are scored before they are
-        stored. Errors: UserError if the engine samples from other weights.
+    requests, and of all requests. score: of the policy; None loads a learner for it. The first tokens after a change of
+    weights are scored before they are stored. Errors: UserError if the engine samples from other weights.
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)
@@ -334,7 +333,7 @@ def entered(
 
 def as_read_by(rows: pa.Table, policy: Policy, golds: Sequence[str]) -> pa.Table:
     """Return ledger rows with trace, tag validity and verdicts by the policy's scaffold, the session's grader and these
-    golds. So a changed parser or a corrected gold needs no new sampling. Columns: those given, and `reading`."""
+    golds. A changed parser or a corrected gold therefore needs no new sampling. Columns: those given, and `reading`."""
     scaffold = policy.scaffold
     parsed = [scaffold.parse(text) for text in rows["completion"].to_pylist()]
     for name in ("trace", "tag_valid"):

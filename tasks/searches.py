@@ -1,9 +1,9 @@
 """Test-time search: problems × policy × method → one tree a problem, and the answer after each of its rounds.
 
-Problems are driven together, so that none waits for another one's last round. Where sampling is in batches, the rounds
-of all unfinished searches are cut into batches in the order in which they were asked for. A batch is the same whatever
-the ledger has of it: a search that was killed meets the same batches again, and reuses what they held. Where it
-streams, a problem's next round goes to the engine as soon as the last rollout of its round is there.
+Problems are driven together, so that none waits for another one's last round. If sampling is in batches, the rounds of
+all unfinished searches are split into batches in the order of their requests. A batch is the same whatever the ledger
+has of it: a search that was killed meets the same batches again, and reuses what they held. If sampling streams, a
+problem's next round starts as soon as the last rollout of its round is finished.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Ter
 
 
 def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
-    """Return what a method sees of a completion; for a step, the whole path to its end."""
+    """Return the part of a completion that a method sees; for a step, the whole path to its end."""
     tree, ask, request = one
     seen = {column: row[column] for column in SEEN} | {"ended": True}
     if not ask.end:

@@ -43,7 +43,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage call. arguments: as the caller gave them. make: returns its rows."""
+    """One stage call. arguments: unchanged from the caller. make: returns the artifact's rows."""
 
     title: str
     ref: Ref
@@ -82,7 +82,7 @@ def _ignore(_: Progress) -> None: ...
 
 @dataclass(slots=True)
 class Session:
-    """How this process executes stage calls. Nothing in it changes a result.
+    """How this process executes stage calls. It changes no result.
 
     planning: only record the calls. wrap, group: let an orchestrator run a step as a task and show the steps of an arm
     together. before: called before anything is made; may raise to stop. without: kinds that are not made here; missing

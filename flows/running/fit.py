@@ -1,5 +1,4 @@
-"""What is known about problems and prompts before anything is spent: how many there are, and whether they fit the
-context."""
+"""Count problems and measure prompts before anything is spent: do they fit the context?"""
 
 from __future__ import annotations
 

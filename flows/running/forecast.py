@@ -85,7 +85,8 @@ class Forecast:
         return total(self.costs)
 
     def sentences(self) -> Iterator[str]:
-        """Yield what will be run: problems, stages, cost, what it can find, notes, and whether a budget holds."""
+        """Yield the sentences of a plan: problems, stages, cost, detectable difference, notes, and whether the budget
+        suffices."""
         yield from self.head()
         yield from self.notes
         yield from self._budgets()

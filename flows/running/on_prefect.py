@@ -59,7 +59,7 @@ SETTINGS = {
 
 def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None]) -> Ref:
     """Run the experiment in this process as a flow of the server at PREFECT_API_URL, or plainly without Prefect. The
-    server only observes: if it fails, finished artifacts are in the store and the rest is made without it."""
+    server only observes: if it fails, finished artifacts are in the store, and the run makes the others without it."""
     if find_spec("prefect") is None:
         return execute(study, store, listener)
     quiet_libraries()

@@ -154,7 +154,7 @@ def _strange(parameters: Json, form: Json) -> str:
 
 
 def merged_parameters(theirs: Any, ours: Any) -> Any:
-    """Return people's parameters with our values merged in: fields by name, in a list the first entry.
+    """Return the parameters that people set, with our values merged in: fields by name, in a list the first entry.
 
     >>> merged_parameters({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
     {'budget': {'usd': 5}, 'study': {'file': 'new', 'seeds': [1]}}

@@ -25,9 +25,9 @@ def changed(
     benchmarks: Sequence[Benchmark] = (),
     arms: Tables | None = None,
 ) -> Profile | None:
-    """Return a study whose fields are replaced by those of the tables; None if there is a mistake. benchmarks: more
-    that may be named. arms: tables that change arms without choosing any; tables in `given` also choose the study's
-    arms."""
+    """Return a study whose fields are replaced by those of the tables; None if there is a mistake. benchmarks:
+    additional ones that may be named. arms: tables that change arms without choosing any; tables in `given` also choose
+    the study's arms."""
     given = dict(given)
     scaffolds, arm_tables = given.pop("scaffolds", {}), given.pop("arms", {})
     if not isinstance(arm_tables, Mapping):

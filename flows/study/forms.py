@@ -157,6 +157,6 @@ class BudgetForm(BaseModel):
         return BudgetForm(**self.budget().over(usual).limits())
 
     def raised(self, by: BudgetForm) -> BudgetForm:
-        """Each limit plus the other's amount, up to the maximum; a missing limit stays missing."""
+        """Return each limit plus the amount of `other`, up to the maximum; a missing limit stays missing."""
         mine, more = self.model_dump(), by.model_dump()
         return BudgetForm(**{n: None if v is None else min(v + (more[n] or 0), MOST) for n, v in mine.items()})

@@ -37,7 +37,7 @@ def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: i
     GPU each are faster than one engine with several. bases: with the largest rank of their served adapters. gpus:
     number available, of `gpu` bytes each.
 
-    Unchanged if nothing is known about the GPUs or no number suffices; the memory plan then reports what is missing.
+    Return it unchanged if the GPUs are unknown or no number suffices; the memory plan then reports the shortage.
     """
     if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
         return hardware

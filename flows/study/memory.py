@@ -41,7 +41,8 @@ _USABLE = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Its GPUs, bytes per GPU, and bytes of free host memory. gpu: 0 if there is none or its memory is unknown."""
+    """A machine's GPUs, bytes per GPU, and bytes of free host memory. gpu: 0 if there is none or its memory is
+    unknown."""
 
     gpus: int
     gpu: int
@@ -79,7 +80,8 @@ def check_caches(hardware: Hardware, samplings: Iterable[Sampling]) -> None:
 
 
 def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> list[str]:
-    """For the plan: a line per local model, and what this machine would refuse. samplings: as above."""
+    """Return the plan's lines: one per local model, and the reasons for which this machine would refuse the study.
+    samplings: as above."""
     lines, free = list[str](), _left(study, machine) if machine.gpu else None
     try:
         for base, rank, learners in _models(study) if _on_gpus(study) else ():

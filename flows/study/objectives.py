@@ -1,4 +1,4 @@
-"""The objectives compared in a study: what each changes in its training. Data; formulas are in docs/training.md.
+"""The objectives that a study compares, as changed settings of its training. Data; formulas are in docs/training.md.
 
 Equivalent objectives are listed once: `leave_one_out` differs from `centred` by a positive factor, and `ppo`, `tis`,
 `cispo` and `rloo` equal the default loss while each batch gets one update.
@@ -72,8 +72,8 @@ def compared(study: Profile, token_budget: int) -> Profile:
 
 
 def catalogue(training: LearnerConfig, cap: int) -> dict[str, dict[str, Any]]:
-    """What each objective changes in a training whose rollouts end at `cap` tokens. DAPO's length penalty begins at
-    four fifths of them, as in its paper."""
+    """Return the settings that each objective changes in a training whose rollouts end at `cap` tokens. DAPO's length
+    penalty begins at four fifths of them, as in its paper."""
     overlong = {"overlong_cache": cap // 5, "max_tokens": training.max_tokens or cap}
     return CHANGES | {"DAPO": CHANGES["DAPO"] | overlong}
 

@@ -1,8 +1,8 @@
 """Named studies: profiles, read from `builtin/*.toml` in the format of user study files, and the open questions over
 them.
 
-A question is a study with few changes, named `<study>/<question>` and priced by `varband plan NAME`. What two questions
-share (pool, split, screening, a training with the same recipe, rollouts with the same seed) is made once.
+A question is a study with few changes, named `<study>/<question>` and priced by `varband plan NAME`. Artifacts that two
+questions share (pool, split, screening, a training with the same recipe, rollouts with the same seed) are made once.
 """
 
 from __future__ import annotations

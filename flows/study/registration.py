@@ -50,7 +50,8 @@ def registered(study: Study, root: Path) -> str:
 
 
 def earlier_looks(study: Study, root: Path) -> tuple[str, ...]:
-    """Return the reports of runs that asked the same with fewer or other seeds, problems or rollouts, newest first."""
+    """Return the reports of runs with the same question and fewer or other seeds, problems or rollouts, newest
+    first."""
 
     def fixed(changes: Iterable[str]) -> set[str]:
         return {change for change in changes if not change.startswith(tuple(f"{path}: " for path in GROWING))}

@@ -1,4 +1,4 @@
-"""From a profile to exactly what will run: files and models are found and identified by content. Mistakes in the input
+"""Resolve a profile to exactly what will run: find files and models and identify them by content. Mistakes in the input
 are found here, before work starts."""
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class Study:
 
 
 def found_source(wish: str, data: Path | None, folder: Path, *, fetch: bool = True) -> tuple[SourceSpec, Path]:
-    """As source_spec, and for `NAME@COMMIT` and `OWNER/NAME@COMMIT` from the hub. folder: of downloaded problems.
-    fetch: download missing ones. Raise UserError or NotHere."""
+    """Like source_spec, but also for `NAME@COMMIT` and `OWNER/NAME@COMMIT` from the hub. folder: for downloaded
+    problems. fetch: download missing ones. Raise UserError or NotHere."""
     if not on_hub(wish):
         return source_spec(wish, data)
     quiet_libraries()

@@ -130,7 +130,7 @@ def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Each field that makes a prompt impossible to follow or hides its answer, with the reason."""
+    """Yield each field that makes a prompt impossible to follow or hides the answer, with the reason."""
     template = s.template
     written = [(f"messages.{n}", one.content) for n, one in enumerate(s.messages, 1)] or [("template", template)]
     written += [("system", s.system)] if s.system else []

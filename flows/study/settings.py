@@ -46,8 +46,8 @@ def short_settings(options: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
-    """Apply `path.to.field=value` settings; what has a name is chosen by it, `benchmarks=[]` means none.
-    Errors: UserError naming every field that is unknown or not what it may be.
+    """Apply `path.to.field=value` settings. Lessons, benchmarks and objectives are chosen by name; `benchmarks=[]`
+    means none. Errors: Raise UserError naming every unknown field and every invalid value.
 
     >>> from flows.study.profiles import DEMO
     >>> overridden(DEMO, ["screening.group_size=16"]).screening.group_size
@@ -90,8 +90,7 @@ def typed_value(text: str, old: object = None) -> Any:
 
 
 def settable(study: Profile) -> Iterator[str]:
-    """Every path that a setting of this study may begin with: its fields, and those of what it holds several of, by
-    their names.
+    """Return every path that a setting of this study may begin with: its fields, and those of its named tables.
 
     >>> from flows.study.profiles import DEMO
     >>> sorted(path for path in settable(DEMO) if path.endswith((".steps", "thinking.model")))

@@ -306,7 +306,7 @@ class _Draws:
 
     def differing(self, wanted: Sequence[str], seed: int, night: int) -> int:
         """Sample the evaluation's rollouts of these problems again; return how many have different tokens. seed: of the
-        account that they are entered in; the engine gets the evaluation's seeds."""
+        ledger entries; the engine gets the evaluation's seeds."""
         before, entry = self._requests(wanted, self.kept.sampling.seed), self._requests(wanted, seed, night)
         again = [replace(one, request_seed=was.request_seed) for one, was in zip(entry, before, strict=True)]
         pairs = zip(entered(before, TOKENS)["token_ids"], self._sampled(again, TOKENS)["token_ids"], strict=True)

@@ -33,7 +33,7 @@ def audit(store: Store, claims: Path = CLAIMS) -> Row:
 
 
 def _report(store: Store, ref: Ref) -> list[Row]:
-    """One row per figure of a report's summary: does it still follow from the input rows?"""
+    """Return one row per figure of a report's summary: whether it still follows from the input rows."""
     recipe = store.manifest(ref).recipe
     about: Row = {"report": str(ref), "query": "report_summary"}
     if not store.has(ref):

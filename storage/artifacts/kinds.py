@@ -167,7 +167,7 @@ class Training(
         "skipped_updates int",  # gradients that were not finite
     ),
 ):
-    """One row per step; beside them the adapters of evaluated steps, exposure.parquet and diagnostics.parquet."""
+    """One row per step, with files: the adapters of evaluated steps, exposure.parquet and diagnostics.parquet."""
 
     WEIGHTS = "files/step-"
 
@@ -200,7 +200,7 @@ class Report(
         "tokens_per_correct real, no_answer real, invalid_tags real, truncated real, updates big",
     ),
 ):
-    """One row per arm and seed; beside them report.html and report.md."""
+    """One row per arm and seed, with the files report.html and report.md."""
 
 
 class Searches(

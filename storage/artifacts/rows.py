@@ -182,7 +182,7 @@ def beside(
 
 
 def _kept(waiting: pa.Table, which: pa.Array | pc.Expression) -> pa.Table:
-    """Filter, and drop the empty chunks, which would make each part slower than the one before."""
+    """Filter rows and drop empty chunks, which would slow down every later read."""
     kept = waiting.filter(which)
     return pa.Table.from_batches([rows for rows in kept.to_batches() if rows.num_rows], kept.schema)
 

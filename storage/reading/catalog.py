@@ -131,8 +131,8 @@ def of_study(root: Path, text: str) -> list[Ref]:
 
 
 def find(root: Path, text: str) -> Ref:
-    """Return the report of the run or study with this name; else the one artifact whose ref or fingerprint starts so.
-    Errors: UserError for none, for several artifacts, and for a run without a report."""
+    """Return the report of the run or study with this name; else the one artifact whose ref or fingerprint starts with
+    it. Errors: UserError for none, for several artifacts, and for a run without a report."""
     run = run_to_read(root, text)
     if run is not None and text in (run.id, run.profile):
         return _report_of(root, run)
@@ -179,8 +179,7 @@ SAMPLING_FIELDS = ("max_tokens", "temperature", "top_p", "seed")
 
 
 def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
-    """Yield the shards of every account that one of these artifacts was sampled into, including a training's own
-    adapters."""
+    """Yield the ledger shards with the rollouts of these artifacts, including those of a training's own adapters."""
     digests: dict[str, str | None] = {}
     sampled: list[tuple[Ref, Mapping[str, Any], Mapping[str, Any]]] = []
     for manifest in map(store.manifest, made_from):

@@ -193,7 +193,7 @@ def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
 
 
 def _copy_register(source: Path, target: Path) -> Iterator[int]:
-    """Yield the bytes of a copied register. One that does not continue the target's is not copied."""
+    """Yield the bytes of a copied register. A register that does not continue the target's is not copied."""
     for mirror in filter(None, map(mirror_of, (source, target))):
         mirror.sync(REGISTER)
     ours, theirs = (path.read_bytes() if path.exists() else b"" for path in map(register_path, (source, target)))

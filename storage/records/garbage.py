@@ -56,8 +56,8 @@ def collect(
     root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool, binned_for: timedelta = timedelta(0)
 ) -> pa.Table:
     """Return the garbage (schema: GARBAGE). With `remove` it is moved to the bin, and entries moved there at least
-    `binned_for` ago are deleted. Concurrent calls do not delete what the other moves. Errors: UserError if a run or a
-    manifest cannot be read, because needed artifacts are then unknown."""
+    `binned_for` ago are deleted. Of two concurrent calls, neither deletes files that the other moves. Errors: UserError
+    if a run or a manifest cannot be read, because needed artifacts are then unknown."""
     earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
     with collecting(root, alone=True, only_reads=not remove):
         store, binned = Store(root), [call for call in earlier if call.exists()]
@@ -186,9 +186,9 @@ def _described(root: Path, found: Iterable[Doomed]) -> pa.Table:
 
 
 def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Table:
-    """Return what belongs to one study or artifact only; with `really`, move it to the bin. The ledger and the charges
-    stay. what: a run's id or a study's name. found: an artifact instead. Schema: GARBAGE. Errors: UserError for an
-    ambiguous name, a running run, and an input of an artifact that stays."""
+    """Return the artifacts and records that only this study or artifact uses; with `really`, move them to the bin. The
+    ledger and the charges stay. what: a run's id or a study's name. found: an artifact instead. Schema: GARBAGE.
+    Errors: UserError for an ambiguous name, a running run, and an input of an artifact that stays."""
     with collecting(root, alone=True, only_reads=not really):
         store = Store(root)
         manifests = manifests_of(store)

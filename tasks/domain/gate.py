@@ -48,7 +48,8 @@ class ScreenedArm:
 
 
 class Reason(NamedTuple):
-    """One failed limit. arms: affected arms. of_form: the comparison would be of form, not of ability."""
+    """One failed limit. arms: affected arms. of_form: beyond this limit arms would be compared by form, not by
+    ability."""
 
     arms: tuple[str, ...]
     words: str

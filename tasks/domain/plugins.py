@@ -1,7 +1,6 @@
-"""Plugins of other packages by entry point, for what a study's file cannot express: graders, scaffolds, objectives,
-losses, rewards.
+"""Graders, scaffolds, objectives, losses and rewards of other packages, found by entry point.
 
-Users write NAME; recipes store `NAME@PACKAGE==VERSION`. So an upgraded package changes fingerprints, and another
+Users write NAME; recipes store `NAME@PACKAGE==VERSION`. An upgraded package therefore changes fingerprints, and another
 version is never used by mistake.
 """
 

@@ -97,7 +97,7 @@ class Policy:
 
 @checked(frozen=True, slots=True, kw_only=True)
 class Sampling(Checked):
-    """How rollouts are drawn. The number of rollouts is no part of it: a larger group keeps what is stored."""
+    """How rollouts are drawn. The number of rollouts is not part of it, so a larger group reuses stored rollouts."""
 
     max_tokens: AtLeastOne
     """Longest completion, in tokens."""
@@ -122,8 +122,8 @@ class Sampling(Checked):
 
 
 def _others(value: object, spelt: set[str]) -> dict[str, object]:
-    """Return fields beside those that an identity always includes, if they are not at their default. So a new field
-    changes no name, and no field is forgotten."""
+    """Return fields beside those that an identity always includes, if they are not at their default. A new field
+    therefore changes no existing fingerprint."""
     known = canonical(value)
     assert isinstance(known, dict)
     return {name: form for name, form in known.items() if name not in {"is", *spelt}}

@@ -105,14 +105,14 @@ def mistake(sentence: str) -> PydanticCustomError:
 
 
 def sentences(error: ValidationError, what: str) -> str:
-    """Return all errors of a value in one line. what: the name of the value."""
+    """Return all validation errors of a value in one line. what: the value's name."""
     found = error.errors(include_url=False)
     prefix = "" if all(one["type"] == "mistake" for one in found) else f"{what}: "
     return prefix + "; ".join(dict.fromkeys(map(sentence, found)))
 
 
 def sentence(error: ErrorDetails) -> str:
-    """Return the error of one value.
+    """Return the message of one validation error.
 
     >>> from pydantic import TypeAdapter
     >>> try:

@@ -229,7 +229,7 @@ def served_file(folder: Path) -> Path:
 
 def served_name(adapter: ServedAdapter) -> str:
     """Return the adapter's name for engines and servers: its own, and a digest of the file's path, inode, size and
-    time. So other weights never have a name that an engine already knows."""
+    time. An engine therefore never knows other weights under the same name."""
     file = served_file(adapter.folder)
     at = file.stat()
     stamp = f"{file.resolve()}:{at.st_dev}:{at.st_ino}:{at.st_size}:{at.st_mtime_ns}"
@@ -313,8 +313,8 @@ def _config(base: Path, shapes: Shapes, learner: LearnerConfig) -> dict[str, obj
 def read_peft(
     folder: Path, base: Path, shapes: Shapes, learner: LearnerConfig, *, whole: bool = True
 ) -> dict[str, Tensor]:
-    """Return the matrices by name. whole: False accepts an adapter of some layers; the others are zero. Errors:
-    UserError if they do not fit this base, recipe and shapes."""
+    """Return the matrices by name. whole: False accepts an adapter of some layers; the adapter of other layers is then
+    zero. Errors: UserError if they do not fit this base, recipe and shapes."""
     import torch
     from safetensors.torch import load_file
 

@@ -40,7 +40,7 @@ WORDS = r" ?\p{L}+(: )?|\p{N}|[^\p{L}\p{N}]+"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PretrainConfig:
-    """What makes the checkpoint.
+    """All settings that determine the checkpoint.
 
     decay_from: share of the steps after which the learning rate falls to zero.
     vocabulary: at most this many tokens, before the added ones.
@@ -201,7 +201,7 @@ def _corpus(seed: int) -> Iterator[str]:
 
 
 def _fixed_pieces() -> list[str]:
-    """What stands before and after the problem in each template, where it is longer than a few characters."""
+    """Return the text before and after the problem in each template, if it is longer than a few characters."""
     pieces = {p for s in SCAFFOLDS.values() for p in s.template.split("{problem}") if len(p) > 4}
     return sorted(pieces, key=lambda p: (-len(p), p))
 

@@ -249,7 +249,7 @@ def disk_bytes(base: Path, learner: LearnerConfig, execution: Execution) -> int:
 
 
 def kept_bytes(base: Path, learner: LearnerConfig) -> int:
-    """Return the disk space of a training's artifact: float32 adapters of its evaluated steps but the first."""
+    """Return the disk space of a training's artifact: float32 adapters of all evaluated steps except the first."""
     return 4 * (len(evaluated_steps(learner.steps, learner.eval_every)) - 1) * _trained(base, learner)
 
 

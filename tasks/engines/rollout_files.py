@@ -40,8 +40,8 @@ CUT = ("length", "max_tokens", "model_length")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """One rollout of another tool. prompt: as the model had it, which holds the problem; problem, gold, key: of the
-    problem, where the file says them. num_tokens: None where the file does not count them. correct: the verdict of the
+    """One rollout of another tool. prompt: as the model got it, including the problem; problem, gold, key: of the
+    problem, if the file has them. num_tokens: None where the file does not count them. correct: the verdict of the
     other tool."""
 
     completion: str
@@ -113,7 +113,7 @@ def _row(record: Record) -> Foreign:
 
 
 def _lm_eval(records: Sequence[Record]) -> Iterator[Foreign]:
-    """A document stands there once for each of its filters; its responses are the same."""
+    """A document occurs once per filter, always with the same responses."""
     seen = set[Any]()
     for record in records:
         if (key := record["doc_id"]) in seen:
@@ -162,7 +162,7 @@ def _inspect(path: Path) -> Iterator[Foreign]:
 
 
 def _verifiers(episode: Record) -> Iterator[Foreign]:
-    """Of each trace of an episode the last message of the model, and what it was asked."""
+    """Yield the last message of the model and its prompt, for each trace of an episode."""
     for trace in episode["traces"]:
         sampled = [node for node in trace["nodes"] if node.get("sampled")]
         if not sampled:
@@ -194,7 +194,7 @@ def _text(value: Any) -> str:
 
 
 def _right(value: Any) -> bool | None:
-    """A verdict: true, false, 1 or 0; what lies between is none."""
+    """Return a verdict from true, false, 1 or 0; None for any value in between."""
     if isinstance(value, bool):
         return value
     return bool(value) if isinstance(value, int | float) and not math.isnan(value) and value in (0, 1) else None

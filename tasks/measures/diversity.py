@@ -107,8 +107,8 @@ def answers_of(rollouts: pa.Table) -> pa.Table:
 
     Over `answer_class`: entropy (nats; plug-in plus (m − 1)/2n for m answers, Miller and Madow 1955), disagreement
     (unbiased chance that two rollouts give different answers), distinct_of_4 (rarefaction). Rollouts without an answer
-    are left out; `answered` counts the rest. A policy that is always right has entropy and disagreement 0, so read
-    `num_correct` too.
+    are left out; `answered` counts rollouts with an answer. A policy that is always right has entropy and disagreement
+    0, so read `num_correct` too.
     """
     return query(
         """

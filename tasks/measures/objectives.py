@@ -121,8 +121,8 @@ def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) 
 
 
 def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[Row]:
-    """Return training metrics of an objective, averaged over seeds: `before` at the first step, `after` over the last
-    LAST steps; for `tokens` the total that a training sampled."""
+    """Return training metrics of an objective, averaged over its seeds: `before` at the first step, `after` over the
+    last LAST steps; for `tokens` the total that a training sampled."""
     rows = []
     for metric in _STEPS:
         row: Row = {"objective": objective, "metric": metric, "seeds": len(trainings)}

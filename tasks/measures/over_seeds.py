@@ -65,8 +65,8 @@ def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float
 
 
 def improvement_of_pairs(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float, float]:
-    """Return `improvement` for seeds that share adapters: the chance that the same adapter scores higher under the
-    first, ties counting half, with the interval of a share of seeds.
+    """Return the chance that the same adapter scores higher under the first recipe than under the second (ties count
+    half), with the interval of a share of seeds.
 
     >>> [round(v, 3) for v in improvement_of_pairs(np.array([3.0, 4, 5, 6, 7]), np.array([2.0, 3, 4, 5, 6]))]
     [1.0, 0.489, 1.0]

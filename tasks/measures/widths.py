@@ -316,7 +316,7 @@ class Series:
     window: int | None
 
     def head(self, k: int) -> Row:
-        """Return the first fields of a row, and `why`, the reason if there is no number."""
+        """Return the first fields of a row, and the reason (`why`) if there is no number."""
         which = "correct " if self.basis == "correct" else ""
         none = NONE["likelihood" if self.measure.likelihood else self.measure.of]
         named = {"metric": self.measure.name, "partition": self.partition, "window": self.window}

@@ -144,7 +144,7 @@ def corrected_away(row: Mapping[str, Any]) -> bool:
 
 
 class Form:
-    """What the rows of `report_form` permit to be said: whether an arm follows its scaffold's format."""
+    """The conclusions from the rows of `report_form`: whether an arm follows its scaffold's form."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -209,7 +209,7 @@ Verdict = Literal["withheld", "unknown", "alike", "undecided", "different"]
 
 
 def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
-    """Return what a row of the difference of gains allows to be said of its two arms, and why no more.
+    """Return the conclusion about two arms that a row of the difference of gains allows, and the reasons that limit it.
 
     gate: facts about arms, by name. `alike`: they gain the same to within MARGIN.
     """

@@ -23,13 +23,13 @@ from tasks.report.tables import minus, number, percent
 
 #: The two policies of a comparison.
 ENDS = (("arm", "step"), ("other", "other_step"))
-#: In which order verdicts on pairs of arms are told; the first is the study's.
+#: Order of the verdicts on pairs of arms; the first one present is the study's.
 VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A figure of each arm, in their order, and what is shown of their difference."""
+    """One figure per arm, in their order, and the conclusion about their difference."""
 
     title: str
     values: tuple[tuple[str, str], ...]
@@ -38,8 +38,8 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """verdict: the answer in one sentence. holds: what would have been found, and what the answer holds for. audit:
-    a sentence on its findings; empty without any."""
+    """verdict: the answer in one sentence. holds: the detectable difference, and the population that the answer holds
+    for. audit: a sentence on its findings; empty without any."""
 
     verdict: str
     holds: str
@@ -74,7 +74,7 @@ def _points(share: float) -> str:
 
 
 def _ends(row: Row, name: str) -> str:
-    """The interval of a difference, of which the larger is named first where it has two sides."""
+    """Return the interval of a difference as text."""
     ends = [100 * row[f"{name}_{end}"] for end in ("low", "high")]
     if row[name] < 0 and name == "more_gain":
         ends = [-ends[1], -ends[0]]
@@ -108,7 +108,7 @@ def _of_arms(ask: Ask, form: Form, looks: int) -> tuple[str, str]:
 
 
 def _without_pairs(ask: Ask, form: Form) -> tuple[str, str]:
-    """One arm that was trained, or arms of which none was."""
+    """Return the headline of a study with one trained arm, or with none."""
     rows = ask("report_answer_gain").to_pylist()
     arms = [row for row in rows if row["row"] == "level"]
     trained = [row for row in arms if row["gain"] is not None and row["gain_low"] is not None]
@@ -225,7 +225,7 @@ def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
 
 
 def _differ(rows: Sequence[Row], names: tuple[str, str, str], word: str, even: float) -> str:
-    """What is shown of the difference of two arms. even: the value without a difference."""
+    """Return the conclusion about the difference of two arms. even: the value without a difference."""
     known = [row for row in rows if row[names[1]] is not None and row["arm"] != row["other"]]
     if len(known) != 1:
         return ""

@@ -42,10 +42,10 @@ from tasks.stage import Payload, making, stage, store, workdir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup(Group):
-    """What was asked. arms: in the order in which everything lists and colours them. model: its name, a label.
-    Labels too: title, about, what a team calls its own study and says of it; changes, what differs from the profile
-    that it is based on; settings, all of it as a file; prompts, of each arm as it is asked; command, that asks for it;
-    asks, the question and the page's title; registered, a sentence; earlier_looks, reports on the same question.
+    """The study as the report names it. arms: in the order of lists and colours. model: its name, a label. Further
+    labels: title and about, the study's name and purpose; changes, the differences from its base profile; settings, the
+    whole study as a file; prompts, of each arm; command, which runs it; asks, the question and the page's title;
+    registered, a sentence; earlier_looks, reports on the same question.
     """
 
     profile: str

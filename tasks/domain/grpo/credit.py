@@ -57,7 +57,7 @@ def seen_by_objective(group: Sequence[TrainRollout], config: LearnerConfig) -> G
 
 
 def context_of(config: LearnerConfig) -> Context:
-    """The context before the first step."""
+    """Return the context before the first step."""
     return Context(
         k=config.advantage_k,
         bonus=config.bonus,
@@ -94,7 +94,7 @@ def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Cr
 class ObjectiveState:
     """visits: counts of each problem's answers, if the objective needs them. entropy: of the last step with an update.
     entropy_coefficient: as adapted to the target; None before the first step, which uses the recipe's entropy_weight.
-    critic: of the second agent, if a training has one."""
+    critic: state of the second agent, if a training has one."""
 
     visits: Visits = field(default_factory=dict)
     entropy: float | None = None

@@ -19,7 +19,7 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, OWN
 from tasks.domain.grpo.steps import shuffled
-from tasks.domain.plugins import Registry, told
+from tasks.domain.plugins import Registry, error_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -248,7 +248,7 @@ def try_loss(config: LearnerConfig) -> None:
         shape = tuple(terms_T.shape)
         terms_T.sum().backward()
     except (Exception, SystemExit) as error:  # code of others may raise anything
-        raise UserError(f"{name} raises {told(error)} on four made-up tokens") from None
+        raise UserError(f"{name} raises {error_line(error)} on four made-up tokens") from None
     slope_T = logprobs_T.grad
     if shape != (4,) or slope_T is None or not bool(torch.isfinite(terms_T.detach() + slope_T).all()):
         raise UserError(f"{name} must return one finite term with a gradient for each of 4 tokens, not {terms_T}")

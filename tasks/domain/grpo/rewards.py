@@ -65,7 +65,7 @@ def terms(config: LearnerConfig) -> tuple[RewardTerm, ...]:
 
 
 def parts(rollout: TrainRollout, config: LearnerConfig) -> dict[str, float]:
-    """Return what each part adds to the reward of a rollout."""
+    """Return the amount that each part adds to the reward of a rollout."""
     return {
         term.name: term.weight * (OWN[term.name](rollout, config) if term.name in OWN else rollout.rewards[term.name])
         for term in terms(config)
@@ -116,7 +116,7 @@ def reward_versions(config: LearnerConfig) -> Mapping[str, int | str]:
 
 
 def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
-    """Yield what is wrong with the parts of a reward."""
+    """Yield an error for each invalid part of a reward."""
     names = [term.name for term in config.rewards]
     for name in from_packages(config):
         if name.partition("@")[0] not in (known := [*OWN, *brought(GROUP)]):

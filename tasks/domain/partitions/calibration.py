@@ -28,7 +28,8 @@ class LabelledGroup:
 
 
 class Counts(NamedTuple):
-    """Pairs of labelled traces: joined or apart (by the partition), correctly (true) or not (false)."""
+    """Numbers of pairs of labelled traces: put into one class or not by the partition, correctly (true) or not
+    (false)."""
 
     true_joined: int = 0
     false_joined: int = 0

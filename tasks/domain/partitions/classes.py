@@ -48,7 +48,7 @@ def alike(similarity_NN: np.ndarray, threshold: float) -> list[int]:
 
 
 def merges(similarity_NN: np.ndarray) -> np.ndarray:
-    """Return the tree of `alike`: one merge per row, the nearest first, its distance in column 2. N ≥ 2."""
+    """Return the cluster tree: one merge per row, the nearest first, with its distance in column 2. N ≥ 2."""
     from scipy.cluster.hierarchy import linkage
 
     distance = 1.0 - similarity_NN[np.triu_indices(len(similarity_NN), 1)]

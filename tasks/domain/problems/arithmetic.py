@@ -1,8 +1,8 @@
 """Synthetic word problems in whole-number arithmetic, by level, for the demo model.
 
 The four source names start with `synthetic_`, so they are not mistaken for competition sets. Problems of levels 1 to 5
-take 1, 2, 3, 4 or 6 steps. A fifth of all texts, chosen by their hash, is reserved for pools, and pretraining uses only
-the others, so no problem of a pool was pretrained on. Level 5 occurs in pools only.
+take 1, 2, 3, 4 or 6 steps. A fifth of all texts, chosen by hash, is reserved for pools; pretraining uses only the other
+texts. Level 5 occurs in pools only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The teacher for pretraining the demo model: worked solutions in every scaffold's form, with mistakes.
 
 Each step is careful or hasty. Hasty steps are often wrong, and haste grows with the level. In the panel, haste is one
-voice (Cy); in a monologue, it is writing the result without its derivation. Some mistakes are noticed and corrected. So
-reinforcement learning can find a habit, not a fact: be careful, and check.
+voice (Cy); in a monologue, it is writing the result without its derivation. Some mistakes are noticed and corrected.
+Reinforcement learning can therefore improve by a habit (be careful and check), without new knowledge.
 """
 
 from __future__ import annotations

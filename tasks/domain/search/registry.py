@@ -48,7 +48,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def with_base(methods: Mapping[str, Method]) -> dict[str, Method]:
-    """Add the base method first, if there are methods. It is as wide as the widest, so that the oracle has all
+    """Add the base method first, if there are methods. It is as wide as the widest method, so that the oracle sees all
     rollouts.
 
     >>> list(with_base({"majority": Majority()})), list(with_base({"majority:width=32": Majority(width=32)}))

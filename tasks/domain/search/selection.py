@@ -55,7 +55,7 @@ class First(Parallel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked(Parallel):
-    """Best-of-n: the first of the highest score among the rollouts with an answer."""
+    """Best-of-n: the first rollout with the highest score among those with an answer."""
 
     @abstractmethod
     def score(self, c: Candidate) -> float: ...

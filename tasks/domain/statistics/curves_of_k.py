@@ -101,7 +101,7 @@ def k_curve(
     ks: Sequence[int],
 ) -> KCurve:
     """Build the curves from groups, one row per (problem, policy). Groups of one adapter and problem are averaged.
-    Adapter 0 is none: such a policy has no seeds. Errors: ValueError if ks holds a k below 1."""
+    Adapter 0 means no adapter, so the policy has no seeds. Errors: ValueError if ks holds a k below 1."""
     rollouts, tokens = int(size_N.sum()), float(tokens_N.sum())  # tokens are NaN for imported counts
     lengths_known = np.isfinite(tokens) and rollouts > 0
     cost_N = tokens_N / size_N if lengths_known else np.zeros(len(size_N))
@@ -374,9 +374,9 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
     The cost is that of k rollouts of the more expensive policy, so the cheaper one's k is a fraction. Its pass@k is
-    interpolated between the neighbouring whole k, as if one of the two were drawn at random. If that cost exceeds all
-    rollouts of the cheaper policy, both spend these, and the other k is the fraction. No rows if lengths are unknown;
-    no estimate if most problems lack rollouts.
+    interpolated between the neighbouring whole k, as if one of the two were drawn at random. If the cheaper policy has
+    too few rollouts for that cost, both spend the cost of all its rollouts, and k of the other policy is fractional. No
+    rows if lengths are unknown; no estimate if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])

@@ -3,7 +3,7 @@ distributions, and a beta-binomial fit.
 
 A beta-binomial gives the estimate, but its own interval is valid only if success rates follow a beta distribution: for
 some other pools it covered no study (docs/coverage.md). So intervals are ranges over all distributions whose likelihood
-is close to the maximum. They are wide where few rollouts cannot predict larger groups.
+is close to the maximum. They are wide if there are too few rollouts to predict larger groups.
 
 Axes: C classes of equal (n, c), J success rates, I terms of a figure, F figures, V prices.
 """

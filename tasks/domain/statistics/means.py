@@ -98,8 +98,8 @@ class Shifts:
         logit.
 
         Twice the error of Cox's correction, τ⁴(1 − 2p)²/(S − 1), is added, because few seeds estimate their variance τ²
-        badly. The logit of a mean lies below the mean's expectation by half its variance; therefore the whole variance
-        is added towards the middle.
+        badly. The logit of a mean is biased away from the middle by half its variance; therefore the whole variance is
+        added towards the middle.
 
         >>> one = Shifts(1.0, np.array([0.5, 0.98]), np.array([1e-4, 1e-4]), 5)
         >>> [one.half(np.array([2.0, 2.0]), up).round(3).tolist() for up in (False, True)]
@@ -373,9 +373,9 @@ def combined(
 
     parts: (sign, values_SPV) on the same problems in the same order. trained: whether each was trained, with seeds of
     its own. reach: largest absolute value of one problem (1 for a difference of two shares); if no or few problems
-    differ, it bounds the variance of unseen ones (`unseen_variance`). Without a reach such a column is unknown. shares:
-    values are shares in [0, 1], whose seeds differ by shifts of logits. paired: policies with several seeds use the
-    same adapters.
+    differ, it bounds the variance of unseen ones (`unseen_variance`). Without a reach such a column has no interval.
+    shares: values are shares in [0, 1], whose seeds differ by shifts of logits. paired: policies with several seeds use
+    the same adapters.
 
     >>> m = combined([(1.0, np.array([[[0.0], [1.0], [2.0]]]))], [False])
     >>> m.estimate_V.tolist(), m.n, m.holds_for, [round(float(end[0]), 3) for end in m.interval()]

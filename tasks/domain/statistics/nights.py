@@ -55,7 +55,8 @@ class Look:
 def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: int, changed: int = 1) -> Look:
     """Return the result of the last night. Arguments are counts of two nights or more; a night may leave problems out.
 
-    level: of this night. changed: index of the first possible night of change, if the sampler tells.
+    level: significance level of this night. changed: index of the first possible night of change, if known from the
+    sampler.
 
     >>> found = look(np.array([[4, 4, 4, 2], [0, 0, 1, 0]]), np.full((2, 4), 4), level=0.04, seed=0)
     >>> found.tonight, found.expected, found.since, found.change, found.alarm

@@ -240,7 +240,7 @@ class Lora:
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
-        """Set the first weights of a training, a function of the seed; they change nothing, because B is zero."""
+        """Initialise the adapter from the seed. The model's outputs do not change, because B is zero."""
         with torch.no_grad():
             self.master.zero_()
             for name, view in self.views(self.master).items():
@@ -285,7 +285,7 @@ class Lora:
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """Exchange the two adapters, masters included, so that training updates the second."""
+        """Exchange the two adapters and their master weights, so that training updates the second one."""
         self._swap()
         try:
             yield

@@ -46,8 +46,8 @@ _team: _Team | None = None
 
 @contextmanager
 def team(processes: int, job: object, logs: Path) -> Iterator[None]:
-    """Start `processes - 1` others on this job and stop them at the end. Does nothing for one process, or in the
-    others. Errors: Parked if another process died; its output is in `logs`."""
+    """Start `processes - 1` others on this job and stop them at the end. It does nothing with one process, or in
+    processes other than the first. Errors: Parked if another process died; its output is in `logs`."""
     global _team
     if processes == 1 or _team is not None:
         yield

@@ -19,8 +19,8 @@ _WISH = re.compile(
 
 
 def parse_hub_name(wish: str) -> tuple[Source, dict[str, str]]:
-    """The source of `NAME@COMMIT`, a set that is known here, or `OWNER/NAME@COMMIT:SPLIT`, with the commits that it
-    says, by source. Of what a known set keeps out the commit stands after a +. Errors: UserError.
+    """Parse `NAME@COMMIT` (a known set) or `OWNER/NAME@COMMIT:SPLIT` into a source and its commits by source. Commits
+    of sets that a known set must not overlap with follow after a `+`. Errors: UserError.
 
     >>> sorted(parse_hub_name("math_train@" + "a" * 40 + "+math500@" + "b" * 40)[1])
     ['math500', 'math_train']

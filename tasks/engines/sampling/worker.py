@@ -4,8 +4,8 @@ vLLM mixes the class into its worker (`worker_extension_cls`) and calls its meth
 model's process. `abilities` tells which of them this engine supports.
 
 An engine keeps running requests in slots, which are reused. A pre-empted request comes back in another slot, recomputes
-its prompt and its text so far, and continues. So a request's log-probs are segments: each begins at the first token
-sampled in its slot and is cut where the next begins.
+its prompt and its text so far, and continues. A request's log-probs are therefore segments: each begins at the first
+token sampled in its slot and ends where the next segment begins.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def pkpo(group: Group, context: Context) -> Advantages:
     pass@k of the k-subsets that contain it, times k / G.
 
     Unbiased for the gradient of pass@k, with the minimum-variance baseline, the same k - 1 rollouts without it. A
-    correct rollout contributes where the others are all wrong; a wrong one contributes nothing.
+    correct rollout contributes in subsets where all others are wrong; a wrong rollout contributes nothing.
     """
     size, right, k = len(group.correct_G), group.num_correct, context.k
     added = (k / size) * all_wrong(size - 1, right - 1, k - 1) if right else 0.0

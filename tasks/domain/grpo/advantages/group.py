@@ -19,7 +19,7 @@ Advantages = tuple[np.ndarray, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One of several answers in a completion. length: characters. way: its strategy among the group's."""
+    """One of several answers in a completion. length: in characters. way: number of its strategy within the group."""
 
     correct: bool
     length: int
