@@ -76,7 +76,7 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
 
 
 def report_named(root: Path, text: str | None) -> str:
-    """Return the ref of a report. Errors: UserError if there is none, or if it is of another kind."""
+    """Return the ref of a report. Errors: UserError if there is no report, or if the artifact is not a report."""
     from storage.reading.catalog import find
     from storage.reading.query_cache import reports
 

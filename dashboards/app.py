@@ -66,7 +66,7 @@ def claims() -> None:
 
 
 def _findings(rows: pa.Table) -> None:
-    """As sentences, since a table would truncate them."""
+    """Show findings as sentences, because a table would truncate them."""
     found = sorted(rows.to_pylist(), key=lambda row: row["code"])
     for code, group in groupby(found, key=lambda row: row["code"]):
         some = list(group)

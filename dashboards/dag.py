@@ -21,7 +21,7 @@ def dot_graph(report: str, manifests: Mapping[str, Manifest], states: Mapping[st
 
     @cache
     def arm(ref: str) -> str:
-        """The policy's arm, else the one shared by all inputs, else empty."""
+        """Return the policy's arm, else the arm shared by all inputs, else an empty text."""
         shared = {arm(one) for one in inputs[ref]} - {""}
         return arm_of(manifests[ref].recipe) or (shared.pop() if len(shared) == 1 else "")
 

@@ -48,7 +48,7 @@ def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
 class _Arms:
     """The arms of a study while they are made. A head is an arm that is trained; other arms may be evaluated with its
     adapter. taught: policies after the lessons, by head. live: bands of the problems that a head trains on. trainings:
-    by head and seed."""
+    keyed by head and seed."""
 
     study: Study
     at: Prepared
@@ -101,7 +101,8 @@ class _Arms:
         return ArmArtifacts(self.screened[arm], before, tuple(trained), tuple(results))
 
     def _start(self, arm: str, taught: Start | None) -> Start:
-        """Where an arm's main training starts, which is screened: the base model after its head's lessons."""
+        """Return the policy that is screened and from which an arm's main training starts: the base model after its
+        head's lessons."""
         base = Policy(arm=arm, model=self.study.models[arm], scaffold=self.study.profile.arm(arm).scaffold)
         if taught is None:
             return Start(base)
@@ -142,8 +143,7 @@ class _Arms:
         return Screened(arm, start, graded, trained_on if graded == rollouts else band(rollouts=graded), trained_on)
 
     def _live(self, head: str, joint: Sequence[str]) -> Bands:
-        """Bands whose variance band a head trains on: its own, or the intersection with those of every arm in
-        `joint`."""
+        """Return the bands that a head trains on: its own, or the intersection with those of every arm in `joint`."""
         own = self.screened[head].trained_on
         others = tuple(self.screened[arm].trained_on for arm in joint if arm != head)
         return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own

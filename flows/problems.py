@@ -34,8 +34,8 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All problems of a study, made before any model is used. lessons: by name. calibration: the similarity from which
-    traces count as the same, if a training needs it; otherwise the first screenings do not wait for it."""
+    """All problems of a study, made before any model is used. lessons: keyed by name. calibration: the similarity from
+    which traces count as the same, if a training needs it; otherwise the first screenings do not wait for it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]

@@ -143,9 +143,9 @@ class Leases:
         whole: bool = True,
         wait: bool = True,
     ) -> Iterator[dict[str, set[str]]]:
-        """Hold keys of leases: all that are wanted, or with `whole=False` those that are free, once any is; with
-        `wait=False` perhaps none. Nothing is held while it waits, so there is no deadlock. tell: receives a description
-        of the holder it waits for."""
+        """Hold leases on keys: on all of them, or with `whole=False` on the free ones, as soon as one is free; with
+        `wait=False` perhaps on none. Nothing is held while it waits, so there is no deadlock. tell: receives a
+        description of the holder it waits for."""
         with self._present():
             last, mine = "", self._claim(wanted, whole)
             while wait and not mine:
@@ -217,7 +217,7 @@ class Leases:
                 self._change(name, lambda claims, keys=keys: _without(claims, (self.holder, keys)))
 
     def _change(self, name: str, change: Callable[[Claims], Claims | None]) -> bool:
-        """Replace a lease's claims; False if the change is None."""
+        """Replace a lease's claims; Return False if the change is None."""
         while True:
             found = self.documents.get(document := f"{FOLDER}{name}")
             after = change(_claims(found))

@@ -1,8 +1,8 @@
 """A root on object storage, with a working copy in a folder.
 
-An artifact's files are uploaded under a prefix of this attempt, then its manifest by a conditional put. So it exists
-whole or not at all, and of two racing writers the first wins. Ledger shards, charges and records are single objects.
-Works with any server that supports conditional puts: S3, MinIO, Ceph, R2.
+An artifact's files are uploaded under a prefix of this attempt, then its manifest by a conditional put. The artifact
+therefore exists whole or not at all, and of two racing writers the first wins. Ledger shards, charges and records are
+single objects. Works with any server that supports conditional puts: S3, MinIO, Ceph, R2.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ class Available(Evidence):
     """Inputs that a standard measure may use, by the names of its arguments.
 
     objectives: names, one per training and end of theirs; objective_starts: the arms' rollouts before training;
-    objective_start_answers, objective_end_answers: classes of answers of each start and end. partitions, embeddings: of
-    final. deep: the same policies with the asymptote's number of rollouts. arms: names, in order. ks: see pass@k.
-    budgets: tokens per problem of a search, ascending.
+    objective_start_answers, objective_end_answers: classes of answers of each start and end. partitions, embeddings:
+    for the rollouts of `final`. deep: the same policies with the asymptote's number of rollouts. arms: names, in order.
+    ks: see pass@k. budgets: tokens per problem of a search, ascending.
     """
 
     pool: Pool

@@ -52,7 +52,7 @@ def list_pool_issues(*, pool: Pool) -> pa.Table:
 
 
 def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> PoolPolicy:
-    """Return the policy with the grader version that first built this pool in the store. So a new grader changes
+    """Return the policy with the grader version that first built this pool in the store. A new grader therefore changes
     neither a study's pool nor its split and trainings; `varband pool check` reports its findings."""
     made = []
     for ref in at.refs("pool"):

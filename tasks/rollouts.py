@@ -112,8 +112,9 @@ def ensure_rollouts(
     If another process is sampling the same problems, wait until their rollouts are in the ledger or that process is
     gone. adapter: the weights of the policy; None if all rollouts are in the ledger. more: receives stored rows, and
     returns further requests for the same accounts. ahead, total: for callers that request in parts: number of earlier
-    requests, and of all requests. score: of the policy; None loads a learner for it. The first tokens after a change of
-    weights are scored before they are stored. Errors: UserError if the engine samples from other weights.
+    requests, and of all requests. score: scores tokens under the policy; None loads a learner for it. The first tokens
+    after a change of weights are scored before they are stored. Errors: UserError if the engine samples from other
+    weights.
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)
@@ -213,9 +214,9 @@ def _sampled(
 
 @dataclass(slots=True)
 class _FirstTokens:
-    """The first rollouts after a change of weights, until there are enough to check them. weights: of the engine:
-    model, KV cache, adapter. score: None after the check, or if it is impossible. loaded: the learner was loaded for
-    this check and is freed afterwards."""
+    """The first rollouts after a change of weights, until there are enough to check them. weights: identity of the
+    engine's weights: model, KV cache, adapter. score: None after the check, or if it is impossible. loaded: the learner
+    was loaded for this check and is freed afterwards."""
 
     weights: tuple[object, ...]
     who: str
@@ -316,8 +317,8 @@ def entered(
     requested: Sequence[RolloutRequest], schema: pa.Schema = LEDGER, entries: Entries | None = None
 ) -> pa.Table:
     """Return the ledger's rows of exactly these requests, in order, parsed by their policies' scaffolds and graded by
-    the session's grader with the requested golds. schema: LEDGER, or a part of it. entries: of the single account, if
-    the caller has them."""
+    the session's grader with the requested golds. schema: LEDGER, or a part of it. entries: rows of the single account,
+    if the caller has them."""
     read = [name for name in LEDGER.names if name in schema.names or name not in FOR_TRAINING]
     parts = []
     for key, nth in _accounts(requested).items():

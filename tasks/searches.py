@@ -152,7 +152,7 @@ class Tree:
                 node |= chosen
 
     def _take(self) -> bool:
-        """Add the round's candidates to those seen. Return False if all were cut."""
+        """Add the round's candidates to the candidates seen so far. Return False if all were cut."""
         some = False
         for ask in self._asked.asks:
             context, index = self.key(ask)
@@ -220,7 +220,7 @@ def stepping(policy: Policy, end: str) -> Policy:
 
 
 def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -> str:
-    """Return why a request cannot be sampled; empty if it can. length: of its prompt, if known."""
+    """Return why a request cannot be sampled; empty if it can. length: tokens of its prompt, if known."""
     if length is None:
         generator = toolbox().generator(terms.policy.model.sha256, terms.lora_rank, terms.sampling.kv_cache)
         length = prompt_length(request, generator)
@@ -436,9 +436,9 @@ def search_problems(
 ) -> Payload:
     """Search every problem of `split` with one method; return one row per node.
 
-    name: of the method. tokens: budget of prompts and completions per problem; no round starts above it. context: limit
-    of a prompt with its completion; longer requests are cut, with a reason in their row. grader_version: of `correct`,
-    which no method sees. reward: the scoring model, if the method needs one.
+    name: the method's name. tokens: budget of prompts and completions per problem; no round starts above it. context:
+    limit of a prompt with its completion; longer requests are cut, with a reason in their row. grader_version: grader
+    of the column `correct`, which no method sees. reward: the scoring model, if the method needs one.
     """
     if toolbox().grader.version != grader_version:
         raise UserError(f"grader {grader_version} is not the one that is active ({toolbox().grader.version})")

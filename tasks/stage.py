@@ -54,7 +54,7 @@ class Step:
 
     @property
     def awaited(self) -> tuple[Ref, ...]:
-        """Its inputs and the artifacts of its condition, which must exist before it is made."""
+        """The step's inputs and the artifacts of its condition, which must exist before it is made."""
         return (*self.recipe.input_refs, *(self.condition.after if self.condition else ()))
 
 

@@ -87,11 +87,11 @@ def train_adapter(
     """Rows: Training. Files: `step-NNNN/`, the adapters of evaluated steps in PEFT format, a critic's in its `critic/`;
     exposure.parquet, diagnostics.parquet.
 
-    bands: train on the variance band only; None trains on all problems that are not held out. init: the training whose
-    last adapter this one starts from, with a new optimiser; `start` is that policy. second, calibration, context: for
-    objectives with a second scaffold, with classes of traces by an encoder, or with later
-        turns that must fit a number of tokens.
-    Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot reproduce exactly.
+    bands: if given, train on the variance band only; None trains on all problems that are not held out. init: the
+    training whose last adapter this one starts from, with a new optimiser; `start` is that policy. second, calibration,
+    context: for objectives with a second scaffold, with classes of traces by an encoder, or with later turns that must
+    fit a number of tokens. Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot
+    reproduce exactly.
     """
     from tasks.engines.learning.learner import StepMetrics, train
     from tasks.engines.memory import execution_on

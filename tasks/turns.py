@@ -1,5 +1,5 @@
-"""A training's rollouts as its objective needs them: in one turn or three, with one answer or several, by one agent or
-two, with the classes of their traces.
+"""Sample a training's rollouts in the way that its objective needs: in one turn or three, with one answer or several,
+by one agent or two, with classes of traces.
 
 Three turns are drafts, a critique of each by the critic's scaffold, and a refinement of each that heeds it. A later
 turn's question is known by its content, as a search's is, so that a step that was killed between two turns asks for the
@@ -71,7 +71,7 @@ class Chain:
 
     @property
     def right(self) -> bool:
-        """Whether the rollout ends in a correct answer; False if it was cut."""
+        """Whether the rollout ends in a correct answer; Return False if it was cut."""
         return self.refinement is not None and self.refinement["correct"]
 
     @property
@@ -175,8 +175,8 @@ Classify = Callable[[Sequence[Sequence[str | None]]], Sequence[Classes]]
 @dataclass(frozen=True, slots=True)
 class Turns:
     """Settings of a training's rollouts. learner: its settings; start: the initial policy; second: the objective's
-    second scaffold, or None; calibration: of the encoder for classes of traces, if the objective needs it; context:
-    token limit of a later turn's prompt and completion, if there are later turns."""
+    second scaffold, or None; calibration: the encoder's threshold for classes of traces, if the objective needs it;
+    context: token limit of a later turn's prompt and completion, if there are later turns."""
 
     learner: LearnerConfig
     start: Policy
@@ -264,8 +264,8 @@ class Turns:
 def with_trace_classes(
     rollouts: Sequence[TrainRollout], rows: Sequence[Row], classify: Classify, *, of_right: bool = False
 ) -> list[TrainRollout]:
-    """Add the class of each trace within its problem. rows: of the same rollouts. of_right: only for problems with a
-    correct rollout."""
+    """Add the class of each trace within its problem. rows: the same rollouts as table rows. of_right: only for
+    problems with a correct rollout."""
     groups = [g for g in _places(rollouts) if not of_right or any(rollouts[place].correct for place in g)]
     classed = list(rollouts)
     for group, classes in zip(groups, classify([[rows[p]["trace"] for p in group] for group in groups]), strict=True):

@@ -30,8 +30,8 @@ if sys.platform == "linux":
 def grade(answer: str, gold: str) -> Verdict:
     """Grade the text of one answer against a gold (docs/grader.md).
 
-    answer: a final answer, boxed or in a sentence. Text within tags is left out: of a completion with `<answer>` tags
-    pass what stands between them, or use `varband grade file`.
+    answer: a final answer, boxed or in a sentence. Text within tags is ignored: from a completion with `<answer>` tags
+    pass only the text between them, or use `varband grade file`.
     """
     from tasks.engines.grading.graders import grade
 

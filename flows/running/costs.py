@@ -48,8 +48,8 @@ BASES = ("", "measured", "guessed", "assumed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The cost of one stage. least, most: tokens if completions are shorter or longer than average. basis: of the
-    lengths, see `Length`; empty if nothing is sampled."""
+    """The cost of one stage. least, most: tokens if completions are shorter or longer than average. basis: source of
+    the lengths, see `Length`; empty if nothing is sampled."""
 
     rollouts: int = 0
     rollouts_reused: int = 0

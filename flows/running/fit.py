@@ -26,7 +26,7 @@ from tasks.engines.sampling.prompts import default_system_prompt, encode_prompt,
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """The longest prompt of an arm: its tokens and problem. needed: its tokens plus those of the longest completion.
+    """The longest prompt of an arm: its tokens and problem. needed: tokens of the prompt and the longest completion.
     mean: tokens of all prompts compared."""
 
     arm: str
@@ -165,8 +165,8 @@ def _pool_rows(files: tuple[tuple[SourceSpec, Path], ...], policy: PoolPolicy) -
 
 
 def counts_by_source(given: Mapping[str, Any], places: Mapping[str, Path]) -> Counter[str]:
-    """Return the number of problems from each source of a pool that is not built yet. given: as above. If a set is on
-    another machine, a limit is applied to each source in proportion."""
+    """Return the number of problems from each source of a pool that is not built yet. given: arguments of the stage
+    that builds the pool. If a set is on another machine, a limit is applied to each source in proportion."""
     rows = problems_before_checks(given, places)
     if rows is not None:
         return Counter(row["source"] for row in rows)

@@ -41,8 +41,8 @@ SEED_SDS = (0.02, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """called: the study's name. costs: of each planned stage. spent: by the run's attempts so far. notes: further
-    remarks. problems: how many are used, and why."""
+    """called: the study's name. costs: one per planned stage. spent: amounts of the run's attempts so far. notes:
+    further remarks. problems: how many are used, and why."""
 
     called: str
     planned: list[Planned]
@@ -175,9 +175,9 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """The difference of two arms' gains that 80 % of such studies would detect. detectable: by the assumed standard
-    deviation of a seed's accuracy; 0 for one seed, which gives no information on other seeds. None if no difference is
-    that large."""
+    """The difference of two arms' gains that 80 % of such studies would detect. detectable: keyed by the assumed
+    standard deviation of a seed's accuracy; 0 for one seed, which gives no information on other seeds. None if no
+    difference is that large."""
 
     problems: int
     group_size: int

@@ -175,7 +175,7 @@ class PrefectPool:
 
     - run: the run that the pieces belong to; with the piece's key it identifies the work.
     - parent: the flow run that needs it; `cancel_children` finds its children by it.
-    - parameters: of a piece's run. label: appended to the names of runs.
+    - parameters: parameters of a piece's run. label: appended to the names of runs.
     """
 
     client: SyncPrefectClient

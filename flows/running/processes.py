@@ -62,7 +62,7 @@ def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
 
 @dataclass(slots=True)
 class _Worker:
-    """A process and its visible GPUs. arm: of its newest piece, whose engine it holds. piece: None while idle."""
+    """A process and its visible GPUs. arm: arm of its newest piece, whose engine it holds. piece: None while idle."""
 
     process: BaseProcess
     gpus: tuple[str, ...]

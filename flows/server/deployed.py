@@ -81,10 +81,8 @@ def _cancel_pieces(flow: Any, flow_run: FlowRun, state: Any) -> None:
 def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm(), gpu_pool: bool = False) -> str:  # noqa: B008
     """Run a study and make its report, reusing stored artifacts.
 
-    Args:
-        study: Which study.
-        budget: Spending limit; empty: that of the study's file, if any.
-        gpu_pool: Run sampling, training and embedding as `make` runs on the pool of GPU workers.
+    Args: study: Which study. budget: Spending limit; empty: the limit of the study's file, if any. gpu_pool: Run
+    sampling, training and embedding as `make` runs on the pool of GPU workers.
     """
     return _whole(study, budget, gpu_pool=gpu_pool)
 
@@ -98,11 +96,9 @@ def search(
 ) -> str:
     """Run test-time search on a study's held-out problems, before and after training, and make its report.
 
-    Args:
-        search: Search methods, and the token budget per problem.
-        study: Which study.
-        budget: The most that the whole run may spend; empty: as the study's file says, else no limit.
-        gpu_pool: Run sampling, training and embedding as `make` runs on the pool of GPU workers.
+    Args: search: Search methods, and the token budget per problem. study: Which study. budget: The most that the whole
+    run may spend; empty: the study's own limit, else none. gpu_pool: Run sampling, training and embedding as `make`
+    runs on the pool of GPU workers.
     """
     return _whole(search.of(study), budget, gpu_pool=gpu_pool)
 

@@ -170,7 +170,7 @@ def merged_parameters(theirs: Any, ours: Any) -> Any:
 
 @contextmanager
 def _server() -> Iterator[Any]:
-    """The server at PREFECT_API_URL. Raise UserError if there is none or it refuses."""
+    """The server at PREFECT_API_URL. Raise UserError if there is no server or it refuses."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
             "deploy: no server; start one with `varband server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
@@ -221,7 +221,8 @@ def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
 
 
 def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None, *, anyway: bool = False) -> bool:
-    """Resume a suspended run with the amounts that the new budget adds to its limits. False if it is not suspended."""
+    """Resume a suspended run with the amounts that the new budget adds to its limits. Return False if the run is not
+    suspended."""
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound

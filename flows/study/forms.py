@@ -57,7 +57,7 @@ class ArmForm(BaseModel):
     arm: Annotated[str, Field(pattern=rf"^{NAME.pattern}$", description="One of the study's arms, or of its file's.")]
     model: Text | None = Field(default=None, description="Its base model: a name, a folder, or OWNER/NAME@COMMIT.")
     adapter: Text | None = Field(default=None, description="The adapter it starts from: a folder or OWNER/NAME@COMMIT.")
-    evaluated_only: bool = Field(default=False, description="A ceiling: evaluated, never trained.")
+    evaluated_only: bool = Field(default=False, description="An arm that is evaluated and never trained.")
 
     def settings(self) -> list[str]:
         fields = {"model": self.model, "adapter": self.adapter, "trained_as": "none" if self.evaluated_only else None}

@@ -24,7 +24,7 @@ def trainings(profile: Profile, head: str) -> list[LearnerConfig]:
 
 def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: Mapping[str, int]) -> dict[str, int]:
     """Return the largest rank of the adapters served on each base model, by the model's digest; 0 if none is. models:
-    by arm. elsewhere: ranks of existing adapters, by digest of the base."""
+    keyed by arm. elsewhere: ranks of existing adapters, by digest of the base."""
     found = {model.sha256: elsewhere.get(model.sha256, 0) for model in models.values()}
     for head in profile.heads(profile.arms):
         base = models[head].sha256

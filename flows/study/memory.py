@@ -54,8 +54,8 @@ class Machine:
 
 
 def check_memory(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> None:
-    """samplings: those of this machine. Raise UserError for too few GPUs, and for any local model that exceeds one;
-    also as check_caches."""
+    """samplings: the samplings that run on this machine. Raise UserError for too few GPUs, and for any local model that
+    exceeds one; also as check_caches."""
     hardware = study.profile.hardware
     check_caches(hardware, samplings)
     if not _on_gpus(study) or not machine.gpus:
@@ -81,7 +81,7 @@ def check_caches(hardware: Hardware, samplings: Iterable[Sampling]) -> None:
 
 def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> list[str]:
     """Return the plan's lines: one per local model, and the reasons for which this machine would refuse the study.
-    samplings: as above."""
+    samplings: the samplings that run on this machine."""
     lines, free = list[str](), _left(study, machine) if machine.gpu else None
     try:
         for base, rank, learners in _models(study) if _on_gpus(study) else ():

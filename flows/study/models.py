@@ -116,7 +116,7 @@ def unnamed(name: str) -> BaseModel:
 
 
 def check_encoder_positions(name: str, folder: Path, max_tokens: int) -> None:
-    """Raise UserError for an encoder whose files give a smaller maximum length."""
+    """Raise UserError if the encoder's maximum length is below `max_tokens`."""
     files = [folder / "config.json", folder / "sentence_bert_config.json"]
     configs = [json.loads(path.read_bytes()) for path in files if path.is_file()]
     sizes = [one[key] for one in configs for key in ("max_position_embeddings", "max_seq_length") if one.get(key)]

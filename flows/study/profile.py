@@ -279,12 +279,12 @@ class Profile(Checked):
         return known[name]
 
     def heads(self, arms: Sequence[str]) -> tuple[str, ...]:
-        """The arms that train, each once: those whose adapters these arms are evaluated with."""
+        """The arms that train, each once: arms whose adapters these arms are evaluated with."""
         return tuple(dict.fromkeys(head for arm in arms if (head := self.arm(arm).trained_as) is not None))
 
     @property
     def own_used(self) -> tuple[Arm, ...]:
-        """Its own arms that are among the study's arms."""
+        """Arms that the study defines and uses."""
         used = {name for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(arm for arm in self.own if arm.name in used)
 

@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 
 class Fault(NamedTuple):
-    """A mistake. path: of the field, relative to the study."""
+    """A mistake. path: path of the field, relative to the study."""
 
     path: Path
     sentence: str

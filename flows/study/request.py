@@ -73,7 +73,7 @@ def text_of(word: str) -> str:
 
 
 def profile_of(word: str, text: str) -> Profile:
-    """text: of the word's file. Raise UserError with all its mistakes."""
+    """text: text of that file. Raise UserError with all its mistakes."""
     if (found := file_of(word)) is None:
         return profile_named(word)
     path, question = found
@@ -125,7 +125,7 @@ def _open_questions(study: Profile) -> dict[str, Profile]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Plain values only, so that it can be stored as JSON. Empty fields keep the profile's values. Contains no secret.
-    profile: a built-in one, or the file of a study; text: of that file at the time of the request. name: a label.
+    profile: a built-in one, or the file of a study; text: the file's text at the time of the request. name: a label.
     encoder: a folder, hub id or digest for the study's encoder."""
 
     profile: str
@@ -137,7 +137,7 @@ class Request:
     name: str = ""
 
     def study(self, store: Store, *, planning: bool = False) -> Study:
-        """planning: as in resolve. Raise UserError for any unknown, missing or invalid input."""
+        """planning: see `resolve`. Raise UserError for any unknown, missing or invalid input."""
         profile = overridden(profile_of(self.profile, self.text), self.settings)
         if self.name:
             check_study_name(self.name, "--name", "choose another")

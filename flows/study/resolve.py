@@ -51,9 +51,9 @@ class Study:
     """A profile with all inputs found. Pinned here, so that the DAG looks nothing up: the grader of its tables, and the
     policy of every pool.
 
-    - models: of each arm, and of the arm whose adapter it is evaluated with.
+    - models: by arm, including arms whose adapters are evaluated.
     - adapters: existing ones, by the arm that starts from one; ranks: the largest of them by model.
-    - pools: the profile's own under "", each lesson's under its name. benchmarks: by name.
+    - pools: the profile's own under "", each lesson's under its name. benchmarks: keyed by name.
     - places: digest → location on this machine.
     - absent: inputs that a plan does without, with the error a run would raise.
     """
@@ -148,7 +148,7 @@ def resolve(
     prefix: Callable[[tuple[str, ...]], str] = lambda path: "",
 ) -> Study:
     """Find and identify every input. store: for the active grader, and for pools checked by an earlier grader. encoder:
-    folder, hub id or digest, if it differs from the profile's. prefix: of messages about a field.
+    folder, hub id or digest, if it differs from the profile's. prefix: start of messages about a field.
 
     planning: missing inputs are listed in `absent` and not fetched, and steps that depend on them count as not made. A
     machine that makes no embeddings does not need their encoder. Raise UserError for missing or invalid inputs.

@@ -109,7 +109,7 @@ Schema = Mapping[str, Any]
 
 
 class Setting(NamedTuple):
-    """values: type and range, in words. default: in TOML; empty if the setting is required."""
+    """values: type and range, in words. default: as TOML; empty if the setting is required."""
 
     name: str
     values: str
@@ -118,8 +118,8 @@ class Setting(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The settings of one record. tables: those of a study file that have it, such as `lessons.NAME.training`; empty
-    for the study itself."""
+    """The settings of one record. tables: tables of a study file with this section, such as `lessons.NAME.training`;
+    empty for the study itself."""
 
     tables: tuple[str, ...]
     meaning: str

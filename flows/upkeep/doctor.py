@@ -40,7 +40,7 @@ class Check:
 
     @classmethod
     def of(cls, what: str, found: str, fix: str, state: State = "fail") -> Check:
-        """fix: empty if nothing is wrong. state: if something is."""
+        """fix: empty if nothing is wrong. state: only if the state is abnormal."""
         return cls(what, state if fix else "ok", found, fix)
 
 

@@ -36,8 +36,8 @@ class Ambiguous(TypeError):
 def canonical(value: object) -> object:
     """Return the identity of a value as JSON: tuples become lists, dataclasses tagged dicts, enums their value.
 
-    Fields of a dataclass at their declared default are left out, so that a new field changes no existing name. So are
-    labels (`compare=False`). Defaults from a factory are always included.
+    Fields of a dataclass at their declared default are left out, so that a new field changes no existing name. Labels
+    (`compare=False`) are left out too. Defaults from a factory are always included.
 
     >>> canonical({"b": (1, 2.0), "a": None})
     {'a': None, 'b': [1, {'float': '2.0'}]}

@@ -461,9 +461,10 @@ class Problems(Group):
 class Evidence(Group):
     """Rows of every arm, which the report also reads. Any tuple may be empty.
 
-    screenings, bands: of every arm. trainings: of every arm and seed. evaluations: held-out rollouts of the curve;
-    final: of the base and of the last adapter, with more rollouts each, and their diversities and answers; sliced: all
-    rollouts on benchmarks; calibrations: of the partitions; searches: of the policies in `final`, one per method.
+    screenings, bands: one per arm. trainings: one per arm and seed. evaluations: held-out rollouts of the curve; final:
+    rollouts of the base and of the last adapter, more per problem, with their diversities and answers; sliced: all
+    rollouts on benchmarks; calibrations: thresholds of the partitions; searches: of the policies in `final`, one per
+    method.
     """
 
     screenings: tuple[Rollouts, ...]

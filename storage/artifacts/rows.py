@@ -138,7 +138,7 @@ def read_parts(path: Path, columns: list[str] | None, rows: int) -> Iterator[pa.
 
 
 def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table]:
-    """Yield the same rows, regrouped so that rows with equal keys are in one part. keys: of all rows, in order.
+    """Yield the same rows, regrouped so that rows with equal keys are in one part. keys: one per row, in order.
 
     >>> rows = pa.table({"k": ["a", "a", "b", "b"], "n": [1, 2, 3, 4]})
     >>> [t["n"].to_pylist() for t in whole_groups([rows.slice(0, 3), rows.slice(3)], rows.select(["k"]))]

@@ -78,7 +78,7 @@ class Store:
         return self.path(ref) / FILES
 
     def has(self, ref: Ref) -> bool:
-        """Return whether the artifact exists and is intact. Its files are checked once per process."""
+        """Return whether the artifact exists and is intact. An artifact's files are checked once per process."""
         manifest_path = self.path(ref) / MANIFEST
         if self._mirror:
             self._mirror.refresh(ref)

@@ -111,7 +111,7 @@ def _with_unique_names(table: pa.Table) -> pa.Table:
 
 
 def _damaged(store: Store, paths: Sequence[Path]) -> list[str]:
-    """Return the faults of those files that changed since they were written."""
+    """Return the faults of files that changed since they were written."""
     found = []
     for path in paths:
         try:

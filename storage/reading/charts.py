@@ -236,7 +236,8 @@ def heat(rows: Sequence[Row], arm: str, other: str) -> list[Spec]:
 
 def levels(rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
     """Return the chart of an answer: for each arm (or objective, or method) its accuracy before and after, and below
-    each difference beside the differences that the study is too small to find. rows: of a query report_answer_*."""
+    each difference beside the differences that the study is too small to find. rows: result of a query
+    report_answer_*."""
     above = [row for row in rows if row["row"] != "difference" and row["after_rate"] is not None]
     below = [row for row in rows if row["row"] == "difference" and row["gain"] is not None]
     if not above:

@@ -143,7 +143,8 @@ def checked_claims(root: Path) -> list[Checked]:
 def check(
     claim: Claim, kinds: set[str], value: Callable[[str, Mapping[str, object]], float | None], of_what: str = ""
 ) -> Checked:
-    """Recompute one claim. kinds: in the store. value: answers a named query, None without an answer."""
+    """Recompute one claim. kinds: kinds of artifacts in the store. value: answers a named query, None without an
+    answer."""
     if claim.query is None:
         return Checked(claim, "unknown", reason=claim.cannot or "")
     if missing := sorted(needs(claim.query) - kinds):

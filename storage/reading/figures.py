@@ -115,7 +115,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section. page: of the app. only_with: input without which a report leaves out this section."""
+    """A section. page: page of the app. only_with: input without which a report leaves out this section."""
 
     id: str
     title: str

@@ -17,7 +17,7 @@ RENAMED_INPUTS = {"gains": "gain_differences"}
 
 @dataclass(frozen=True, slots=True)
 class ReportArguments:
-    """Arguments of the report's stage. arms: in the order of their colours. title: of a user's study. changes:
+    """Arguments of the report's stage. arms: in the order of their colours. title: title of a user's study. changes:
     differences from its base profile. settings: the whole study as TOML."""
 
     profile: str

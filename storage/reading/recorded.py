@@ -20,7 +20,7 @@ from storage.sql import named, query
 
 
 def listed_runs(root: Path) -> pa.Table:
-    """Return every run, newest first. Columns: of query `app_runs`."""
+    """Return every run, newest first. Columns: see query `app_runs`."""
     return query(named("app_runs"), runs=runs_table(root))
 
 
@@ -92,7 +92,7 @@ def _step(state: Path) -> int:
 
 
 def standing(steps: pa.Table) -> pa.Table:
-    """Return the state of every training of `live_steps`. Columns: of query `app_live`."""
+    """Return the state of every training of `live_steps`. Columns: see query `app_live`."""
     return query(named("app_live"), steps=steps)
 
 

@@ -1,7 +1,7 @@
 """Copies of a study in another root: everything that a report, an audit and a resumed run need.
 
-A light copy has no checkpoints and no adapters, which are by far the largest part of a study, but those that later
-trainings start from. Its trainings list the missing files in `left.json`. Artifacts that the target has are never
+A light copy has no checkpoints, and only the adapters that later trainings start from; the others are by far the
+largest part of a study. Its trainings list the missing files in `left.json`. Artifacts that the target has are never
 changed, except that missing weights are added.
 """
 

@@ -40,7 +40,7 @@ def register_path(root: Path) -> Path:
 
 
 def entries(root: Path) -> list[Entry]:
-    """Return all entries, oldest first. Errors: as `read_register`."""
+    """Return all entries, oldest first. Errors: see `read_register`."""
     if mirror := mirror_of(root):
         mirror.sync(FOLDER)
     path = register_path(root)

@@ -35,7 +35,7 @@ PIECE_BYTES = 1 << 15
 
 
 class Charge(BaseModel):
-    """One payment. tokens: prompt + completion. kind: of the resulting artifact. arm: None if shared."""
+    """One payment. tokens: prompt + completion. kind: kind of the resulting artifact. arm: None if shared."""
 
     model_config = ConfigDict(frozen=True, strict=True)
     time: str

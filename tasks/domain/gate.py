@@ -37,9 +37,9 @@ class Gate(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenedArm:
-    """The screening of an arm. shares: by the names of SHARES, and accuracy; None before it is screened. live: training
-    problems whose rollouts earned different rewards; None if unknown. taught: it starts from a lesson's or an imported
-    adapter."""
+    """The screening of an arm. shares: keyed by the names of SHARES, and accuracy; None before it is screened. live:
+    training problems whose rollouts earned different rewards; None if unknown. taught: it starts from a lesson's or an
+    imported adapter."""
 
     arm: str
     shares: dict[str, Any] | None

@@ -37,7 +37,7 @@ class MadeElsewhere:
 
 
 def check_bases(models: Mapping[str, BaseModel], arms: Iterable[Arm]) -> None:
-    """Raise UserError for an arm that would be sampled with an adapter of another base model. models: of each arm."""
+    """Raise UserError for an arm that would be sampled with an adapter of another base model. models: keyed by arm."""
     for arm in arms:
         own, trained_on = models[arm.name], models[arm.head]
         if own != trained_on:

@@ -1,8 +1,8 @@
 """Adapter files: check whether an adapter can be served or trained on, read it, and write the learner's.
 
 Stored adapters have PEFT's format. There, a mixture's adapter has 37,000 named matrices, and reading them takes longer
-than merging the weights. So the learner gives the next step's adapter to a merging sampler as `served.safetensors`: in
-the sampler's type, with the experts of a layer and projection stacked.
+than merging the weights. The learner therefore gives the next step's adapter to a merging sampler as
+`served.safetensors`: in the sampler's type, with the experts of a layer and projection stacked.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AdapterFiles:
-    """An adapter in a folder. rank: of its linear layers; expert_rank: of experts, or None. shapes: of its matrices, by
-    PEFT's names without their prefix."""
+    """An adapter in a folder. rank: rank of linear layers; expert_rank: rank of experts, or None. shapes: shapes of its
+    matrices, keyed by PEFT's names without their prefix."""
 
     folder: Path
     rank: int

@@ -47,8 +47,8 @@ SILENT = {
 
 
 def quiet_libraries(threads: int | None = None) -> None:
-    """Set environment variables before the libraries are imported; variables set by the user stay. threads: of each
-    CPU-parallel region."""
+    """Set environment variables before the libraries are imported; variables set by the user stay. threads: number of
+    threads of each CPU-parallel region."""
     if threads is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     for name, value in SILENT.items():

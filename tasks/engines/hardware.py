@@ -132,15 +132,16 @@ class Hardware(Checked):
 class Execution:
     """Where and how training runs. It changes results only by rounding, and enters no fingerprint.
 
-    dtype: of the frozen base and the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
+    dtype: type of the frozen base and the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
     token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once. longest: rows of the
     longest rollout with its prompt, which a pack must be able to contain; 0: unknown. checkpointing: recompute layers
     in the backward pass; `auto`: for packs whose activations would not fit. async_checkpoints: write checkpoints during
-    the next step; a crash then repeats up to two updates instead of one. processes: of the learner, one per GPU; they
-    share each step's packs. merged: the forward pass uses merged weights like a merging sampler, so that both have one
-    policy. stacked_adapters: write a step's adapter as `served.safetensors`, for a merging sampler on this machine.
-    memory_share: of a GPU; the rest belongs to the sampler, even if its engine has not started yet. service: the base
-    model's name on the Tinker service that trains (empty for that of its folder); None to train here.
+    the next step; a crash then repeats up to two updates instead of one. processes: number of processes of the learner,
+    one per GPU; they share each step's packs. merged: the forward pass uses merged weights like a merging sampler, so
+    that both have one policy. stacked_adapters: write a step's adapter as `served.safetensors`, for a merging sampler
+    on this machine. memory_share: the learner's share of a GPU; the sampler has the rest, even if its engine has not
+    started yet. service: the base model's name on the Tinker service that trains (empty: the folder's name); None:
+    train here.
     """
 
     device: str = "auto"
@@ -211,9 +212,9 @@ def release_memory() -> None:
 
 
 def free_bytes(device: torch.device, share: float = 1.0) -> int:
-    """Return the bytes of a device that this process may allocate, after it has released unused memory. share: of a
-    GPU's memory for this process; the rest belongs to an engine that may not have started yet. On a CPU the system's
-    file cache counts as free."""
+    """Return the bytes of a device that this process may allocate, after it has released unused memory. share: this
+    process's share of a GPU's memory; an engine that may not have started yet has the rest. On a CPU the system's file
+    cache counts as free."""
     import torch
 
     if device.type != "cuda":

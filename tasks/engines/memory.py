@@ -62,8 +62,8 @@ def size(config: dict[str, Any], name: str, *others: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of a decoder. inner: width of an MLP, or of one expert. head: of one attention head. experts: 0 if
-    dense."""
+    """The shape of a decoder. inner: width of an MLP, or of one expert. head: width of one attention head. experts: 0
+    if dense."""
 
     layers: int
     hidden: int
@@ -116,9 +116,9 @@ def slot_rank(lora_rank: int) -> int:
 class SamplerBytes:
     """Bytes of each GPU of a sampling engine.
 
-    weights: its part of them, and working memory. merging: beside the engine, a second copy of the weights; for a
-    mixture, whose base is in pinned host memory, two layers' experts in transfer and float32 copies of one. slots: of
-    unmerged adapters. cache: KV cache of one rollout of `max_model_len` tokens, without which vLLM does not start.
+    weights: the engine's part of the weights, and working memory. merging: a second copy of the weights; for a mixture,
+    whose base is in pinned host memory, the experts of two layers in transfer and float32 copies of one. slots: memory
+    of unmerged adapters. cache: KV cache of one rollout of `max_model_len` tokens, without which vLLM does not start.
     """
 
     weights: float
@@ -160,7 +160,7 @@ def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """The memory plan of a training. bytes: of the device at the peak. kept_rows: rows of the largest pack whose
+    """The memory plan of a training. bytes: peak memory of the device. kept_rows: rows of the largest pack whose
     activations are kept; larger packs recompute layers. largest: rows of the largest possible pack."""
 
     bytes: int
@@ -225,7 +225,8 @@ def check_training_memory(
 
 def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0) -> None:
     """Raise UserError if copies of a mixture's base for merging do not fit into host memory. copies: one for each
-    sampling engine and each process of the learner. checkpoints: bytes of those written at once."""
+    sampling engine and each process of the learner. checkpoints: bytes of all checkpoints that are written at the same
+    time."""
     weights = loaded_bytes(base, bytes_per_value)
     if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
         raise UserError(

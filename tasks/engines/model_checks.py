@@ -28,8 +28,8 @@ TRAINED_EXPERTS = ("qwen3_moe",)
 
 def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: int | None = None) -> None:
     """Raise UserError for an untested model type or rotary embedding, sequences longer than a sliding window, and
-    experts that cannot be trained, or not with this rank. gpu: in bfloat16, else float32. longest: tokens of a prompt
-    and its completion; None: unknown."""
+    experts that cannot be trained, or not with this rank. gpu: train in bfloat16, else in float32. longest: tokens of a
+    prompt and its completion; None: unknown."""
     config = read_config(base)
     kind, name = str(config.get("model_type")), base.name
     if kind not in TRIED:

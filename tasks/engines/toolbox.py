@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Toolbox:
     """Creates each engine once, and only one sampling engine at a time: another model replaces it.
 
-    places: digest of a file or model → its path here. ranks: of the largest adapter served on a model, if known;
+    places: digest of a file or model → its path here. ranks: rank of the largest adapter served on a model, if known;
     replaces the rank that a stage requests. first: the first rollouts since the sampling engine's weights changed
     (tasks/rollouts.py). grader: applies to rows from the ledger; `graders()` are the installed ones, without overrides.
     """

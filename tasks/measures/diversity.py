@@ -144,12 +144,12 @@ COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "sha
 def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str]) -> pa.Table:
     """Compare every two (arm, step), paired by problem. Schema: DiversityComparison.
 
-    basis: `all` problems where both are defined, or `equal_n`, those where both have equally many traces. low, high,
-    p_value, adjusted_*: over problems (near-duplicates, by `cluster`, count once) and, for trained policies, over
+    basis: `all`, problems where both are defined, or `equal_n`, problems where both have equally many traces. low,
+    high, p_value, adjusted_*: over problems (near-duplicates, by `cluster`, count once) and, for trained policies, over
     seeds. Seeds are a table's `adapter` values, which pair arms that use the same adapters; without that column each
     artifact of an (arm, step) is one replicate. t, p_t, p_normal: uncorrected tests on seed means, as publications
     print them. p_adjusted, adjusted_p_corrected: Benjamini-Hochberg corrections of p_value and adjusted_p over whole
-    traces at equal n, and over the rest. adjusted_*: difference after regression on log length and accuracy (on
+    traces at equal n, and over all other rows. adjusted_*: difference after regression on log length and accuracy (on
     accuracy alone in a window of tokens); adjusted_reason: why it is missing.
     """
     rows: list[Row] = []

@@ -103,7 +103,7 @@ def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:
 
 
 def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
-    """Yield rollouts of whole problems, in parts, with their classes and clusters. Errors: as `classed`."""
+    """Yield rollouts of whole problems, in parts, with their classes and clusters. Errors: see `classed`."""
     at = ["problem_id"]
     problems = store().keys(rollouts, at)["problem_id"].unique().cast(pa.string())
     clusters = with_clusters(pa.table({"problem_id": problems}), [rollouts])
@@ -168,7 +168,7 @@ class Counts:
 
 def counts_of(groups: pa.Table) -> Counts:
     """Sort groups into slices. problem, cluster, adapter and policy become numbers with one meaning in all slices;
-    adapter 0 is none. Without a column `cluster` each problem is its own cluster."""
+    adapter 0 means no adapter. Without a column `cluster` each problem is its own cluster."""
     cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
     kept = ", ".join(f'"{name}"' for name in groups.column_names if name not in _KEYS)
     ordered = query(

@@ -94,9 +94,9 @@ def policy_of(seeds: Mapping[int, pa.Table]) -> tuple[list[str], Seeded]:
 
 
 def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) -> list[Row]:
-    """Return a row for every objective and metric. ends: by objective; the first is the baseline. change: after minus
-    before; over_baseline: after minus the baseline's after, to which p belongs. Both are paired by problem; intervals
-    are over problems and seeds."""
+    """Return a row for every objective and metric. ends: keyed by objective; the first is the baseline. change: after
+    minus before; over_baseline: after minus the baseline's after, to which p belongs. Both are paired by problem;
+    intervals are over problems and seeds."""
     start, *policies = on_common_problems([start, *ends.values()])
     n, rows = len(start.problem_P), list[Row]()
     for objective, end in zip(ends, policies, strict=True):
@@ -166,7 +166,7 @@ def compare_objectives(
     end_answers: tuple[Partitions, ...],
     trainings: tuple[Training, ...],
 ) -> pa.Table:
-    """Compare the objectives of each arm separately; p_adjusted: Holm over all arms. objectives: of each end and
+    """Compare the objectives of each arm separately; p_adjusted: Holm over all arms. objectives: names, one per end and
     training. start_answers, end_answers: the classes of each start and end."""
     arms = [store().read(ref, ["arm"])["arm"][0].as_py() for ref in (*starts, *ends)]
     rows = []

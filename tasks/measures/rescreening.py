@@ -147,8 +147,8 @@ def of_a_second(counts: Pairs, size: int, model: BetaBinomial) -> np.ndarray:
 
 
 def of_halves(size: int, chance: Callable[[int, int], Any], zero: Any) -> np.ndarray:
-    """Return the predicted joint_33 of two halves of `size` rollouts each. chance: of one order of n rollouts with c
-    correct."""
+    """Return the predicted joint_33 of two halves of `size` rollouts each. chance: probability of one order of n
+    rollouts with c correct."""
     able = 1.0 - zero
     zeros, ones = able * chance(2 * size, 0) + zero, able * chance(2 * size, 2 * size)
     mixed, one_half = able * chance(2 * size, size), (able * chance(size, 0) + zero, able * chance(size, size))
@@ -233,8 +233,9 @@ def rescreening_of(bands: pa.Table, again: pa.Table) -> pa.Table:
 
     draw: `second draw` (new rollouts of the same policy) or `halves of one draw` (of each screening group, over all
     ways to halve it). metric: `agreement`, the share of problems with the same band in both; `mislabelled`, the share
-    of dead problems (all, or of one band) that are live in the second draw. estimate: measured; predicted: by the
-    beta-binomial of the first draw, with an interval that holds for any distribution of difficulty.
+    of dead problems (all, or of one band) that are live in the second draw. estimate: measured; predicted: the
+    prediction of the beta-binomial fitted to the first draw, with an interval that holds for any distribution of
+    difficulty.
     """
     joined = query(
         """

@@ -29,9 +29,9 @@ def cost_rows(groups: pa.Table) -> list[Row]:
     """Return rows of each (arm, step) and source, and of every two of them.
 
     metric: `tokens_per_correct`; `tokens_per_correct_ratio`, arm over other on their common problems;
-    `accuracy_answered`, correct rollouts over those with an answer. Intervals are over problems and seeds, on the
-    problems that every seed has. A figure is None if no rollout is correct, or none has an answer. `truncated`: share
-    of truncated rollouts.
+    `accuracy_answered`, the share of correct rollouts among rollouts with an answer. Intervals are over problems and
+    seeds, on the problems that every seed has. A figure is None if no rollout is correct, or none has an answer.
+    `truncated`: share of truncated rollouts.
     """
     counts, rows, found = counts_of(groups), list[Row](), dict[tuple[str, int, str], Seeded]()
     for place in counts.places:

@@ -417,7 +417,7 @@ def _of_one_arm(own: Sequence[Row]) -> str:
 
 def _closing(row: Row, gaps: Sequence[Row]) -> str:
     """The part of the narrowing gap between two policies' pass@k that a constant shift of logits does not explain: only
-    that part counts as diversity. row: of their diversity."""
+    that part counts as diversity. row: comparison of their diversity."""
     ends = {(row["arm"], row["step"]), (row["other"], row["other_step"])}
     theirs = [g for g in gaps if {(g["arm"], g["step"]), (g["other"], g["other_step"])} == ends]
     found = {g["metric"]: g for g in theirs if g["estimate"] is not None}

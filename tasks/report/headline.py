@@ -48,8 +48,8 @@ class Headline:
 
 
 def headline(ask: Ask, inputs: Collection[str], looks: int = 1) -> Headline:
-    """Return the answer to the question of a study: of objectives or a search where it asks about these, otherwise of
-    its arms. inputs: names of what the report is made from. looks: as `findings.answer`."""
+    """Return the answer to the question of a study: about objectives or a search if the study has them, otherwise about
+    its arms. inputs: names of what the report is made from. looks: see `findings.answer`."""
     form = Form(ask("report_form").to_pylist())
     figure = answer_figure(inputs)
     match figure.name:

@@ -24,9 +24,9 @@ Groups = Mapping[str, Sequence[TrainRollout]]
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """advantages: by problem, float64, in the order of its rollouts. diagnostics: means over the step's groups of the
-    objective's diagnostics, and `signal_groups`, the share of groups with an advantage. trains: a group is live, or has
-    an advantage although its rewards are equal."""
+    """advantages: keyed by problem, float64, in the order of its rollouts. diagnostics: means over the step's groups of
+    the objective's diagnostics, and `signal_groups`, the share of groups with an advantage. trains: a group is live, or
+    has an advantage although its rewards are equal."""
 
     advantages: Mapping[str, np.ndarray]
     diagnostics: Mapping[str, float]
@@ -92,9 +92,9 @@ def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Cr
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveState:
-    """visits: counts of each problem's answers, if the objective needs them. entropy: of the last step with an update.
-    entropy_coefficient: as adapted to the target; None before the first step, which uses the recipe's entropy_weight.
-    critic: state of the second agent, if a training has one."""
+    """visits: counts of each problem's answers, if the objective needs them. entropy: value at the last step with an
+    update. entropy_coefficient: value adapted to the target; None before the first step, which uses the recipe's
+    entropy_weight. critic: state of the second agent, if a training has one."""
 
     visits: Visits = field(default_factory=dict)
     entropy: float | None = None
@@ -147,8 +147,8 @@ def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
 
 def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None = None) -> list[PromptGroup]:
     """Groups with a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. Empty without
-    a live group in the step; with one, KL to the start and entropy act on every rollout. credit: of the whole step,
-    which may have more groups; None: these are all."""
+    a live group in the step; with one, KL to the start and entropy act on every rollout. credit: credit of the whole
+    step, which may have more groups; None: these are all."""
     credit = credit or credited(groups, config, ObjectiveState())
     if not credit.trains:
         return []

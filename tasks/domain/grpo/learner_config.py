@@ -247,9 +247,9 @@ LEAST_TEMPERATURE = 0.01
 
 
 def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
-    """Check the sampling of a training's rollouts. name: of the setting. Raise UserError for top_p, because log-probs
-    of a truncated distribution are not the policy's; for a temperature below LEAST_TEMPERATURE, where nearly all
-    rollouts of a group are identical; for a quantised KV cache."""
+    """Check the sampling of a training's rollouts. name: the setting's name. Raise UserError for top_p, because
+    log-probs of a truncated distribution are not the policy's; for a temperature below LEAST_TEMPERATURE, where nearly
+    all rollouts of a group are identical; for a quantised KV cache."""
     if rollouts.top_p != 1:
         raise UserError(
             f"{name}.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a truncated distribution"

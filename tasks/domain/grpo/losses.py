@@ -212,7 +212,7 @@ LOSSES = Registry("varband.losses", _OWN, _of_package)
 
 
 def loss_for(config: LearnerConfig) -> Loss:
-    """The configured loss, after checking that the rest of the configuration is compatible."""
+    """Return the configured loss, after checking that the other settings are compatible."""
     if config.loss not in LOSSES:
         raise UserError(f"learner: unknown loss {config.loss!r}; choose from {', '.join(LOSSES)}")
     loss = LOSSES[config.loss]
@@ -291,8 +291,8 @@ def unread(setting: str, *configs: LearnerConfig) -> str:
 def summed(
     loss: Loss, t: Tokens, reference_T: Tensor | None, config: LearnerConfig, entropy_weight: float = 0.0
 ) -> Tensor:
-    """The sum of the terms. Added to each: `kl_weight` · k3 if there is a reference (Shao et al. 2024, eq. 3), and
-    minus the token's weighted entropy (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
+    """Return the sum of the terms over all tokens. Added to each: `kl_weight` · k3 if there is a reference (Shao et al.
+    2024, eq. 3), and minus the token's weighted entropy (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
     terms_T = loss.term(t, config)
     if t.weights_T is not None:
         held_T = (t.logprobs_T - t.behaviour_T).abs()  # never exponentiated: the further away, the more it is to pull
@@ -308,8 +308,8 @@ def summed(
 
 
 def divisor(loss: Loss, config: LearnerConfig, *, tokens: int, rollouts: int) -> float:
-    """The divisor of one update's summed terms. tokens, rollouts: of the whole batch, including dead groups, as in Yu
-    et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. Adam's eps is not scale-free: a mean over
-    1e5 tokens shrinks gradients toward 1e-8, unlike a sum."""
+    """The divisor of one update's summed terms. tokens, rollouts: counts of the whole batch, including dead groups, as
+    in Yu et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. Adam's eps is not scale-free: a mean
+    over 1e5 tokens shrinks gradients toward 1e-8, unlike a sum."""
     divisors = {"sum": 1, "token_mean": tokens, "constant": max(rollouts, 1) * (config.max_tokens or 1)}
     return float(max(divisors.get(loss.reduction, rollouts), 1))

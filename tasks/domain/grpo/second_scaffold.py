@@ -70,7 +70,7 @@ THRESHOLD = 0.31
 
 def answer_key(canonical: str | None, *, correct: bool, kind: str = MATH) -> str | None:
     """Key of an answer's class, the same in every step: correct, a mathematical number by value, else by text; None
-    without an answer. kind: of the answer.
+    without an answer. kind: kind of the answer.
 
     >>> [answer_key(text, correct=False) for text in ("1/2", "0.5", "even", None)], answer_key("7", correct=True)
     (['1/2', '1/2', 'even', None], 'correct')

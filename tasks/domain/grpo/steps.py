@@ -40,8 +40,7 @@ class StepPlan:
 
     - critic: the critic's adapter of that step, if the training has two.
     - score: compute the learner's log-probs with these weights (tasks/engines/sampling/same_policy.py), for the critic
-      or not.
-    - step: from 1; steps + 1 is the evaluation after the last step, which has no problems.
+      or not. - step: number, from 1; steps + 1 is the evaluation after the last step, which has no problems.
     - evaluate: sample held-out problems in the same call.
     """
 
@@ -62,8 +61,8 @@ class TrainRollout:
     - answer: the key of its answer's class, the same in every step; None without an answer.
     - trace_class: its strategy among its group's.
     - candidates: its answers, if several were requested; it is correct if one of them is.
-    - other_tokens: of the turns before and after it.
-    - critique: of this draft, if the critic is trained too; None if it exceeded the context.
+    - other_tokens: tokens of the turns before and after it.
+    - critique: the critique of this draft, if the critic is trained too; None if it exceeded the context.
     - of_right_draft: for a critique, whether the draft was correct; None otherwise.
     - rewards: unweighted parts of the reward scored by other packages, by name.
     """

@@ -89,7 +89,7 @@ def refining(question: str, attempt: Candidate, critique: Candidate) -> Ask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelOfTraces(Method):
     """Panel of traces: several attempts are summarised, and the problem is solved with the summary in the prompt. The
-    answer is the one after the summary, or else the attempts' majority. width: summarised attempts."""
+    answer is the attempt after the summary, or else the majority of the attempts. width: summarised attempts."""
 
     width: AtLeastTwo = 4
 
@@ -151,8 +151,8 @@ class Evolution(Method):
     which most attempts gave, counts.
 
     Differences from the paper, which has an evaluator of solutions: fitness is the share of all attempts so far with
-    the same answer. Parents are drawn in proportion to it, where the paper uses its softmax, which is almost uniform
-    for shares. There are always two different parents (paper: none to five). A child is one completion (paper: several
+    the same answer. Parents are drawn in proportion to fitness; the paper uses its softmax, which is almost uniform for
+    shares. There are always two different parents (paper: none to five). A child is one completion (paper: several
     turns of a critic and an author). islands of `population` attempts each. generations: after the first. reset_every:
     generations between resets, in which the island with the lowest mean fitness takes the fittest attempts of the
     others.

@@ -150,8 +150,8 @@ NEAREST = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particles(StepSearch):
     """Particle filtering over steps (Puri et al. 2025, arXiv 2502.01618): after every step, paths are resampled in
-    proportion to their weight. particles: paths at once. temperature: of the weights, the softmax of the scores'
-    log-odds."""
+    proportion to their weight. particles: paths at once. temperature: temperature of the softmax of the scores'
+    log-odds, which gives the weights."""
 
     particles: AtLeastTwo = 8
     temperature: Annotated[Real, Field(gt=0)] = 1.0

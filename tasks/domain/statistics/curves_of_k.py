@@ -306,7 +306,7 @@ def estimate_rows(means: Means, n: int, alike: str) -> list[Row]:
 
 def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[Row]:
     """Return `closure_of_shift`, the closure that a constant shift of logits would give, and `closure_beyond_shift`,
-    the rest, which alone measures width."""
+    the remaining closure, which measures width."""
     known = [i for i in a.known if i in b.known]
     groups = on_common_problems([a.groups, b.groups])
     passing = on_common_problems([a.values["pass@k"], b.values["pass@k"]])
@@ -374,9 +374,9 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
     The cost is that of k rollouts of the more expensive policy, so the cheaper one's k is a fraction. Its pass@k is
-    interpolated between the neighbouring whole k, as if one of the two were drawn at random. If the cheaper policy has
-    too few rollouts for that cost, both spend the cost of all its rollouts, and k of the other policy is fractional. No
-    rows if lengths are unknown; no estimate if most problems lack rollouts.
+    interpolated between the neighbouring whole k, as if one of the two k were drawn at random. If the cheaper policy
+    has too few rollouts for that cost, both spend the cost of all its rollouts, and k of the other policy is
+    fractional. No rows if lengths are unknown; no estimate if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])

@@ -2,8 +2,8 @@
 distributions, and a beta-binomial fit.
 
 A beta-binomial gives the estimate, but its own interval is valid only if success rates follow a beta distribution: for
-some other pools it covered no study (docs/coverage.md). So intervals are ranges over all distributions whose likelihood
-is close to the maximum. They are wide if there are too few rollouts to predict larger groups.
+some other pools it covered no study (docs/coverage.md). Intervals are therefore ranges over all distributions whose
+likelihood is close to the maximum. They are wide if there are too few rollouts to predict larger groups.
 
 Axes: C classes of equal (n, c), J success rates, I terms of a figure, F figures, V prices.
 """
@@ -70,8 +70,8 @@ def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> 
     the best log likelihood. alike: mean number of near-duplicates per problem, by which the log likelihood is too
     large.
 
-    For each multiplier, the likelihood plus or minus multiplier × figure is maximised: q · (its gradient), normalised,
-    never lowers it (Baum and Eagon 1967). The ends are where the likelihood has fallen by the limit.
+    For each multiplier, the objective likelihood ± multiplier × figure is maximised by the update q ← q · gradient,
+    normalised, which never lowers it (Baum and Eagon 1967). The ends are where the likelihood has fallen by the limit.
     """
     pairs, often_C = np.unique(np.array(counts), axis=0, return_counts=True)
     like_CJ = np.array([seen(n, c) for n, c in pairs.tolist()])

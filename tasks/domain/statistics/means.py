@@ -23,8 +23,8 @@ from storage.rules import LEVEL, NOTHING, tail_freedom, unseen_variance
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """Values by seed and problem. values_SPV: of problems problem_P that all adapters adapter_S have; trained: whether
-    the seeds are trainings."""
+    """Values by seed and problem. values_SPV: values of the problems problem_P that all adapters adapter_S have;
+    trained: whether the seeds are trainings."""
 
     values_SPV: np.ndarray
     problem_P: np.ndarray
@@ -59,8 +59,8 @@ def same_adapters(policies: Sequence[np.ndarray]) -> bool:
 def by_seed(problem_N: np.ndarray, adapter_N: np.ndarray, values_NV: np.ndarray) -> Seeded:
     """Arrange rows by seed and problem, averaging rows of one adapter and problem.
 
-    Adapter 0 is none: several samplings of an untrained policy are one policy, not several seeds. Problems that some
-    adapter lacks are left out.
+    Adapter 0 means no adapter: several samplings of an untrained policy are one policy, not several seeds. Problems
+    that some adapter lacks are left out.
 
     >>> one = by_seed(np.array([7, 7, 8, 7]), np.array([1, 2, 1, 2]), np.array([[1.0], [2.0], [5.0], [4.0]]))
     >>> one.values_SPV.tolist(), one.problem_P.tolist(), one.trained
@@ -125,7 +125,7 @@ class Shifts:
 @dataclass(frozen=True, slots=True)
 class Paired:
     """The difference of policies that use the same adapters. Effects of a seed on both cancel, so logit shifts do not
-    apply. silent_V: as of each policy."""
+    apply. silent_V: see Seeded."""
 
     variance_V: np.ndarray
     silent_V: np.ndarray
@@ -137,8 +137,8 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The variance_V of a mean over problems and the part that seeds add, each with its degrees of freedom. shifts: of
-    the trained policies, if their values are shares."""
+    """The variance_V of a mean over problems and the part that seeds add, each with its degrees of freedom. shifts:
+    shifts of logits of the trained policies, if their values are shares."""
 
     problems_V: np.ndarray
     problems_df_V: np.ndarray
@@ -351,8 +351,8 @@ def errors_at_any_look(variance_V: np.ndarray) -> np.ndarray:
     """How many standard errors an estimate stays from the truth at all looks together, in 95 % of studies.
 
     A mean over crossed problems and seeds covaries with the same mean of more of either by the variance of the latter.
-    So the mean over its variance has independent increments, and Robbins' mixture over a normal of standard deviation
-    EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
+    The mean over its variance therefore has independent increments, and Robbins' mixture over a normal of standard
+    deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
 
     >>> errors_at_any_look(np.array([0.05, 0.02, 0.005]) ** 2).round(2).tolist()
     [3.08, 3.1, 3.47]

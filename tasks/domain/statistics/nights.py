@@ -32,9 +32,10 @@ _normal = NormalDist()
 class Look:
     """The result of one night.
 
-    tonight: share of correct rollouts. expected: the same, from earlier nights. low, high: range of 95 % of nights
-    without a change. z: the largest statistic of the scan, negative for a loss. since: index of the night of that
-    change; change: in accuracy, from the nights before it to the others. p: of the scan; 1 if clearly above the level.
+    tonight: share of correct rollouts. expected: the share expected from earlier nights. low, high: range of 95 % of
+    nights without a change. z: the largest statistic of the scan, negative for a loss. since: index of the night of
+    that change; change: change of accuracy from the nights before it to the later ones. p: p-value of the scan; 1 if
+    clearly above the level.
     """
 
     tonight: float

@@ -30,7 +30,7 @@ FIRST, ROUNDS = 0.05, (100, 200, 400, 1500)
 class Design:
     """A planned comparison. question: `accuracy`, two policies on the same problems; `gains`, two arms before and after
     training; `diversity`, mean pairwise distance. seeds: trainings of each arm, whose accuracy (or distance) varies by
-    seed_sd. k: of pass@k."""
+    seed_sd. k: the k of pass@k."""
 
     num_problems: int
     group_size: int

@@ -32,10 +32,10 @@ def evaluated(config: LearnerConfig, policy_step: int) -> bool:
 class Adapters:
     """The adapters of a training.
 
-    name: of the training; prefix of every served adapter's name. writes: whether this process writes (only one does).
-    stacked: a merging sampler reads one file, and kept adapters are written in PEFT format during the sampling of the
-    next step; otherwise all adapters are written in PEFT format before sampling. changing: lock held while weights
-    change and while they score tokens.
+    name: the training's name; prefix of every served adapter's name. writes: whether this process writes (only one
+    does). stacked: a merging sampler reads one file, and kept adapters are written in PEFT format during the sampling
+    of the next step; otherwise all adapters are written in PEFT format before sampling. changing: lock held while
+    weights change and while they score tokens.
     """
 
     policy: Any

@@ -30,9 +30,9 @@ from tasks.engines.model_files import weights_identity
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state after `step` optimiser updates. tensors: in host memory. recipe: hash of all inputs of the training.
-    steps, exposure, diagnostics: rows so far. objective: its state. remote: path of the state on a service, which then
-    has the tensors."""
+    """The state after `step` optimiser updates. tensors: kept in host memory. recipe: hash of all inputs of the
+    training. steps, exposure, diagnostics: rows so far. objective: its state. remote: path of the state on a service,
+    which then has the tensors."""
 
     step: int
     recipe: str
@@ -105,7 +105,7 @@ def recipe_hash(
     temperature: float,
     identity: Callable[[Path], str] = weights_identity,
 ) -> str:
-    """Return a digest of everything that the trained numbers depend on. identity: of the base's weights."""
+    """Return a digest of everything that the trained numbers depend on. identity: digest of the base's weights."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
     parts = [identity(base), shape, float(temperature), canonical(config), canonical(problems), start]

@@ -67,7 +67,7 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Job:
-    """A training, the same for every process of the learner. temperature: of sampling."""
+    """A training, the same for every process of the learner. temperature: sampling temperature."""
 
     base: Path
     problems: Sequence[PromptProblem]

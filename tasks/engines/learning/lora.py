@@ -5,8 +5,8 @@ kernel each. Gradients of working copies go to a second flat vector; each copy's
 multiplies by A and B separately from its base weight, or by a merged weight.
 
 Between matrix products a decoder layer is bound by memory traffic: with transformers' own norms and activations a 1.5B
-model moves about 0.9 MB per token and layer, a third of the time of a training step. So the GPU uses one kernel per
-norm, rotary embedding and gated activation (`fuse`).
+model moves about 0.9 MB per token and layer, a third of the time of a training step. The GPU therefore uses one kernel
+per norm, rotary embedding and gated activation (`fuse`).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ SCORED_ROWS, ROOM, SHARE_OF_HOST = 1024, 0.9, 0.2
 
 class Policy:
     """A base model with LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in its working
-    copies. temperature: of the sampler, whose softmax defines the trained policy."""
+    copies. temperature: the sampler's temperature, whose softmax defines the trained policy."""
 
     def __init__(self, base: Path, config: LearnerConfig, execution: Execution, temperature: float = 1.0) -> None:
         quiet_libraries()

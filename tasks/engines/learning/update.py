@@ -209,8 +209,8 @@ class Updater:
 
 @dataclass(slots=True)
 class Sums:
-    """Sums over the tokens of one gradient, which add up over packs and processes. norm: of the gradient. made: whether
-    it led to an optimiser update; False if it was not finite."""
+    """Sums over the tokens of one gradient, which add up over packs and processes. norm: norm of the gradient. made:
+    whether it led to an optimiser update; Return False if the gradient was not finite."""
 
     tokens: int = 0
     masked: int = 0

@@ -5,7 +5,7 @@ still decode. On the CPU every call starts with an empty prefix cache, so that i
 
 vLLM pads a step to the next captured CUDA graph; larger steps run without one, and then 1,024 concurrent rollouts
 decode four times slower per token. A step contains one token per decoding rollout, and the prompt tokens computed with
-them. So steps are kept small, and graphs are captured up to the largest.
+them. Steps are therefore kept small, and graphs are captured up to the largest step.
 """
 
 from __future__ import annotations

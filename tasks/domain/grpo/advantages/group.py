@@ -32,7 +32,7 @@ class Group:
 
     - answers: the key of each answer's class, the same in every step; None without an answer.
     - traces: the strategy of each trace among the group's; None counts as one.
-    - candidates: of each rollout, if it gives several answers.
+    - candidates: one list per rollout, if rollouts give several answers.
     - of_right_drafts: for critiques, whether the draft was correct.
     - lengths: tokens of each completion.
 
@@ -61,8 +61,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """k: number of attempts, for objectives about several. bonus, gate, baseline: of exploration. visits: before this
-    step. step: all groups of the step; empty for the group alone."""
+    """k: number of attempts, for objectives about several. bonus, gate, baseline: settings of exploration. visits:
+    before this step. step: all groups of the step; empty for the group alone."""
 
     k: int = 1
     bonus: float = 0.2

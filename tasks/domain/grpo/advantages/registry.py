@@ -1,4 +1,4 @@
-"""Objectives by the names used in profiles: ours, and those of other packages (`varband.objectives`)."""
+"""Objectives by the names used in profiles: built-in ones, and those of other packages (`varband.objectives`)."""
 
 from __future__ import annotations
 
