@@ -119,7 +119,7 @@ def _known_query(name: str) -> str:
 @click.option("--open", "browse", is_flag=True, help="Open a browser too.")
 @options.root
 def serve(port: int, browse: bool, root: Path) -> None:
-    """Open the dashboards on 127.0.0.1. They only read the store. Stop with Ctrl-C."""
+    """Open the dashboards on 127.0.0.1. The dashboards only read the store. Stop with Ctrl-C."""
     import os
     import socket
     from importlib.util import find_spec

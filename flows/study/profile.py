@@ -279,7 +279,7 @@ class Profile(Checked):
         return known[name]
 
     def heads(self, arms: Sequence[str]) -> tuple[str, ...]:
-        """The arms that train, each once: arms whose adapters these arms are evaluated with."""
+        """The trained arms behind these arms: each adapter's arm once."""
         return tuple(dict.fromkeys(head for arm in arms if (head := self.arm(arm).trained_as) is not None))
 
     @property

@@ -1,4 +1,4 @@
-"""Rollouts that were sampled elsewhere, read from the files in which other tools leave them.
+"""Read rollouts from the files of other tools.
 
 | tool | file |
 |---|---|

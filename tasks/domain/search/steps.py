@@ -85,7 +85,7 @@ class StepSearch(Method):
         return self.best(seen)
 
     def values(self, seen: Sequence[Candidate]) -> dict[str, float]:
-        """Return candidate → its score in [0, 1]; 0 without a score."""
+        """Return each candidate's score in [0, 1]; 0 without a score."""
         if self.by == "likelihood":
             return {c.name: exp(c.likelihood) for c in seen if c.ask.end}
         if self.by == "self":

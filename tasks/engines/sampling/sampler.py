@@ -53,8 +53,8 @@ class RolloutRequest:
 
 @dataclass(slots=True)
 class SamplingStats:
-    """Counts and times of sampling, for the progress line and the manifest's notes. gap: the largest of same_policy.py,
-    in nats."""
+    """Counts and times of sampling, for the progress line and the manifest's notes. gap: the largest difference between
+    the log-probs of engine and learner (same_policy.py), in nats."""
 
     rollouts: int = 0
     tokens: int = 0
