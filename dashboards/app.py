@@ -19,7 +19,7 @@ from storage.reading.query_cache import Stamp, reports, sources, stamp
 
 #: More findings than this are folded by code.
 UNFOLDED = 8
-#: Captions as dark as the text; a graph scrolls within the page; a phone keeps its width for what is shown.
+#: Captions as dark as the text, graphs that scroll within the page, and narrow margins on a phone.
 STYLE = """<style>.stMainBlockContainer{padding:3.2rem 2.5rem 4rem}
 [data-testid="stCaptionContainer"]{color:inherit;opacity:.86}[data-testid="stCaptionContainer"] p{color:inherit}
 blockquote{opacity:1!important}

@@ -73,7 +73,7 @@ def _formulas(text: str) -> Iterator[Piece]:
 
 # Rollouts as markdown: formulas set, tags marked, all else literal.
 
-#: What a page shows of one rollout; the rest stays in the store.
+#: Characters of one rollout that a page shows.
 MOST = 20_000
 #: Markdown's own characters, each made literal by a backslash.
 MARKS = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~^:$&=\"'])")
@@ -121,9 +121,9 @@ _ELEMENTS = (
     " mprescripts none mtable mtr mtd mstyle mpadded mphantom menclose"
 )
 _ATTRIBUTES = "display displaystyle stretchy accent mathvariant linethickness columnalign notation width"
-#: What only arranges what is read; of attributes those that do no more.
+#: MathML elements and attributes that only affect the layout of a formula.
 ELEMENTS, ATTRIBUTES = frozenset(_ELEMENTS.split()), frozenset(_ATTRIBUTES.split())
-#: A longer formula stays as it is written.
+#: A longer formula is shown as LaTeX.
 LONGEST = 2_000
 ElementTree.register_namespace("", SPACE)
 

@@ -30,7 +30,7 @@ from tasks.engines.rollout_files import Foreign, read_rollouts
 from tasks.measures.standard import names_of_measures
 from tasks.rollouts import account_of, as_read_by, described
 
-#: Of a rollout that nobody counted: words and signs.
+#: Words and signs, which are counted if a file has no token counts.
 PIECE = re.compile(r"\w+|[^\w\s]")
 TEMPLATE = """\
 # Written by `varband import`. `varband run {name}.toml` reports on these rollouts; nothing is sampled.

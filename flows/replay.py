@@ -49,7 +49,7 @@ NEEDED = (
     *(f"reports/{folder}/summary.json" for folder in (*VARIANTS, *EVALUATIONS, "token_efficiency")),
     *(f"reports/olympiad_panel_only/{n}.jsonl" for n in ("heldout_trajectory", "train_per_batch", "diversity_proxy")),
 )
-#: Refs by what they answer; slices and diversity folders have one each.
+#: Refs by result; slices and diversity folders have one ref each.
 Replayed = dict[str, Any]
 
 

@@ -139,9 +139,11 @@ def prompt_notes(study: Study, store: Store, planned: Sequence[Planned]) -> Iter
         yield f"the run would refuse it: {refused}"
 
 
-# Problems of a pool that is not built yet: those of its files; named sets that are elsewhere have as many as published.
+# Problems of a pool that is not built yet: the rows of its files. A named set that is not on this machine has its
+# published number.
 
-#: Of difficulty, in sets that have any; taken to be equally many problems each where the file is not here.
+#: Number of difficulty levels; if a set's file is not on this machine, all levels are assumed to have equally many
+#: problems.
 LEVELS = 5
 
 

@@ -25,7 +25,7 @@ from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
 
-#: What a stage's amounts are of, for a table; its last is told in bytes.
+#: Units of a stage's amounts, as columns of the plan's table; disk is in bytes.
 UNITS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")
 NONE = "–"
 LENGTHS = {

@@ -39,7 +39,7 @@ T = TypeVar("T")
 PARKED = "Parked"
 #: Name of the state of a piece whose storage did not answer.
 AWAY = "Storage away"
-#: A lost machine's work is started again this often before somebody must look.
+#: Number of automatic restarts after a lost machine.
 TRIES = 3
 POLL_SECONDS = 3.0
 #: The server's own automation starts a crashed run again within this time; then it is attached to.
@@ -49,7 +49,7 @@ PAGE = 200
 LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 
 
-#: What Prefect must know before it is imported.
+#: Environment that must be set before Prefect is imported.
 SETTINGS = {
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",

@@ -29,7 +29,7 @@ from tasks.sampling import SHARDED, enter_shard, open_shards
 from tasks.stage import Session, Step
 
 Dag = Callable[[Study], object]
-#: What a worker makes; calibrations need the encoder, as embeddings do.
+#: Kinds of artifacts that workers make; calibrations need the encoder, like embeddings.
 COSTLY = OCCUPYING | {"calibrations"}
 
 

@@ -34,7 +34,8 @@ from tasks.engines.hardware import Hardware, children_see, release_memory, visib
 from tasks.metering import metered
 from tasks.stage import Progress
 
-#: A process that was told to stop finishes its batch, pack or checkpoint; after Ctrl-C somebody waits for it.
+#: Seconds in which a stopped process may finish its batch, pack or checkpoint; fewer after Ctrl-C, because the user
+#: waits.
 GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
 
 

@@ -7,20 +7,21 @@ from typing import Any
 
 from flows.running.on_prefect import TRIES
 
-#: A flow run beats every 30 s (`PREFECT_FLOWS_HEARTBEAT_FREQUENCY`); three missed beats and its machine is lost.
+#: A flow run sends a heartbeat every 30 s (`PREFECT_FLOWS_HEARTBEAT_FREQUENCY`); after three missed ones its machine
+#: counts as lost.
 LOST_SECONDS = 90
-#: What somebody should hear of, by name of the state. A crash is not among them: it starts again by itself.
+#: Names of states that send a notification. `Crashed` is not one of them: such a run is started again automatically.
 NOTIFY = ("Failed", "Drifted", "Unchecked", "Parked")
 FINAL = ("Completed", "Cancelled", "Crashed", "Suspended", "Paused", *NOTIFY)
-#: A suspended run says why in an event, because its state cannot.
+#: A suspended run gives the reason in an event, because its state cannot.
 PARKED_EVENT = "varband.parked"
 LOST_TOO_OFTEN = f"It was lost {TRIES + 1} times and does not start again by itself."
 Resource = dict[str, str | list[str]]
 Json = dict[str, Any]
 ANY_RUN: Resource = {"prefect.resource.id": "prefect.flow-run.*"}
-#: Of a run's deployment. Pieces that run on workers are not among them: the run that they work for says it once.
+#: Deployments that send notifications: all but the one of pieces of work, whose parent run notifies once.
 WHOLE: Resource = {"prefect.resource.role": "deployment", "prefect.resource.name": "!zz_make"}
-#: A notification block of this name, of whatever kind, is told of NOTIFY.
+#: A notification block of this name, of any kind, receives the notifications.
 BLOCK = "varband"
 
 

@@ -50,11 +50,11 @@ from tasks.stage import Step
 PIECES = "make/zz_make"
 #: A run whose storage does not answer looks again this much later.
 AWAY_SECONDS = 60.0
-#: Names of the states of a night that is not green: a figure left its interval; something was not compared.
+#: States of a night with a finding: a figure left its interval; a comparison was not possible.
 DRIFTED, UNCHECKED = "Drifted", "Unchecked"
-#: A run that was lost is started again by itself within this time: no second call, which empties the bin.
+#: A second run of `gc` within this time is a restart of a lost one and does not empty the bin.
 RESTARTED_WITHIN = timedelta(hours=1)
-#: Of what is collected a page names no more than so many.
+#: Largest number of collected artifacts that a page lists.
 MOST_LISTED = 1000
 
 

@@ -21,9 +21,9 @@ from storage.errors import UserError
 from tasks.domain.budget import Budget
 from tasks.engines.environment import quiet_libraries
 
-#: Where the flows are; imported late, for it imports Prefect.
+#: Module of the flows; imported late, because it imports Prefect.
 FLOWS = "flows.server.deployed"
-#: An automation takes a run for lost after 90 s without a beat; Prefect's own default is a beat in 180 s.
+#: An automation marks a run as lost after 90 s without a heartbeat; Prefect's default interval is 180 s.
 BEATING = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}
 Json = dict[str, Any]
 #: pool → queues with their priority; a lower number is served first.

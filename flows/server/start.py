@@ -15,7 +15,7 @@ from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 
 REPO = Path(__file__).resolve().parents[2]
-#: A run beats every 30 s: what is alive has beaten by then, however long the server was away.
+#: Time in which each live run sends a heartbeat after the server was away (every 30 s).
 GRACE = timedelta(seconds=60)
 #: The server's password, and that of its clients.
 AUTH = ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING")

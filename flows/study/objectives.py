@@ -16,7 +16,7 @@ from flows.study.reading import Fault, Tables, chosen, merged, spelt, validated
 from tasks.domain.grpo.learner_config import BASELINE, LearnerConfig
 from tasks.domain.grpo.losses import LOSSES, read_by, unread
 
-#: Of what needs more than one update a batch to differ.
+#: Settings of objectives that equal another one with a single update per batch.
 REUSED = {"minibatches": 2, "epochs": 2}
 #: Settings that all objectives share, and the study's own setting of each.
 SHARED = {"seed": "seeds", "steps": "training.steps", "token_budget": "training.token_budget"}

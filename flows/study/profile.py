@@ -44,7 +44,7 @@ Named = BeforeValidator(_named)
 #: A folder or an id on the hub.
 Model = Annotated[str, refused_by(_written)]
 Sources = Annotated[tuple[str, ...], Distinct]
-#: Of a problem, as its source writes it.
+#: A problem's level, as its source writes it.
 Level = Annotated[str, Field(coerce_numbers_to_str=True)]
 Methods = Annotated[tuple[Annotated[str, refused_by(method_named)], ...], Distinct]
 Windows = tuple[Annotated[str, refused_by(window_named)], ...]

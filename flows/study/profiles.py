@@ -93,7 +93,7 @@ def _sized(lesson: Lesson, study: Profile) -> Lesson:
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))
 
 
-#: On problems of which a weak model solves few: of some no group has a right rollout.
+#: Uses problems that are hard for a weak model: some groups have no correct rollout.
 DEMO_OBJECTIVES = compared(
     replace(
         DEMO,

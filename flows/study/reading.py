@@ -17,7 +17,7 @@ from tasks.domain.ranges import COLLECT, sentence
 T = TypeVar("T")
 Path = tuple[str, ...]
 Tables = Mapping[str, Any]
-#: What stands for None, which TOML has no word for.
+#: Spelling of None in TOML.
 NONE = "none"
 #: Fields of a study that are labels or made of other tables.
 HIDDEN = ("name", "purpose", "title", "about", "own")

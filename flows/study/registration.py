@@ -13,7 +13,7 @@ from storage.errors import UserError
 from storage.records.register import Entry, entries
 from storage.records.runs import all_runs, now
 
-#: Settings of which more may be added after a look: the confidence sequence of the difference of gains allows it.
+#: Settings that may grow after a look; the confidence sequence of the difference of gains allows it.
 GROWING = ("seeds", "pool.heldout_per_source", "pool.limit", "final.group_size")
 RULE = (
     "One arm gains more than another if the 95 % confidence sequence of the difference of their gains at the last step,"

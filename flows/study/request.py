@@ -22,7 +22,7 @@ from storage.errors import UserError, did_you_mean
 from tasks.domain.ranges import check_name
 
 ENDING = ".toml"
-#: As runs and artifacts end.
+#: Names of runs and artifacts end like this.
 IDENTIFIER = re.compile(r".+-([0-9a-f]{8}|[0-9a-f]{16})")
 
 

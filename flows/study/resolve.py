@@ -174,7 +174,7 @@ def resolve(
     ) -> PoolInputs:
         specs: list[SourceSpec] = []
         for wish in sources:
-            # of a source that is elsewhere its name can be known, and not what it holds
+            # for a source that is not on this machine only the name is known
             spec = SourceSpec(Path(wish.partition("@")[0]).name, f"not here: {wish}")
             with looking(*path, way_out=way_out):
                 spec, place = found_source(wish, data, store.root / "hub", fetch=not planning)

@@ -19,12 +19,13 @@ from tasks.domain.ranges import Checked, Name, OrNone
 from tasks.domain.scaffolds import PROBLEM, SCAFFOLDS, Scaffold
 
 TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-#: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
+#: Placeholders that a template must not have; after a LaTeX command they are part of the instructions.
 SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
-#: What TOML's double quotes make of LaTeX (\boxed, \frac, \times, \rightarrow), and no prompt holds.
+#: Characters that TOML's double quotes make of LaTeX commands (\boxed, \frac, \times, \rightarrow); no prompt contains
+#: them.
 UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b)")
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
-#: What completions write before their answer ends, where no tag sets it apart.
+#: Typical text of a completion before its answer, for tests of stop strings.
 PROSE = r"""First, let x (say 12): 2x = 24 - it's "even". Why? So it is -3.5, 1,026,784.9 [0] 50% $2*\sqrt{\pi}$!"""
 #: An answer that a sound completion commits to, whatever stops it.
 PROBE = "7"

@@ -14,7 +14,7 @@ from tasks.engines.hardware import engine_name, engine_now, gpus_here
 from tasks.engines.sampling.endpoint import endpoint_for
 from tasks.rollouts import account_of
 
-#: Of these a change of the value asks for new rollouts; of others the stored ones are read or graded again.
+#: A change of one of these requires new rollouts; after any other change stored rollouts are parsed or graded again.
 SAMPLES = ("engine", "served model", "torch", "CUDA", "driver", "card", "model")
 UNKNOWN = "unknown"
 

@@ -42,7 +42,8 @@ from tasks.rollouts import account_of, ensure_rollouts, entered, ledger_keys, re
 from tasks.sampling import sample_rollouts
 from tasks.stage import Session, Step
 
-#: After a night of all problems with a statistic beyond UNDECIDED all are drawn again, up to so many nights.
+#: After a night with all problems and a statistic beyond UNDECIDED, all problems are sampled again, for at most NIGHTS
+#: nights.
 UNDECIDED, NIGHTS = 2.0, 3
 TOKENS = pa.schema([LEDGER.field("token_ids")])
 CORRECT = pa.schema([LEDGER.field(name) for name in ("problem_id", "correct")])

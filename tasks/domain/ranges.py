@@ -33,7 +33,7 @@ Size = Annotated[Whole, Field(ge=1, le=MOST)]
 Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 Share = Annotated[Real, Field(ge=0, le=1)]
 ShareAboveZero = Annotated[Real, Field(gt=0, le=1)]
-#: Before `| None`: TOML has no null, and "none" stands for it.
+#: For fields that may be None: TOML has no null, so "none" means None.
 OrNone = BeforeValidator(lambda value: None if str(value).lower() == "none" else value)
 #: Names that are valid in URLs, file names and on the command line.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")

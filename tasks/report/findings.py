@@ -22,9 +22,9 @@ UNLIKE = 0.1
 FEW = 100
 #: An encoder that saw less of the traces than this measured their openings.
 COVERED = 0.8
-#: How often a training is thought to go wrong, where the reader is told that its seeds may not have shown it.
+#: Assumed share of trainings that collapse, for the warning that a study's seeds may not have shown one.
 COLLAPSE = 0.1
-#: Where a row of `report_form` was sampled.
+#: Places in a study where rows of `report_form` were sampled.
 SCREENING, START, TRAINED = "screening", "held-out, start", "held-out, trained"
 
 
@@ -99,7 +99,7 @@ def broken_gate(ask: Ask) -> list[str]:
     return [row["fact"] for row in ask("report_audit").to_pylist() if row["code"] == "gate"]
 
 
-# How the sentences spell numbers, intervals and lists.
+# Spelling of numbers, intervals and lists in sentences.
 
 
 def interval(low: float | None, high: float | None, scale: float) -> str:
@@ -327,7 +327,7 @@ def _of_bands(found: Mapping[str, Row]) -> str:
     return text
 
 
-# What training did to each arm's held-out accuracy. It "moved" only what left zero out of its interval.
+# The effect of training on each arm's held-out accuracy. It "moved" only if the interval excludes zero.
 
 
 def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:

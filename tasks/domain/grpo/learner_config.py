@@ -31,7 +31,7 @@ from tasks.domain.ranges import (
 )
 from tasks.domain.scaffolds import TagRule
 
-#: What a study's own training is called among the objectives that it is compared with.
+#: Name of the study's own training among the compared objectives.
 BASELINE = "as the study has it"
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -172,7 +172,7 @@ class LearnerConfig(Ruled, Checked):
         check_learner(self)
 
 
-#: Of each expert of a mixture; of a dense model its MLP's.
+#: Projections of each expert of a mixture, or of a dense model's MLP.
 EXPERT_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
@@ -242,7 +242,7 @@ def check_learner(c: LearnerConfig) -> None:
             raise UserError(f"learner: {sentence}")
 
 
-#: vLLM draws at this one where a lower one is asked for.
+#: vLLM samples at this temperature if a lower one is requested.
 LEAST_TEMPERATURE = 0.01
 
 

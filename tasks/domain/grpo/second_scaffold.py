@@ -62,7 +62,7 @@ def solutions(completion: str, number: int) -> list[str]:
     return list(dict.fromkeys(texts[:number]))
 
 
-#: Key of every right answer: the grader has said that they are one.
+#: Key of every correct answer: the grader considers them equal.
 RIGHT = "correct"
 #: From which on two strategies are one, as the labelled traces set it (tests/domain/grpo/test_diversity_objectives.py).
 THRESHOLD = 0.31

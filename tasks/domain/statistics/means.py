@@ -267,7 +267,7 @@ POWER = 0.8
 MARGIN = 0.02
 #: Standard deviation of the differences that a confidence sequence is narrowest for; fixed before any is seen.
 EXPECTED = 0.1
-#: Smallest chance that Student's t is asked for.
+#: Smallest tail probability that is computed from Student's t.
 LEAST_TAIL = 1e-300
 #: Student's t fails if the effective number of clusters is below ENOUGH and UNEVEN times smaller than their number.
 ENOUGH, UNEVEN = 12.0, 1.5
