@@ -57,8 +57,8 @@ def _fits(hardware: Hardware, base: Path, rank: int, gpu: int) -> bool:
     return True
 
 
-#: Of an arm's GPUs, one in so many trains where both have their own: a step samples three times as long as it trains,
-#: measured with a mixture of 30B parameters and the published lengths.
+#: If sampler and learner have their own GPUs, one in this many GPUs of an arm trains: a step samples three times as long
+#: as it trains, measured with a mixture of 30B parameters and the published lengths.
 TRAINS = 4
 
 
