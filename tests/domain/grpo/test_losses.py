@@ -200,10 +200,10 @@ def test_a_behaviour_log_prob_of_minus_120_trains_nothing_to_pieces(name: str, a
     ("wrong", "said"),
     [
         ({"loss": "gpro"}, "unknown loss 'gpro'"),
-        ({"loss": "grpo"}, "defined with advantage standardised"),
-        ({"loss": "rloo"}, "defined with advantage leave_one_out"),
+        ({"loss": "grpo"}, "needs advantage standardised"),
+        ({"loss": "rloo"}, "needs advantage leave_one_out"),
         ({"loss": "dr_grpo", "max_tokens": None}, "divides by max_tokens"),
-        ({"loss": "clip_cov"}, "defined with advantage standardised"),
+        ({"loss": "clip_cov"}, "needs advantage standardised"),
         ({"loss": "kl_cov", "advantage": "standardised"}, "which is zero with one update per step"),
     ],
 )

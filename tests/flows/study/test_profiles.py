@@ -57,7 +57,7 @@ HEAD = 'base = "demo"\n'
             '[objectives.mine]\nadvantage = "max_rl"\nsteps = 5\n',
             "all objectives have the same steps; set training.steps",
         ),
-        ('arms = ["panel", "thinking"]\nobjectives = ["VPO"]\n', "which thinking lacks"),
+        ('arms = ["panel", "thinking"]\nobjectives = ["VPO"]\n', "which scaffold thinking lacks"),
         ("[training]\ngroup_size = 2\n[objectives.entropic]\n", "needs a group_size of 3, not 2"),
     ],
 )
