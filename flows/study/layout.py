@@ -57,8 +57,8 @@ def _fits(hardware: Hardware, base: Path, rank: int, gpu: int) -> bool:
     return True
 
 
-#: If sampler and learner have their own GPUs, one in this many GPUs of an arm trains: a step samples three times as long
-#: as it trains, measured with a mixture of 30B parameters and the published lengths.
+#: If sampler and learner have GPUs of their own, one in this many of an arm trains: sampling takes three times as long
+#: as training, measured with a mixture of 30B parameters and the published lengths.
 TRAINS = 4
 
 

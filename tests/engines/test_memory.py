@@ -152,7 +152,7 @@ def test_the_longest_pack_is_tried_and_leaves_no_trace(
     monkeypatch.setattr(policy, "logprobs", out_of_memory)
     if short_of_memory == 9:
         with pytest.raises(
-            UserError, match=r"ran out of memory at a pack of 48 tokens.*lower token_budget, max_model_len or"
+            UserError, match=r"ran out of memory with a pack of 48 tokens.*lower token_budget, max_model_len or"
         ):
             policy.try_longest(48)
     else:

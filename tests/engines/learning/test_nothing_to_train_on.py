@@ -22,7 +22,7 @@ from tests.engines.learning.test_learner import CONFIG
 @pytest.mark.parametrize(
     ("split", "banded", "words"),
     [
-        ("train", True, "panel: no problem outside held-out is in the variance band"),
+        ("train", True, "panel: no training problem is in the variance band"),
         ("heldout", False, "panel: every problem of the pool is held out, so none is left to train on"),
     ],
 )

@@ -55,10 +55,10 @@ def test_rounding_is_no_other_policy(tmp_path: Path, temperature: float, dtype: 
 @pytest.mark.parametrize(
     ("config", "longest", "said"),
     [
-        ({"model_type": "gpt_oss"}, 8, "not tried with models of type 'gpt_oss'"),
-        ({"sliding_window": 8, "model_type": "mistral"}, 9, "up to 8 tokens alone"),
-        ({"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}, None, "up to 8 tokens alone"),
-        ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, 8, "follows the longest rollout of a pack"),
+        ({"model_type": "gpt_oss"}, 8, "not tested with models of type 'gpt_oss'"),
+        ({"sliding_window": 8, "model_type": "mistral"}, 9, "only up to 8 tokens"),
+        ({"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}, None, "only up to 8 tokens"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, 8, "depends on the longest rollout of a pack"),
     ],
 )
 def test_what_the_learner_does_not_compute_is_refused_before_it_samples(
@@ -77,9 +77,9 @@ def test_what_the_learner_does_not_compute_is_refused_before_it_samples(
 @pytest.mark.parametrize(
     ("kind", "targets", "said"),
     [
-        ("qwen3_moe", ("q_proj", "up_proj"), "gate_proj and up_proj together"),
+        ("qwen3_moe", ("q_proj", "up_proj"), "gate_proj and up_proj only together"),
         ("qwen3_moe", ("gate_proj", "up_proj"), ""),
-        ("mixtral", ("gate_proj", "up_proj"), "in mixtures of type qwen3_moe alone"),
+        ("mixtral", ("gate_proj", "up_proj"), "only in mixtures of type qwen3_moe"),
         ("mixtral", ATTENTION, ""),
     ],
 )

@@ -34,7 +34,7 @@ GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
     ("second", "words"),
     [
         ('{"uid": "b", "problem": "Two?"}', "line 2: no field 'gold'"),
-        ('{"uid": "a", "problem": "Two?", "gold": "2"}', "line 2: the id 'a' stands in line 1 already"),
+        ('{"uid": "a", "problem": "Two?", "gold": "2"}', "line 2: the id 'a' is also in line 1"),
         ('{"uid": "b", "problem": "Two?", "gold": " "}', "line 2: field 'gold' must be non-empty text"),
         ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem' must be non-empty text"),
         ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),

@@ -205,7 +205,7 @@ BY_ROOT = {"id": "coder", "root": "Qwen/qwen2.5-coder-1.5b-instruct"}
         ([ADAPTER, BASE, ALIAS], ["M"], "", "m"),
         ([BASE, OTHER], ["y"], "x", "x"),
         ([BY_ROOT], ["Qwen2.5-Coder-1.5B-Instruct"], "", "coder"),
-        ([BASE, OTHER], ["m"], "", UserError(r"the server has m, x.*hardware\.served_model=NAME")),
+        ([BASE, OTHER], ["m"], "", UserError(r"the server has m, x.*set hardware\.served_model")),
         ([OTHER], ["m"], "", UserError("the server has x, and the study's model is m")),
         ([ADAPTER], ["m"], "", UserError("the server has no model")),
         ([3], ["m"], "", UserError("no list of models")),
