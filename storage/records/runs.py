@@ -306,7 +306,7 @@ def unfinished(root: Path, but: str = "") -> set[Ref]:
             notes.pop(run.id, None)
         elif run.id not in notes:
             raise UserError(
-                f"run {run.id} is {run.shown_state}, and an earlier version did not note what it needs: nothing is"
+                f"run {run.id} is {run.current_state}, and an earlier version did not note what it needs: nothing is"
                 f" collected; `varband resume {run.id}{root_option(root)}` notes it, or remove {path}"
             )
     return {ref for path in notes.values() for ref in noted(path)}
