@@ -29,6 +29,7 @@ from tasks.domain.scaffolds import Scaffold
 from tasks.engines.loading import import_before_threads
 from tasks.engines.model_files import ADAPTER_FILES
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, named
+from tasks.engines.tinker_service import REMOTE
 from tasks.metering import meter
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
@@ -193,7 +194,8 @@ def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
     """Return the files that another machine needs to resume from a checkpoint: it, and earlier evaluated adapters."""
     step, served = int(checkpoint.name.removeprefix("step-")), checkpoint.parents[1] / "served"
     before = [at for at in evaluated_steps(learner.steps, learner.eval_every) if at < step]
-    adapters = [path for at in before for path in (served / f"step-{at:04d}").rglob("adapter_*")]
+    names = ("adapter_*", REMOTE)
+    adapters = [path for at in before for name in names for path in (served / f"step-{at:04d}").rglob(name)]
     return [*checkpoint.iterdir(), *adapters]
 
 

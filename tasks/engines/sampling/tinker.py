@@ -80,9 +80,7 @@ class TinkerGenerator(PromptEncoder):
         ids, most = [*map(int, one.tokens)], request.decoding.max_tokens
         if one.logprobs is None or len(one.logprobs) != len(ids) or not 0 < len(ids) <= most:
             raise UserError(f"engine tinker: an answer of {len(ids)} tokens without their log-probs, or above {most}")
-        kept = ids[:-1] if ids[-1] in self._ends.ids else ids
-        text = self._tokenizer.decode(kept, skip_special_tokens=False)
-        text = text[: min((i + len(s) for s in request.decoding.stop if (i := text.find(s)) >= 0), default=None)]
+        text = self._ends.text_of(ids, request.decoding.stop)
         return Completion(request.key, text, ids, np.asarray(one.logprobs, np.float32), one.stop_reason)
 
     def close(self) -> None:

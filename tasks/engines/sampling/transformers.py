@@ -115,10 +115,7 @@ class TransformersGenerator(PromptEncoder):
             ids_BL = torch.tensor(chosen, device=self._device)[:, None]
             seen_BL = torch.cat([seen_BL, torch.ones_like(ids_BL)], dim=1)
         for request, ids, lps, end in zip(requests, tokens, logprobs, finish, strict=True):
-            kept = ids[:-1] if ids[-1] in self._ends.ids else ids
-            text = self._tokenizer.decode(kept, skip_special_tokens=False)
-            # a stop string may end within a token
-            text = text[: min((i + len(s) for s in request.decoding.stop if (i := text.find(s)) >= 0), default=None)]
+            text = self._ends.text_of(ids, request.decoding.stop)
             yield Completion(request.key, text, ids, np.asarray(lps, np.float32), "stop" if end == "stop" else "length")
 
     def _finish(self, ids: list[int], request: Request) -> str | None:

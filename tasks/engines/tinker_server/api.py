@@ -26,7 +26,7 @@ from tasks.engines.protocols import Decoding, Generator, Request
 from tasks.engines.sampling.prompts import check_lengths
 from tasks.engines.tinker_server import checkpoints
 from tasks.engines.tinker_server.checkpoints import PREFIX, Checkpoint, Missing, Shape
-from tasks.engines.tinker_server.jobs import Answer, Job, Jobs
+from tasks.engines.tinker_server.jobs import Answer, Jobs
 from tasks.engines.tinker_server.learner import Learner, Model
 from tasks.engines.tinker_server.wire import losses, read_batch
 
@@ -119,7 +119,7 @@ class Api:
             self._learners[size].show(model)
             return work(self._learners[size])
 
-        return {"request_id": self.jobs.submit(model.id, number, Job(run)), "model_id": model.id}
+        return {"request_id": self.jobs.run(model.id, number, run), "model_id": model.id}
 
     def forward_backward(self, body: bytes, encoding: str | None) -> Json:
         message, data, settings = read_batch(body, encoding)
@@ -135,7 +135,7 @@ class Api:
             raise UserError("this server has AdamW only")
 
         def work(learner: Learner) -> Answer:
-            return {"metrics": {"grad_norm": learner.step(**params.model_dump())}}
+            return {"metrics": {"grad_norm": learner.step(params)}}
 
         return self._queued(body.model_id, body.seq_id, work)
 
@@ -161,7 +161,7 @@ class Api:
 
         def work(learner: Learner) -> Answer:
             shape = self.model(body.model_id).shape
-            with checkpoints.writing(self.root, path, shape, body.ttl_seconds, overwrite=body.overwrite) as folder:
+            with checkpoints.writing(self.root, path, shape, overwrite=body.overwrite) as folder:
                 save_file(learner.updater.tensors(), folder / STATE)
             return {"type": "save_weights", "path": path}
 
@@ -173,7 +173,7 @@ class Api:
         path = f"{PREFIX}{body.model_id}/sampler_weights/{body.path or f'{UNNAMED}{number}'}"
 
         def work(learner: Learner) -> Answer:
-            self._export(learner, body.model_id, path, body.ttl_seconds)
+            self._export(learner, body.model_id, path)
             if body.path is not None:
                 return {"type": "save_weights_for_sampler", "path": path}
             sampler = self._new_sampler(body.model_id.partition(":")[0], number, checkpoints.find(self.root, path))
@@ -185,14 +185,14 @@ class Api:
         path = f"{PREFIX}{body.model_id}/external_weights/{body.path}"
 
         def work(learner: Learner) -> Answer:
-            self._export(learner, body.model_id, path, body.ttl_seconds)
+            self._export(learner, body.model_id, path)
             return {"type": "save_weights_external", "path": path}
 
         return self._queued(body.model_id, body.seq_id, work)
 
-    def _export(self, learner: Learner, model_id: str, path: str, ttl: int | None) -> None:
+    def _export(self, learner: Learner, model_id: str, path: str) -> None:
         """Write the weights in PEFT format, in float32."""
-        with checkpoints.writing(self.root, path, self.model(model_id).shape, ttl) as folder:
+        with checkpoints.writing(self.root, path, self.model(model_id).shape) as folder:
             learner.policy.lora.export(folder, self.base, learner.policy.lora.master.dtype)
 
     def create_sampling_session(self, body: types.CreateSamplingSessionRequest) -> Json:
@@ -232,6 +232,5 @@ class Api:
         requests = [Request(i, prompt, seed, decoding) for i, seed in enumerate(seeds)]
         check_lengths(requests, self.context)
         adapter = None if found is None else ServedAdapter(found.path, found.folder)
-        whose, number = str(body.sampling_session_id), body.seq_id
-        request = self.jobs.submit(whose, number, Job(adapter=adapter, requests=requests))
+        request = self.jobs.sample(str(body.sampling_session_id), body.seq_id, adapter, requests)
         return {"request_id": request, "sample_sequence_ids": [f"{request}/{i}" for i in range(len(requests))]}

@@ -16,7 +16,7 @@ from tinker.types import FutureRetrieveRequest  # pyright: ignore[reportMissingI
 from storage.errors import UserError
 from tasks.engines.tinker_server import checkpoints
 from tasks.engines.tinker_server.api import CALLS, UNNAMED, Api
-from tasks.engines.tinker_server.checkpoints import ABOUT, KINDS, PREFIX, Checkpoint, Missing
+from tasks.engines.tinker_server.checkpoints import KINDS, PREFIX, SHAPE, Checkpoint, Missing
 
 #: A client that asks for an answer waits as long before it must ask again; it gives up after 45.
 WAIT_SECONDS = 20.0
@@ -98,29 +98,17 @@ def _add_checkpoints(app: FastAPI, api: Api) -> None:
         *_, kind, name = one.folder.parts
         size = sum(file.stat().st_size for file in one.folder.iterdir())
         about = {"checkpoint_id": f"{kind}/{name}", "checkpoint_type": KINDS[kind], "tinker_path": one.path}
-        return {**about, "time": one.time, "expires_at": one.expires_at, "size_bytes": size}
+        return {**about, "time": one.time, "size_bytes": size}
 
     @app.get("/api/v1/training_runs/{model_id}/checkpoints")
     def of_model(model_id: str) -> Json:
         found = checkpoints.listed(api.root, model_id)
         return {"checkpoints": [shown(one) for one in found if not one.folder.name.startswith(UNNAMED)]}
 
-    @app.post("/api/v1/weights_info")
-    def weights_info(body: Json) -> Json:
-        shape = checkpoints.find(api.root, str(body.get("tinker_path"))).shape
-        parts = {"train_attn": "q_proj" in shape.targets, "train_mlp": "up_proj" in shape.targets}
-        return {
-            "base_model": shape.base_model,
-            "is_lora": True,
-            "lora_rank": shape.rank,
-            "train_unembed": False,
-            **parts,
-        }
-
     @app.get("/api/v1/training_runs/{model_id}/checkpoints/external_weights/{name}/external_weights_urls")
     def urls(request: Request, model_id: str, name: str) -> Json:
         folder = checkpoints.find(api.root, f"{PREFIX}{model_id}/external_weights/{name}").folder
-        files = sorted(file.name for file in folder.iterdir() if file.name != ABOUT)
+        files = sorted(file.name for file in folder.iterdir() if file.name != SHAPE)
         places = {file: str(request.url_for("download", model_id=model_id, name=name, file=file)) for file in files}
         return {"urls": places, "expires": datetime.now(UTC) + timedelta(hours=1)}
 

@@ -1,4 +1,4 @@
-"""Checkpoints of the Tinker server on disk: `<model id>/<kind>/<name>/`, each with an about.json, whole or not there.
+"""Checkpoints of the Tinker server on disk: `<model id>/<kind>/<name>/`, each with a shape.json, whole or not there.
 
 weights: state to resume from; sampler_weights and external_weights: adapters in PEFT format.
 """
@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from storage.errors import UserError
@@ -19,7 +19,7 @@ from storage.roots import sync, sync_tree
 
 PREFIX = "tinker://"
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
-ABOUT = "about.json"
+SHAPE = "shape.json"
 
 
 class Missing(UserError):
@@ -38,16 +38,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A stored checkpoint. time, expires_at: in ISO format; expires_at: None to keep it."""
-
     folder: Path
     shape: Shape
-    time: str
-    expires_at: str | None
 
     @property
     def path(self) -> str:
         return PREFIX + "/".join(self.folder.parts[-3:])
+
+    @property
+    def time(self) -> str:
+        """When it was saved, in ISO format."""
+        return datetime.fromtimestamp((self.folder / SHAPE).stat().st_mtime, UTC).isoformat()
 
 
 def folder_of(root: Path, path: str) -> Path:
@@ -63,36 +64,30 @@ def folder_of(root: Path, path: str) -> Path:
 def find(root: Path, path: str) -> Checkpoint:
     """Return the checkpoint of a tinker:// path. Errors: Missing."""
     folder = folder_of(root, path)
-    if not (folder / ABOUT).is_file():
+    if not (folder / SHAPE).is_file():
         raise Missing(f"there is no checkpoint {path}")
-    about = json.loads((folder / ABOUT).read_text())
-    shape = Shape(**{**about["shape"], "targets": tuple(about["shape"]["targets"])})
-    return Checkpoint(folder, shape, about["time"], about["expires_at"])
+    given = json.loads((folder / SHAPE).read_text())
+    return Checkpoint(folder, Shape(**{**given, "targets": tuple(given["targets"])}))
 
 
 @contextmanager
-def writing(root: Path, path: str, shape: Shape, ttl: int | None, *, overwrite: bool = False) -> Iterator[Path]:
-    """Write a checkpoint into the yielded folder. ttl: seconds. Errors: UserError for a name that is taken."""
-    folder, now = folder_of(root, path), datetime.now(UTC)
-    if (folder / ABOUT).is_file() and not overwrite:
+def writing(root: Path, path: str, shape: Shape, *, overwrite: bool = False) -> Iterator[Path]:
+    """Write a checkpoint into the yielded folder. Errors: UserError for a name that is taken."""
+    folder = folder_of(root, path)
+    if (folder / SHAPE).is_file() and not overwrite:
         raise UserError(f"checkpoint {path} is there already; choose another name, or overwrite it")
     beside = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     yield beside
-    expires = None if ttl is None else (now + timedelta(seconds=ttl)).isoformat()
-    (beside / ABOUT).write_text(json.dumps({"shape": asdict(shape), "time": now.isoformat(), "expires_at": expires}))
+    (beside / SHAPE).write_text(json.dumps(asdict(shape)))
     sync_tree(beside)
     shutil.rmtree(folder, ignore_errors=True)
     beside.rename(folder)
     sync(folder.parent)
 
 
-def listed(root: Path, model_id: str = "*") -> list[Checkpoint]:
-    """Return checkpoints, newest first, and delete expired ones."""
-    found = root.glob(f"{model_id}/*/[!.]*/{ABOUT}")
-    checkpoints = [find(root, PREFIX + "/".join(about.parts[-4:-1])) for about in found]
-    now = datetime.now(UTC).isoformat()
-    for one in (one for one in checkpoints if (one.expires_at or now) < now):
-        shutil.rmtree(one.folder)
-    return sorted((one for one in checkpoints if one.folder.is_dir()), key=lambda one: one.time, reverse=True)
+def listed(root: Path, model_id: str) -> list[Checkpoint]:
+    """Return a model's checkpoints, newest first."""
+    found = (find(root, PREFIX + "/".join(file.parts[-4:-1])) for file in root.glob(f"{model_id}/*/[!.]*/{SHAPE}"))
+    return sorted(found, key=lambda one: one.time, reverse=True)

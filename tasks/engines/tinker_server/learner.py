@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -120,27 +121,19 @@ class Learner:
                 terms_K = cispo(tokens, low, high)
         return logprobs_K, terms_K.sum()
 
-    def step(
-        self,
-        *,
-        learning_rate: float,
-        beta1: float,
-        beta2: float,
-        eps: float,
-        weight_decay: float = 0.0,
-        grad_clip_norm: float = 0.0,
-    ) -> float:
-        """Update the weights by the summed gradient, and return its norm. Errors: UserError for a gradient that is not
-        finite, which changes nothing."""
+    def step(self, adam: Any) -> float:
+        """Update the weights by the summed gradient, and return its norm. adam: the SDK's AdamParams. Errors: UserError
+        for a gradient that is not finite, which changes nothing."""
         grad = self.policy.lora.grad
         norm = float(torch.linalg.vector_norm(grad))
         if not np.isfinite(np.float32(norm) ** 2):
             grad.zero_()
             raise UserError(f"the gradient has a norm of {norm:g}; it is dropped, and the weights are as before")
-        if 0 < grad_clip_norm < norm:
-            grad.mul_(grad_clip_norm / norm)
-        settings = {"lr": learning_rate, "betas": (beta1, beta2), "eps": eps, "weight_decay": weight_decay}
-        self.updater.optimiser.param_groups[0].update(settings)
+        if 0 < adam.grad_clip_norm < norm:
+            grad.mul_(adam.grad_clip_norm / norm)
+        self.updater.optimiser.param_groups[0].update(
+            lr=adam.learning_rate, betas=(adam.beta1, adam.beta2), eps=adam.eps, weight_decay=adam.weight_decay
+        )
         self.updater.optimiser.step()
         grad.zero_()
         self.policy.lora.refresh()

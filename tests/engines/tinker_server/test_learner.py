@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tasks.engines.tinker_server.learner import Datum, Learner, Model, packs_of
 from tests.engines.conftest import random_rollouts, shifted
 from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
 
-ADAM = {"learning_rate": 1e-2, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
+ADAM = SimpleNamespace(learning_rate=1e-2, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.0, grad_clip_norm=0.0)
 
 
 def learner_of(base: Path, budget: int = 8192) -> Learner:
@@ -80,7 +81,7 @@ def test_models_take_turns_without_a_trace(tiny_base: Path) -> None:
             learner.losses(data if name == "a" else data[:3], "importance_sampling", {}, forward_only=False)
             learner.show(models["a" if name == "b" else "b"])
             learner.show(models[name])
-            learner.step(**ADAM)
+            learner.step(ADAM)
         learner.show(models["a"])
         return {name: tensor.clone() for name, tensor in learner.updater.kept().items()}
 
@@ -95,7 +96,7 @@ def test_forward_leaves_no_gradient_and_a_bad_one_no_step(tiny_base: Path) -> No
     before = learner.policy.lora.master.clone()
     learner.policy.lora.grad.fill_(float("nan"))
     with pytest.raises(UserError, match="the weights are as before"):
-        learner.step(**ADAM)
+        learner.step(ADAM)
     assert torch.equal(before, learner.policy.lora.master) and not learner.policy.lora.grad.any()
     for loss, message in (("dro", "choose from cross_entropy"), ("cross_entropy", "no weights")):
         with pytest.raises(UserError, match=message):
@@ -109,17 +110,16 @@ def test_a_batch_is_divided_in_order() -> None:
 
 def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     shape, path = Shape("demo", 4, ("q_proj",), 0), "tinker://s:train:0/weights/one"
-    with pytest.raises(ZeroDivisionError), writing(tmp_path, path, shape, None) as folder:
+    with pytest.raises(ZeroDivisionError), writing(tmp_path, path, shape) as folder:
         (folder / "half").write_text(str(1 / 0))
     with pytest.raises(Missing):
         find(tmp_path, path)
-    for ttl, name in ((None, "one"), (3600, "two"), (-1, "late")):
-        with writing(tmp_path, path.replace("one", name), shape, ttl) as folder:
-            (folder / "whole").write_text("")
-    with pytest.raises(UserError, match="is there already"), writing(tmp_path, path, shape, None):
+    with writing(tmp_path, path, shape) as folder:
+        (folder / "whole").write_text("")
+    with pytest.raises(UserError, match="is there already"), writing(tmp_path, path, shape):
         pass
     assert find(tmp_path, path).shape == shape and find(tmp_path, path).path == path
-    assert [one.folder.name for one in listed(tmp_path)] == ["two", "one"]
+    assert [one.path for one in listed(tmp_path, "s:train:0")] == [path]
     for other in ("/tmp/x", "tinker://s/weights", "tinker://../weights/x", "tinker://s/other/x"):
         with pytest.raises(UserError):
             folder_of(tmp_path, other)
