@@ -49,7 +49,6 @@ repeating decimals | `0.\overline 3` | quantities._REPEATING | no match
 spaced thousands | `1 234` | quantities._SPACED_THOUSANDS | no match
 rounding signs | `≈7` | latex_normalisation._APPROXIMATELY | no match
 a decimal for an exact value | `0.333333` for 1/3 | terms.decimal_tolerance | zero
-powers of ten | `9\times 10^6` | quantities._SCIENTIFIC | no match
 bases | `101` for `101_2` | terms.same_in_base | None
 residues | `1 \pmod 3` for 1 | comparison._RESIDUE | no match
 `\pm` is two values | `\pm 3` | shapes._plus_minus | None

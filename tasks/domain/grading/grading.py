@@ -16,7 +16,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import get_args
+from typing import Annotated
+
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from storage.errors import UserError
 from tasks.domain.grading.comparison import Comparison
@@ -73,11 +75,10 @@ def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = 
 
 
 def _grade(region: str | None, gold: str, form: AnswerForm, finish: str) -> Verdict:
-    if region is None:
-        return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
-    found = extract_answers(region, form, truncated=finish == "length")
-    if finish == "stop" and (verdict := _in_words(answer_texts(region, form)[: MAX_ANSWERS + 1], gold)) is not None:
+    texts, _, _ = answer_texts(region, form)
+    if finish == "stop" and (verdict := _in_words(texts[: MAX_ANSWERS + 1], gold)) is not None:
         return verdict
+    found = extract_answers(region, form, truncated=finish == "length")
     if found.status == "ok":
         return _judge(found, gold)
     name: VerdictName = "wrong" if found.status == "unread" else found.status
@@ -201,6 +202,14 @@ def yes_or_no(text: str) -> str:
 #: (answer, gold, verdict, reason)
 OverrideRows = tuple[tuple[str, str, VerdictName, str], ...]
 FIELDS = ("answer", "gold", "verdict", "reason")
+_Text = Annotated[str, StringConstraints(pattern=r"\S")]
+
+
+class _OverrideRow(BaseModel):
+    answer: _Text
+    gold: _Text
+    verdict: VerdictName
+    reason: _Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +252,7 @@ class ActiveGrader:
 
 
 def read_overrides(text: str, name: str) -> Overrides:
-    """Read overrides from JSON lines with answer, gold, verdict and reason.
-
-    Raise UserError naming file, line and field.
+    """Read overrides from JSON lines with answer, gold, verdict and reason. Raise UserError naming file and line.
 
     >>> o = read_overrides('{"answer": "six", "gold": "6m", "verdict": "wrong", "reason": "m is missing"}', "f")
     >>> o.apply(Verdict("correct", "equal", "six", "6"), "6m").verdict
@@ -255,22 +262,13 @@ def read_overrides(text: str, name: str) -> Overrides:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
-        where = f"{name}, line {number}"
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where}: is not JSON ({error.msg})") from None
-        missing = [
-            f for f in FIELDS if not isinstance(row, dict) or not isinstance(row.get(f), str) or not row[f].strip()
-        ]
-        if missing:
-            raise UserError(f"{where}: field '{missing[0]}' must be non-empty text")
-        if row["verdict"] not in get_args(VerdictName):
-            raise UserError(
-                f"{where}: field 'verdict' is {row['verdict']!r} (known: {', '.join(get_args(VerdictName))})"
-            )
-        key = squeeze(row["answer"]), squeeze(row["gold"])
+            row = _OverrideRow.model_validate_json(line)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            raise UserError(f"{name}, line {number}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+        key = squeeze(row.answer), squeeze(row.gold)
         if key in verdicts:
-            raise UserError(f"{where}: a verdict for this answer and gold is already given above")
-        verdicts[key] = row["verdict"], row["reason"]
+            raise UserError(f"{name}, line {number}: a verdict for this answer and gold is already given above")
+        verdicts[key] = row.verdict, row.reason
     return Overrides(verdicts)

@@ -17,8 +17,7 @@ from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
 from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, normalise
 from tasks.domain.grading.quantities import number
-from tasks.domain.grading.reading import CUT_OFF, NO_BOX, answer_texts, read
-from tasks.domain.grading.regions import boxed
+from tasks.domain.grading.reading import answer_texts, read
 from tasks.domain.grading.terms import Verdict
 from tasks.domain.scaffolds import MATH, AnswerForm
 
@@ -134,14 +133,11 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
     >>> grade_as("exact_text", "Paris", "Paris, France", "tag", "stop").reason
     'not equal'
     """
-    if region is None:
-        return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     kind, what = kind_of(name), name.partition("@")[0].replace("_", " ")
-    if form == "boxed" and finish == "length" and boxed(region)[2]:
-        return Verdict("no_answer", CUT_OFF, None, None)
-    texts = [text.strip() for text in answer_texts(region, form) if text.strip()]
+    found, _, fault = answer_texts(region, form, finish == "length")
+    texts = [text.strip() for text in found if text.strip()]
     if not texts:
-        return Verdict("no_answer", NO_BOX if form == "boxed" else "empty answer", None, None)
+        return Verdict("no_answer", fault or "empty answer", None, None)
     answer = " , ".join(texts)[:MAX_CHARS]
     if max(map(len, texts)) > MAX_CHARS:
         return Verdict("ungradable", f"answer longer than {MAX_CHARS} characters", answer[:200], None)
@@ -154,7 +150,9 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
             return Verdict("wrong", f"states no {what}", answer, None)
         if len(golds) != 1:
             return Verdict("ungradable", f"the gold states {len(golds)} answers as {what}", answer, stated[0])
-        right = _whether(kind.same(stated[0], golds[0]))
+        right = kind.same(stated[0], golds[0])
+        if right not in (True, False):
+            raise TypeError(f"same returned {right!r:.60}, neither true nor false")
     except (MemoryError, RecursionError):
         raise
     except (Exception, SystemExit) as error:  # of a grader that another package brings
@@ -164,16 +162,9 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
 
 def _read(kind: AnswerKind, text: str) -> list[str]:
     found = kind.read(text)
-    listed = None if found is None or isinstance(found, str) else list(found)
-    if listed is None or not all(isinstance(one, str) for one in listed):
+    if found is None or isinstance(found, str) or not all(isinstance(one, str) for one in found):
         raise TypeError(f"read returned {found!r:.60}, not a list of texts")
-    return listed
-
-
-def _whether(same: object) -> bool:
-    if same in (True, False):
-        return bool(same)
-    raise TypeError(f"same returned {same!r:.60}, neither true nor false")
+    return list(found)
 
 
 def faults_of_answer(kind: str, answer: str) -> str:
@@ -181,8 +172,5 @@ def faults_of_answer(kind: str, answer: str) -> str:
     if kind == MATH:
         return ""
     verdict = grade_as(kind, answer, answer, "tag", "stop")
-    return (
-        ""
-        if verdict.correct
-        else f"{answer[:60]!r} is no {kind.partition('@')[0].replace('_', ' ')} ({verdict.reason})"
-    )
+    what = kind.partition("@")[0].replace("_", " ")
+    return "" if verdict.correct else f"{answer[:60]!r} is no {what} ({verdict.reason})"

@@ -6,59 +6,31 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_WRITTEN = (
-    ("-", "−–—‐‑﹣"),
-    (r"\times ", "×"),
-    (r"\cdot ", "⋅·∙"),
-    ("*", "∗"),
-    ("/", "÷∕⁄"),
-    (r"\infty ", "∞"),
-    (r"\le ", "≤⩽"),
-    (r"\ge ", "≥⩾"),
-    (r"\ne ", "≠"),
-    (r"\approx ", "≈"),
-    (r"\cup ", "∪"),
-    (r"\cap ", "∩"),
-    (r"\in ", "∈"),
-    (r"\emptyset ", "∅"),
-    (r"^{\circ}", "°º"),
-    (r"\pm ", "±"),
-    (r"\mp ", "∓"),
-    (r"\mathbb{R}", "ℝ"),
-    (r"\mathbb{Z}", "ℤ"),
-    (r"\mathbb{N}", "ℕ"),
-    (r"\lfloor ", "⌊"),
-    (r"\rfloor ", "⌋"),
-    (r"\lceil ", "⌈"),
-    (r"\rceil ", "⌉"),
-    (r"\Rightarrow ", "⇒"),
-    (r"\therefore ", "∴"),
-    (r"\to ", "→"),
-    ('"', "“”"),
-    ("'", "’‘′"),
-    (r"\ldots ", "…"),
-    ("(", "⟨"),
-    (")", "⟩"),
-    (r"\%", "％"),
-    ("''", "″"),
-    (".", "。"),
-)
-SYMBOLS = {char: plain for plain, chars in _WRITTEN for char in chars}
-_COMMANDS = {
-    r"\le ": "leq leqslant leqq",
-    r"\ge ": "geq geqslant geqq",
-    r"\ne ": "neq",
-    "<": "lt",
-    ">": "gt",
-    "(": "langle",
-    ")": "rangle",
-    r"\frac": "dfrac tfrac cfrac nicefrac sfrac",
-    r"\binom": "dbinom tbinom",
-    r"\emptyset ": "varnothing empty",
-    r"\ldots ": "dots dotsc dotsb cdots",
-}
-_SYNONYMS = {other: name for name, others in _COMMANDS.items() for other in others.split()}
+#: Names in LaTeX or ASCII, each followed by the characters of Unicode that it stands for.
+_WRITTEN = r"""
+- −–—‐‑﹣  * ∗  / ÷∕⁄  " “”  ' ’‘′  '' ″  . 。  ( ⟨  ) ⟩  \% ％  ^{\circ} °º  \times ×  \cdot ⋅·∙  \pm ±  \mp ∓
+\le ≤⩽  \ge ≥⩾  \ne ≠  \approx ≈  \in ∈  \cup ∪  \cap ∩  \emptyset ∅  \infty ∞  \ldots …  \to →
+\Rightarrow ⇒  \therefore ∴  \lfloor ⌊  \rfloor ⌋  \lceil ⌈  \rceil ⌉  \mathbb{R} ℝ  \mathbb{Z} ℤ  \mathbb{N} ℕ
+"""
+#: Names of commands, each followed by its other names.
+_COMMANDS = r"""
+\le leq,leqslant,leqq  \ge geq,geqslant,geqq  \ne neq  < lt  > gt  ( langle  ) rangle  \emptyset varnothing,empty
+\frac dfrac,tfrac,cfrac,nicefrac,sfrac  \binom dbinom,tbinom  \ldots dots,dotsc,dotsb,cdots
+"""
+
+
+def _table(text: str) -> list[tuple[str, str]]:
+    """(name, what it stands for). A command takes a space, unless arguments follow it."""
+    words = text.split()
+    spaced = (w + " " if w[-1].isalpha() and w not in (r"\frac", r"\binom") else w for w in words[::2])
+    return list(zip(spaced, words[1::2], strict=True))
+
+
+SYMBOLS = {char: name for name, chars in _table(_WRITTEN) for char in chars}
+_SYNONYMS = {other: name for name, others in _table(_COMMANDS) for other in others.split(",")}
 RENAMED = (
+    (r"(?<=\d) ?, ?\\! ?(?=\d{3}(?!\d))", ""),
+    (r"(?<=\d) ?\{, ?\} ?(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))", ","),
     (r"^[ $]*\\\\(?=[A-Za-z])", r"\\"),
     (r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>", " "),
     (r"\\(?:color|textcolor|colorbox) ?\{\w+\}|\\bbox ?(?:\[[^\[\]]*\])?(?=\{)", ""),
@@ -121,6 +93,7 @@ RENAMED = (
     (r"\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
     (r"\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}( ?\\times ?)\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}", r"\\vec{\1}\2\\vec{\3}"),
     (r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf)\s*\{([A-Za-z0-9]+)\}", r"\1"),
+    (r"\\[()\[\]]|(?<!\\)\$", " "),
 )
 
 
@@ -128,10 +101,6 @@ MAX_DEPTH = 60
 #: Under a root sign of Unicode.
 MAX_ROOT_CHARS = 200
 
-#: Between the digits of one number: a comma with a negative space behind it, which is nowhere else.
-_NEGATIVE_SPACE = re.compile(r"(?<=\d) ?, ?\\! ?(?=\d{3}(?!\d))")
-#: A comma in braces, or a thin space.
-_THOUSANDS = re.compile(r"(?<=\d) ?\{, ?\} ?(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))")
 #: Letters that name options or points, one after the other.
 _LETTER = r" ?\(?(?:[A-Za-z]|[IVX]{2,4})\)?"
 _LETTERS = rf"{_LETTER}(?: ?(?:,|;|,? and){_LETTER})+ ?"
@@ -147,11 +116,8 @@ def normalise(text: str) -> str:
     ('1,234', '\\sqrt{2+\\pi }')
     """
     text = _ascii(text)
-    text = _THOUSANDS.sub(",", _NEGATIVE_SPACE.sub("", text))
     for pattern, replacement in RENAMED:
         text = re.sub(pattern, replacement, text)
-    text = re.sub(r"\\\(|\\\)|\\\[|\\\]", " ", text)
-    text = re.sub(r"(?<!\\)\$", " ", text)
     text = one_line(text)
     text = text.replace("**", "^" if re.search(r"[\w)]\*\*[\w({]", text) else "").replace("`", "")
     text = re.sub(r"([\^_]) ?(-?\d*\.\d+|-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}", text)
@@ -179,6 +145,7 @@ def _conclusion(text: str) -> str:
 
 
 _ARGUMENTS = re.compile(r"\\(frac|binom|sqrt)(?![A-Za-z])\s*(\[[^\]]*\])?")
+_ARGUMENT = re.compile(r"\s*(\{|\d|[A-Za-z]|\\[A-Za-z]+)")
 
 
 def _brace_arguments(text: str) -> str:
@@ -188,19 +155,12 @@ def _brace_arguments(text: str) -> str:
         out.append(text[at : match.start()] + f"\\{match[1]}{match[2] or ''}")
         at = match.end()
         for _ in range(1 if match[1] == "sqrt" else 2):
-            gap = re.compile(r"\s*").match(text, at)
-            token = re.compile(r"\s*(\d|[A-Za-z]|\\[A-Za-z]+)").match(text, at)
-            if gap and text[gap.end() : gap.end() + 1] == "{":
-                end = matching(text, gap.end())
-                if end is None:
-                    break
-                out.append("{" + _brace_arguments(text[gap.end() + 1 : end]) + "}")
-                at = end + 1
-            elif token:
-                out.append("{" + token[1] + "}")
-                at = token.end()
-            else:
+            found = _ARGUMENT.match(text, at)
+            end = matching(text, found.start(1)) if found and found[1] == "{" else found and found.end() - 1
+            if not found or end is None:
                 break
+            out.append("{" + (_brace_arguments(text[found.end() : end]) if found[1] == "{" else found[1]) + "}")
+            at = end + 1
     return "".join(out) + text[at:]
 
 
@@ -261,22 +221,13 @@ def _root_body(text: str, i: int) -> tuple[str, int]:
     return (run.group(), run.end()) if run else ("", i)
 
 
-_PAIRS = {"(": ")", "[": "]", "{": "}"}
-
-
 def matching(text: str, start: int) -> int | None:
-    r"""Index of the bracket that closes the one at `start`, counting only that kind; None if it is never closed."""
-    opening, closing, depth = text[start], _PAIRS[text[start]], 0
-    for i in range(start, len(text)):
-        if text[i] == "\\" and opening == "{":
-            continue
-        escaped = i > 0 and text[i - 1] == "\\" and opening == "{" and i != start
-        if text[i] == opening and not escaped:
-            depth += 1
-        elif text[i] == closing and not escaped:
-            depth -= 1
-            if depth == 0:
-                return i
+    r"""Index of the brace or parenthesis that closes the one at `start`; None if it is never closed."""
+    depth = 0
+    for found in re.compile(r"\\.|[()]" if text[start] == "(" else r"\\.|[{}]").finditer(text, start):
+        depth += (found[0] in "({") - (found[0] in ")}")
+        if depth == 0:
+            return found.start()
     return None
 
 

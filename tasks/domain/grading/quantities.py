@@ -68,48 +68,25 @@ def _cardinal(words: list[str]) -> Fraction | None:
 MAX_UNIT_CHARS = 200
 _PREFIXES = {"": "", "milli": "m", "centi": "c", "deci": "d", "kilo": "k", "micro": "u", "nano": "n", "mega": "M"}
 _PREFIXED = {"meter": "m", "metre": "m", "gram": "g", "second": "s", "liter": "L", "litre": "L", "watt": "W"}
-#: Other names of units, singular, by their sign.
-_NAMES = {
-    "°": "degree deg",
-    "%": "percent percentage pct",
-    "$": "dollar usd",
-    "euro": "euro eur",
-    "yuan": "yuan rmb",
-    "celsius": "celsius",
-    "fahrenheit": "fahrenheit",
-    "cent": "cent",
-    "in": "inch inches in",
-    "ft": "foot feet ft",
-    "yd": "yard yd",
-    "mi": "mile mi",
-    "h": "hour hr h",
-    "min": "minute min",
-    "s": "sec",
-    "day": "day",
-    "week": "week",
-    "month": "month",
-    "year": "year yr",
-    "lb": "pound lb",
-    "gal": "gallon gal",
-    "oz": "ounce oz",
-    "rad": "radian rad",
-    "L": "l",
-    "": "unit square cubic sq",
-}
-_METRIC = "m cm dm mm km nm g kg mg s ms L mL kW kWh Hz kHz MHz KB MB GB TB"
-_FOREIGN = (
-    "个 元 只 人 种 本 张 次 天 年 月 小时 分钟 秒 米 厘米 毫米 千米 公里 平方厘米 平方米 立方厘米 立方米"
+#: Signs of units, each followed by its names in the singular.
+_NAMES = """
+° degree,deg  % percent,percentage,pct  $ dollar,usd  euro euro,eur  yuan yuan,rmb  cent cent  in inch,inches,in
+ft foot,feet,ft  yd yard,yd  mi mile,mi  h hour,hr,h  min minute,min  s sec  day day  week week  month month
+year year,yr  lb pound,lb  gal gallon,gal  oz ounce,oz  rad radian,rad  L l  celsius celsius  fahrenheit fahrenheit
+mL ml  mi/h mph  km/h kph
+"""
+#: Names that are their own signs.
+_SIGNS = (
+    "m cm dm mm km nm g kg mg s ms L mL kW kWh Hz kHz MHz KB MB GB TB"
+    " 个 元 只 人 种 本 张 次 天 年 月 小时 分钟 秒 米 厘米 毫米 千米 公里 平方厘米 平方米 立方厘米 立方米"
     " 千克 克 吨 度 岁 支 块 рублей рубля рубль руб часов часа час минут минуты минута штук шт дней дня день лет"
     " года год человек человека способов способа см км м мм кг г градусов чисел"
 )
 _SIGNS_OF_UNITS = {
-    **{name: name for name in _FOREIGN.split()},
+    **dict.fromkeys("unit square cubic sq".split(" "), ""),  # noqa: SIM905
+    **{name: name for name in _SIGNS.split()},
     **{f"{prefix}{name}": f"{sign}{unit}" for prefix, sign in _PREFIXES.items() for name, unit in _PREFIXED.items()},
-    **{sign: sign for sign in _METRIC.split()},
-    "ml": "mL",
-    "mph": "mi/h",
-    "kph": "km/h",
-    **{name: sign for sign, names in _NAMES.items() for name in names.split()},
+    **{name: sign for sign, names in zip(*[iter(_NAMES.split())] * 2, strict=True) for name in names.split(",")},
 }
 _CURRENCIES = {r"\$": "$", "$": "$", "€": "euro", "£": "lb", "¥": "yen", "₹": "rupee"}
 _TEXT_UNIT = re.compile(
@@ -243,15 +220,13 @@ def terminates(value: Fraction) -> bool:
     return rest == 1
 
 
-_INT = r"\d+|[1-9]\d{0,2}(?:,\d{3})+"
-_PLAIN = re.compile(rf"(?P<int>{_INT})?(?P<point>\.\d*)?(?:[eE](?P<exp>[+-]?\d{{1,3}}))?")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?: \d{3})+)(?![\d])")
-_FRACTION = re.compile(r"(?P<whole>\d+ ?)?\\frac ?\{ ?(?P<top>[+-]? ?\d+) ?\} ?\{ ?(?P<bottom>[+-]? ?\d+) ?\}")
-_SLASH = re.compile(r"(?:(?P<whole>\d+) )?(?P<top>\d+) ?/ ?(?P<bottom>[+-]?\d+)")
-_SCIENTIFIC = re.compile(
-    r"(?P<mantissa>\d+(?:\.\d+)?) ?(?:\\times|\\cdot|\*|x) ?10 ?\^ ?(?:\{ ?(?P<e1>[+-]?\d{1,4}) ?\}"
-    r"|(?P<e2>[+-]?\d{1,4}))"
+_PLAIN = re.compile(
+    r"(?P<int>\d+|[1-9]\d{0,2}(?:,\d{3})+)?(?P<point>\.\d*)?"
+    r"(?:[eE](?P<e>[+-]?\d{1,3})|(?<=\d) ?(?:\\times|\\cdot|\*|x) ?10 ?\^ ?\{? ?(?P<power>[+-]?\d{1,4}) ?\}?)?"
 )
+_FRACTION = re.compile(r"\\frac ?\{ ?([+-]? ?\d+) ?\} ?\{ ?([+-]? ?\d+) ?\}")
+_SLASH = re.compile(r"(?:(?P<whole>\d+) (?:and )?)?(?P<top>[+-]? ?\d+) ?/ ?(?P<bottom>[+-]? ?\d+)")
 _REPEATING = re.compile(
     r"(?P<head>\d*\.\d*?)(?:\\(?:overline|bar|dot) ?\{? ?(?P<period>\d+) ?\}?"
     r"|(?P<digit>\d)(?P=digit){2,} ?(?:\.{2,}|\\l?dots|\\cdots))"
@@ -270,8 +245,7 @@ def number(text: str) -> Number | None:
     if not any(c.isdigit() for c in text):
         return None
     text, unit = split_unit(text.strip())
-    bare = _unwrap(text)
-    sign = 1
+    bare, sign = _unwrap(text), 1
     while match := _SIGN.match(bare):
         sign, bare = (-sign if match[1] == "-" else sign), _unwrap(bare[match.end() :])
     found = _magnitude(bare)
@@ -290,27 +264,17 @@ def _magnitude(text: str) -> tuple[Fraction, Fraction | None] | None:
         period, decimals = match["period"] or match["digit"], len(match["head"].split(".")[1])
         tail = Fraction(int(period), 10 ** len(period) - 1) / 10**decimals
         return Fraction(match["head"].rstrip(".") or "0") + tail, None
-    if match := re.fullmatch(r"(\d+) and (\d+) ?/ ?(\d+)", text):
-        return (Fraction(int(match[2]), int(match[3])) + int(match[1]), None) if int(match[3]) else None
-    if match := _PLAIN.fullmatch(_SPACED_THOUSANDS.sub(lambda m: m[0].replace(" ", ""), text)):
-        if match["int"] is None and match["point"] in (None, "."):
-            return None
-        digits = (match["int"] or "0").replace(",", "") + (match["point"] or "").rstrip(".")
-        return _scaled(digits, int(match["exp"] or 0))
-    if match := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
+    if match := _SLASH.fullmatch(_FRACTION.sub(r" \1/\2 ", text).strip()):
         top, bottom = int(match["top"].replace(" ", "")), int(match["bottom"].replace(" ", ""))
         if bottom == 0 or (match["whole"] and (top < 0 or bottom < 0)):
             return None
         return Fraction(top, bottom) + int(match["whole"] or 0), None
-    if match := _SCIENTIFIC.fullmatch(text):
-        return _scaled(match["mantissa"], int(match["e1"] or match["e2"]))
-    return None
-
-
-def _scaled(digits: str, exponent: int) -> tuple[Fraction, Fraction | None]:
-    """Digits, with or without a decimal point, times a power of ten."""
-    scale, decimals = Fraction(10) ** exponent, digits.partition(".")[2]
-    return Fraction(digits) * scale, (scale / 10 ** len(decimals) if decimals else None)
+    match = _PLAIN.fullmatch(_SPACED_THOUSANDS.sub(lambda m: m[0].replace(" ", ""), text))
+    if match is None or (match["int"] is None and match["point"] in (None, ".")):
+        return None
+    scale, decimals = Fraction(10) ** int(match["e"] or match["power"] or 0), (match["point"] or "")[1:]
+    value = Fraction(f"{(match['int'] or '0').replace(',', '')}.{decimals or '0'}") * scale
+    return value, (scale / 10 ** len(decimals) if decimals else None)
 
 
 _INDEXED = re.compile(r"\(?(\d+)\)? ?_ ?(?:\{ ?\(?(\d{1,2})\)? ?\}|(\d))(?!\d)")
@@ -350,10 +314,10 @@ def same_in_base(prediction: str, gold: str) -> bool | None:
     want, got = _based(gold, _INDEXED, _NAMED_INDEX), _based(prediction, _INDEXED, _NAMED_INDEX)
     if (worded := _based(prediction, _IN_WORDS)) is not None:
         return worded == want
-    if got is None:
-        return True if want is not None and prediction == want[0] else None
-    plain = number(gold)
-    if want is not None or plain is None:
-        return got == want if want is not None else None
+    if want is not None:
+        return got == want if got else (prediction == want[0] or None)
+    plain = number(gold) if got else None
+    if got is None or plain is None:
+        return None
     digits, base = got
     return max(map(int, digits)) < base and int(digits, base) == plain.value

@@ -37,7 +37,7 @@ class Extraction:
     joined: bool = False
 
 
-def extract_answers(region: str, form: AnswerForm, truncated: bool = False) -> Extraction:
+def extract_answers(region: str | None, form: AnswerForm, truncated: bool = False) -> Extraction:
     r"""The answers stated in a region.
 
     >>> extract_answers(r"It is $\boxed{7}$.", "boxed").answers, extract_answers("The answer is 12.", "tag").answers
@@ -45,41 +45,36 @@ def extract_answers(region: str, form: AnswerForm, truncated: bool = False) -> E
     >>> extract_answers("7", "boxed").reason
     'no \\boxed{} in the final answer'
     """
-    blocks = _blocks(region, form)
-    found: list[Extraction] = []
-    joined = False
-    for block in blocks:
-        if len(found) > MAX_ANSWERS:
-            break
-        boxes, joined, cut = boxed(block)
-        if cut and truncated:
-            return Extraction("no_answer", CUT_OFF)
-        found += [read(text) for text in (boxes[: MAX_ANSWERS + 1] or ([block] if form == "tag" else []))]
-    if form == "boxed" and not found:
-        return Extraction("no_answer", NO_BOX)
+    texts, joined, fault = answer_texts(region, form, truncated)
+    if fault:
+        return Extraction("no_answer", fault)
+    found = [read(text) for text in texts[: MAX_ANSWERS + 1]]
     stated = [t for t in found if t.status != "no_answer"]
     if not stated:
         return Extraction("no_answer", "empty answer")
     if len(found) > MAX_ANSWERS:
         return Extraction("ambiguous", f"more than {MAX_ANSWERS} answers", stated[0].answers)
-    if len(stated) == 1:
-        return stated[0]
     if unread := next((t for t in stated if t.status != "ok"), None):
         return unread
-    return Extraction("ok", "", tuple(dict.fromkeys(a for t in stated for a in t.answers)), joined and len(blocks) == 1)
+    return Extraction("ok", "", tuple(dict.fromkeys(a for t in stated for a in t.answers)), joined)
 
 
-def answer_texts(region: str, form: AnswerForm) -> list[str]:
-    """The distinct texts that are read in a region: its boxes, else (in a tag) all of it."""
-    texts = (boxed(block)[0] or ([block] if form == "tag" else []) for block in _blocks(region, form))
-    return list(dict.fromkeys(text for some in texts for text in some))
-
-
-def _blocks(region: str, form: AnswerForm) -> list[str]:
-    """The distinct texts inside the answer tags of a region, if it has any."""
-    if form == "tag" and "<answer>" in region:
-        return list(dict.fromkeys(answer_blocks(region, unclosed=False)))
-    return [region]
+def answer_texts(region: str | None, form: AnswerForm, truncated: bool = False) -> tuple[list[str], bool, str]:
+    """(distinct texts of a region: its boxes, else, in a tag, all of it; whether they form one list; why there is no
+    text)."""
+    if region is None:
+        return [], False, "truncated before an answer" if truncated else "no answer tag"
+    tagged = form == "tag" and "<answer>" in region
+    blocks = list(dict.fromkeys(answer_blocks(region, unclosed=False))) if tagged else [region]
+    texts: list[str] = []
+    joined = False
+    for block in blocks:
+        boxes, joined, cut = boxed(block)
+        if cut and truncated:
+            return [], False, CUT_OFF
+        texts += boxes or ([block] if form == "tag" else [])
+    fault = NO_BOX if form == "boxed" and not texts else ""
+    return list(dict.fromkeys(texts)), joined and len(blocks) == 1, fault
 
 
 _PLACEHOLDER = re.compile(

@@ -115,6 +115,7 @@ def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
 
 
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
+_INNER_BOX = re.compile(r"\s*" + _BOX.pattern)
 _BARE = re.compile(r"[^\s$]+?(?=,?\\boxed|[\s$]|$)")
 _PERCENT = re.compile(r"\s*\\?%")
 _DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
@@ -155,9 +156,12 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
             continue
         stop = closing.get(start)
         cut = stop is None
-        inner = _unboxed(text, start + 1, stop if stop is not None else _line_end(text, start), closing)
-        end = len(text) if stop is None else stop + 1
-        percent = stop is not None and _PERCENT.match(text, end)
+        if stop is None:  # an unclosed box ends with its line, without final punctuation
+            stop, end = start + max(1, len(text[start:].partition("\n")[0].rstrip("$. "))), len(text)
+        else:
+            end = stop + 1
+        inner = _unboxed(text, start + 1, stop, closing)
+        percent = not cut and _PERCENT.match(text, end)
         found.append(("not " if _DENIAL.search(gap) else "") + inner + (r"\%" if percent else ""))
     if (
         len(found) > 1
@@ -202,7 +206,7 @@ def final_answer(text: str) -> tuple[str, str | None]:
 
 def _unboxed(text: str, start: int, end: int, closing: dict[int, int]) -> str:
     """The text between two positions, without the surrounding boxes if there is one box in each."""
-    while match := _BOX.match(text, _skip_space(text, start), end):
+    while match := _INNER_BOX.match(text, start, end):
         inner = match.end()
         if text[inner : inner + 1] != "{":
             break
@@ -211,21 +215,6 @@ def _unboxed(text: str, start: int, end: int, closing: dict[int, int]) -> str:
             break
         start, end = inner + 1, stop
     return text[start:end]
-
-
-def _skip_space(text: str, start: int) -> int:
-    while text[start : start + 1].isspace():
-        start += 1
-    return start
-
-
-def _line_end(text: str, start: int) -> int:
-    """End of an unclosed box: its line, without final punctuation."""
-    end = text.find("\n", start)
-    end = len(text) if end < 0 else end
-    while end > start + 1 and text[end - 1] in "$. ":
-        end -= 1
-    return end
 
 
 def _closing_braces(text: str) -> dict[int, int]:

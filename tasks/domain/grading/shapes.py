@@ -219,30 +219,24 @@ def _same_names(items: tuple[Shape, ...]) -> bool:
     return len({tuple(part.items[0].text if part.items else "" for part in item.items) for item in items}) == 1
 
 
-_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-")
+_PLUS_MINUS = re.compile(r"(\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-)")
 
 
-def _plus_minus(text: str) -> tuple[str, ...] | None:
+def _plus_minus(text: str) -> list[str]:
     r"""`1 \pm \sqrt2` is two numbers; inside a tuple each ± is independent, unless ∓ ties them."""
-    signs = list(_PLUS_MINUS.finditer(text))
-    if (
-        not signs
-        or len(signs) > 4
-        or text.startswith(r"\{")
-        or any(len(list(filter(None, split(text, mark)[0]))) > 1 for mark in (_BETWEEN, _JOINED))
-    ):
-        return None
-    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "(["
-    choices = [(1,) * len(signs), (-1,) * len(signs)] if tied else list(product((1, -1), repeat=len(signs)))
-    return tuple(_signed(text, signs, choice) for choice in choices)
-
-
-def _signed(text: str, signs: list[re.Match[str]], choice: tuple[int, ...]) -> str:
-    out, end = [], 0
-    for match, sign in zip(signs, choice, strict=True):
-        out += [text[end : match.start()], "+" if sign * (-1 if match.group() == r"\mp" else 1) > 0 else "-"]
-        end = match.end()
-    return re.sub(r"(^|[=<>({,\[])\s*\+\s*", r"\1", "".join([*out, text[end:]])).strip()
+    pieces = _PLUS_MINUS.split(text)
+    signs = pieces[1::2]
+    listed = any(len(list(filter(None, split(text, mark)[0]))) > 1 for mark in (_BETWEEN, _JOINED))
+    if not 0 < len(signs) <= 4 or text.startswith(r"\{") or listed:
+        return []
+    tied = r"\mp" in signs or text[0] not in "(["
+    found = []
+    for choice in ("+" * len(signs), "-" * len(signs)) if tied else product("+-", repeat=len(signs)):
+        pieces[1::2] = (
+            ("-" if c == "+" else "+") if sign == r"\mp" else c for sign, c in zip(signs, choice, strict=True)
+        )
+        found.append(re.sub(r"(^|[=<>({,\[])\s*\+\s*", r"\1", "".join(pieces)).strip())
+    return found
 
 
 def alike(prediction: Shape, gold: Shape) -> tuple[Shape, Shape]:

@@ -404,8 +404,7 @@ def _same_root(one: Expr, other: Expr, name: str) -> bool:
     with mp.workdps(DIGITS):
         for rows in zip(*at, strict=True):
             roots = []
-            for which in (0, 1):
-                zero, unit, third = (real(found[which]) for found, _ in rows)
+            for zero, unit, third in zip(*(map(real, found) for found, _ in rows), strict=True):
                 if not _alike(5 * (third - zero), 11 * (zero - unit), tiny) or _alike(unit, zero, tiny):
                     return False
                 roots.append(zero / (unit - zero))

@@ -8,13 +8,11 @@ from __future__ import annotations
 import atexit
 import functools
 import json
-import math
 import os
 import select
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +23,8 @@ import pyarrow as pa
 from storage.errors import UserError
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION, Overrides, Verdict, grade_region, region_of
-from tasks.domain.grading.kinds import RAISED, is_brought, kind_of
-from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
+from tasks.domain.grading.kinds import RAISED, check, is_brought
+from tasks.domain.scaffolds import SCAFFOLDS, AnswerForm, Scaffold
 from tasks.engines.problems.problem_files import json_lines
 
 #: A grader of another package counts as broken if it raised on this many different answers, and on all but golds.
@@ -34,8 +32,10 @@ ENOUGH_RAISED = 8
 #: Time limits of a grader of another package, for one answer and for the start of its process.
 PLUGIN_SECONDS, START_SECONDS = 10.0, 60.0
 _ROOT = Path(__file__).resolve().parents[3]
+#: Verdicts that call a grader of another package, except `correct`, which golds have.
+_READ = ("wrong", "ambiguous", "ungradable")
 #: Region, gold, answer form, finish, answer kind.
-Key = tuple[str | None, str, str, str, str]
+Key = tuple[str | None, str, AnswerForm, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,6 @@ class Graders:
 
     def __init__(self) -> None:
         self._seen: dict[Key, Verdict] = {}
-        self._raised: dict[str, Counter[bool]] = {}
         self._plugins = _Plugins()
         self._lock = threading.Lock()
         atexit.register(self.close)
@@ -131,30 +130,24 @@ class Graders:
     def grade(self, items: Sequence[GradeItem]) -> list[Verdict]:
         """Return verdicts in the order of the items. Equal (region, gold) pairs are graded once, also across calls."""
         keys = [item.key() for item in items]
-        for kind in {key[4] for key in keys if is_brought(key[4])}:
-            kind_of(kind)  # raises UserError if the grader is not installed
+        for kind in {key[4] for key in keys}:
+            check(kind)
         with self._lock:
             for key in dict.fromkeys(keys):
                 if key not in self._seen:
-                    judge = self._plugins.grade if is_brought(key[4]) else _judged
-                    self._seen[key] = verdict = judge(key)
-                    if is_brought(key[4]) and verdict.verdict in ("wrong", "ambiguous", "ungradable"):
-                        self._raised.setdefault(key[4], Counter())[verdict.reason.startswith(RAISED)] += 1
+                    self._seen[key] = self._plugins.grade(key) if is_brought(key[4]) else grade_region(*key)
             return [self._seen[key] for key in keys]
 
     def refuse_broken(self, kind: str) -> None:
         """Raise UserError for a grader of another package that raised on every answer except golds. Call it when graded
         rollouts are durable. If a grader raises on some answers, these are `ungradable`."""
-        raised = self._raised.get(kind, Counter())
-        if raised[True] >= ENOUGH_RAISED and not raised[False]:
-            why = next(v.reason for key, v in self._seen.items() if key[4] == kind and v.reason.startswith(RAISED))
+        judged = [v for key, v in self._seen.items() if key[4] == kind and v.verdict in _READ]
+        raised = [v.reason for v in judged if v.reason.startswith(RAISED)]
+        if len(raised) == len(judged) >= ENOUGH_RAISED:
             raise UserError(
-                f"{why}, as on all {raised[True]} different answers: fix the grader and run again; rollouts are kept"
+                f"{raised[0]}, as on all {len(raised)} different answers:"
+                " fix the grader and run again; rollouts are kept"
             )
-
-
-def _judged(key: Key) -> Verdict:
-    return grade_region(*key)  # type: ignore[arg-type]
 
 
 @functools.cache
@@ -188,25 +181,20 @@ def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = B
 
 
 def _item(row: dict[str, Any], where: str, scaffolds: Mapping[str, Scaffold]) -> GradeItem:
-    gold, finish = row.get("gold"), row.get("finish") or "stop"
-    if isinstance(gold, int | float) and not isinstance(gold, bool) and math.isfinite(gold):
-        gold = str(gold)
-    known = {"arm": tuple(scaffolds), "finish": ("stop", "length")}
-    for field, value in (
-        ("arm", row.get("arm")),
-        ("completion", row.get("completion")),
-        ("gold", gold),
-        ("finish", finish),
-    ):
-        if field not in row and field != "finish":
+    known = {"arm": tuple(scaffolds), "completion": (), "gold": (), "finish": ("stop", "length")}
+    row = {**row, "finish": row.get("finish") or "stop"}
+    if type(row.get("gold")) in (int, float):
+        row["gold"] = str(row["gold"])
+    for field, values in known.items():
+        if field not in row:
+            found = ", ".join(name for name in row if name != "finish") or "nothing"
             names = f"; name one of {', '.join(scaffolds)}" if field == "arm" else ""
-            raise UserError(f"{where}: no field '{field}' (found: {', '.join(row) or 'nothing'}){names}")
-        if not isinstance(value, str) or (field == "gold" and not value.strip()):
-            empty = " and not empty" if field == "gold" else ""
-            raise UserError(f"{where}: field '{field}' must be text{empty}, found {value!r:.60}")
-        if value not in known.get(field, (value,)):
-            raise UserError(f"{where}: field '{field}' is {value!r:.60} (known: {', '.join(known[field])})")
-    return GradeItem(scaffolds[row["arm"]], row["completion"], str(gold), finish)
+            raise UserError(f"{where}: no field '{field}' (found: {found}){names}")
+        if not isinstance(row[field], str) or (field == "gold" and not row[field].strip()):
+            raise UserError(f"{where}: field '{field}' must be text, and a gold not empty: {row[field]!r:.60}")
+        if values and row[field] not in values:
+            raise UserError(f"{where}: field '{field}' is {row[field]!r:.60} (known: {', '.join(values)})")
+    return GradeItem(scaffolds[row["arm"]], row["completion"], row["gold"], row["finish"])
 
 
 BATCH = 512
