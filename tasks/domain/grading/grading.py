@@ -23,11 +23,19 @@ from pydantic import BaseModel, StringConstraints, ValidationError
 from storage.errors import UserError
 from tasks.domain.grading.comparison import Comparison
 from tasks.domain.grading.kinds import grade_as
-from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, normalise, repaired
+from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.reading import MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
 from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
-from tasks.domain.grading.terms import LEAST_DIGITS, MACHINE_TOLERANCE, Verdict, VerdictName, squeeze, worded
+from tasks.domain.grading.terms import (
+    LEAST_DIGITS,
+    MACHINE_TOLERANCE,
+    Verdict,
+    VerdictName,
+    bare_words,
+    squeeze,
+    worded,
+)
 from tasks.domain.grading.values import start_work
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
@@ -91,7 +99,9 @@ def _in_words(texts: list[str], gold: str) -> Verdict | None:
     if len(words) == 1 and words & {gold.strip(), worded(gold)} - {"", "nan", "null"}:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
     if texts and denies_existence(gold) and all(map(denies_existence, texts)):
-        if all(same_denial(text, gold) for text in texts):
+        # `no negative solutions` and `no maximum` are not the same as `no solutions`
+        denied, *others = ({*_PARTICULAR.findall(bare_words(t).replace("-", ""))} for t in (gold, *texts))
+        if all(particulars <= (denied or {"real"}) for particulars in others):
             return Verdict("correct", "both say that there is none", first, None)
         return Verdict("wrong", "denies less than is asked for", first, None)
     meanings = {yes_or_no(text) for text in texts}
@@ -148,27 +158,13 @@ _NO_SUCH = re.compile(
 )
 
 
-def same_denial(text: str, gold: str) -> bool:
-    """Does an answer deny everything that a gold denies? `no negative solutions` and `no maximum` are not the same as
-    `no solutions`."""
-    narrowed, wanted = ({*_PARTICULAR.findall(_bare_words(t).replace("-", ""))} for t in (text, gold))
-    return narrowed <= (wanted or {"real"})
-
-
 def denies_existence(text: str) -> bool:
     r"""Does an answer state that there is no such object?
 
     >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no real solutions}", "no more")]
     [True, True, False]
     """
-    return len(text) <= 120 and _NO_SUCH.fullmatch(_bare_words(text)) is not None
-
-
-def _bare_words(text: str) -> str:
-    r"""Words in lower case, without `\text`, dollar signs and lead-in."""
-    plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text))
-    words = re.sub(r"\s+", " ", plain).strip(" .!*").lower()
-    return re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
+    return bool(_NO_SUCH.fullmatch(" ".join(bare_words(text).split())))
 
 
 _AFFIRMS = {"yes": "yes", "true": "yes", "correct": "yes", "no": "no", "false": "no", "incorrect": "no"}
@@ -192,7 +188,7 @@ def yes_or_no(text: str) -> str:
     >>> [yes_or_no(t) for t in ("Yes, it can.", "No, it is not possible.", "No", "Yes, if n is even", "No, it can.")]
     ['yes', 'no', 'no', '', '']
     """
-    found = _YES_OR_NO.fullmatch(_bare_words(text)) if len(text) <= 120 else None
+    found = _YES_OR_NO.fullmatch(" ".join(bare_words(text).split()))
     if found is None:
         return ""
     meant = _AFFIRMS[found["first"]]

@@ -162,9 +162,10 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
 
 def _read(kind: AnswerKind, text: str) -> list[str]:
     found = kind.read(text)
-    if found is None or isinstance(found, str) or not all(isinstance(one, str) for one in found):
+    listed = None if found is None or isinstance(found, str) else list(found)
+    if listed is None or not all(isinstance(one, str) for one in listed):
         raise TypeError(f"read returned {found!r:.60}, not a list of texts")
-    return list(found)
+    return listed
 
 
 def faults_of_answer(kind: str, answer: str) -> str:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Literal
 
 from tasks.domain.grading.formulas import Expr, Unreadable, parse
-from tasks.domain.grading.latex_normalisation import prose_words, split
+from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, prose_words, split
 from tasks.domain.grading.quantities import Number, number, same_in_base, split_unit, terminates
 from tasks.domain.grading.values import Undecided, factor_between, near, same_solutions, same_value
 
@@ -147,18 +147,20 @@ MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 MAX_WORDED_CHARS = 200
 
 
+def bare_words(text: str) -> str:
+    r"""A text in lower case, without `\text`, dollar signs, final punctuation and lead-in; empty if it is long."""
+    plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text)) if len(text) <= MAX_WORDED_CHARS else ""
+    lead_in = r"^(?:(?:it is|it's|the (?:final )?answer is|answer:|so|therefore|thus|hence),? )"
+    return re.sub(lead_in, "", plain.strip(" .!*").lower())
+
+
 def worded(text: str) -> str:
     r"""An answer in words, ignoring case and `\text`; empty for anything else.
 
     >>> worded(r"\text{Does not exist.}"), worded("7")
     ('does not exist', '')
     """
-    if len(text) > MAX_WORDED_CHARS:
-        return ""
-    plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
-    plain = re.sub(
-        r"^(?:(?:it is|it's|the (?:final )?answer is|answer:) )?[$ ]*(?:(?:an?|the) (?=[a-z]{4}))?", "", plain
-    )
+    plain = re.sub(r"^(?:an?|the) (?=[a-z]{4})", "", bare_words(text))
     mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
     return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
