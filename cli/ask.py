@@ -251,12 +251,12 @@ def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:
             first, *others = row["parents"].split(" ")
             if first == parent:
                 also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
-                shown = (
+                preview = (
                     row["answer"]
                     or f"“{row['completion'][:TAIL_LENGTH].rstrip()}{' …' * (len(row['completion']) > TAIL_LENGTH)}”"
                 )
-                shown = printable(" ".join((row["cut"] or f"{shown} ({_cost(row)} tokens)").split()))
-                lines.append(f"{'  ' * depth}#{number[row['node']]} {row['operator']}{also}: {shown}")
+                preview = printable(" ".join((row["cut"] or f"{preview} ({_cost(row)} tokens)").split()))
+                lines.append(f"{'  ' * depth}#{number[row['node']]} {row['operator']}{also}: {preview}")
                 add(row["node"], depth + 1)
 
     add("", 0)

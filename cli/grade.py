@@ -135,8 +135,8 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     for sentence in found.sentences():
         click.echo(sentence)
     if found.changes.num_rows:
-        shown = found.changes.select(["arm", "step", "answer", "gold", "was", "now", "reason"]).slice(0, 50)
-        print_table(shown, as_json=False, title="changes")
+        some = found.changes.select(["arm", "step", "answer", "gold", "was", "now", "reason"]).slice(0, 50)
+        print_table(some, as_json=False, title="changes")
     if found.figures:
         print_table(pa.concat_tables(found.figures), as_json=False, title="figures")
 

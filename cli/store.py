@@ -44,13 +44,13 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
     known = sorted({*KINDS, *found["kind"].to_pylist()})
     if kind is not None and kind not in known:
         raise UserError(f"no kind '{kind}'{did_you_mean(kind, known)} (known: {', '.join(known)})")
-    shown = query(
+    summary = query(
         "select ref, study, rows, seconds, created, stage, kind from found where $kind is null or kind = $kind"
         " order by created desc, ref",
         {"kind": kind},
         found=found,
     )
-    _print(shown, as_json)
+    _print(summary, as_json)
 
 
 @store.command()

@@ -66,16 +66,16 @@ def from_report(root: Path, report: str, problems: Sequence[str], kind: str, eac
     for row in chosen:
         [about] = ask(root, report, "app_problem", {"problem": row["problem_id"]}).to_pylist()
         rows = ask(root, report, "app_rollouts", {"set": kind, "problem": row["problem_id"], "most": MOST}).to_pylist()
-        shown = []
+        samples = []
         for (arm, step), some in groupby(rows, key=lambda r: (r["arm"], r["step"])):
             policy = f"{arm}, step {step}" if step else f"{arm}, start"
             for r in islice(some, each):
                 cut = " · cut off" if r["finish"] == "length" else ""
                 facts = f"#{r['rollout']} · {r['num_tokens']:,} tokens{cut}"
                 note = _shortened(r["chars"])
-                shown.append(Sample(policy, r["verdict"], facts, r["answer"], pieces(r["completion"]), note))
+                samples.append(Sample(policy, r["verdict"], facts, r["answer"], pieces(r["completion"]), note))
         facts = [("gold", [Piece("math", about["gold"])]), ("correct", [Piece("text", row["correct"])])]
-        items.append(Item(f"{row['source']} · {row['problem_id']}", pieces(about["problem"]), facts, shown))
+        items.append(Item(f"{row['source']} · {row['problem_id']}", pieces(about["problem"]), facts, samples))
     profile = next((known.profile for known in reports(root) if known.ref == report), "")
     return Page(f"Rollouts of {profile}", report, [("profile", profile), ("rollouts", kind)], items)
 
@@ -100,24 +100,24 @@ def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
     about = data.get("metadata", {})
     facts = [(name.replace("_", " "), str(v)) for name, v in about.items() if isinstance(v, str | int | float)]
     again = {one: part for part in about.get("resamples", []) for one in part["ids"]}
-    shown = [_transcript(path, i, item, again.get(item.get("id"))) for i, item in enumerate(chosen)]
-    return Page("Case study", path.name, facts, shown)
+    samples = [_transcript(path, i, item, again.get(item.get("id"))) for i, item in enumerate(chosen)]
+    return Page("Case study", path.name, facts, samples)
 
 
 def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, Any] | None) -> Item:
     """again: the study's note on an item with texts from a later sampling."""
     if not isinstance(item.get("problem"), str):
         raise UserError(f"{path}: items[{place}].problem is missing")
-    shown = []
+    samples = []
     for arm, given in item.items():
         if not isinstance(given, dict) or "raw" not in given:
             continue
         raw = str(given["raw"])
-        shown.append(Sample(arm, None, f"{len(raw):,} characters", None, pieces(raw[:MOST]), _shortened(len(raw))))
+        samples.append(Sample(arm, None, f"{len(raw):,} characters", None, pieces(raw[:MOST]), _shortened(len(raw))))
     facts = [(name, pieces(str(item[name]))) for name in ("tests", "expected") if item.get(name)]
     if again:
         facts.append(("sampled again", pieces(f"{again['reason']} (max_tokens {again['max_tokens']:,})")))
-    return Item(f"{item.get('id', place)} · {item.get('category', '')}", pieces(item["problem"]), facts, shown)
+    return Item(f"{item.get('id', place)} · {item.get('category', '')}", pieces(item["problem"]), facts, samples)
 
 
 def write(page: Page, target: Path) -> Path:

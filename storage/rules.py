@@ -135,9 +135,9 @@ def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
 
 
-def percentile_ends(drawn: np.ndarray) -> tuple[float, float]:
+def percentile_ends(values: np.ndarray) -> tuple[float, float]:
     """Return the percentile interval of bootstrap draws."""
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 

@@ -58,8 +58,8 @@ def by_grader(graders: Graders, kind: str = MATH) -> Equal:
     def equal(pairs: Sequence[Pair]) -> Sequence[bool]:
         if kind in OWN:
             return [False] * len(pairs)
-        asked = [*pairs, *((b, a) for a, b in pairs)]
-        verdicts = graders.grade([GradeItem(bare, bare.answer_in_form(a), b) for a, b in asked])
+        both = [*pairs, *((b, a) for a, b in pairs)]
+        verdicts = graders.grade([GradeItem(bare, bare.answer_in_form(a), b) for a, b in both])
         return [
             one.correct and back.correct
             for one, back in zip(verdicts[: len(pairs)], verdicts[len(pairs) :], strict=True)

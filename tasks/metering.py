@@ -152,8 +152,8 @@ class Meter:
         usd = self.prices.of_training(arm, tokens)
         for whose, limits, spent in self._limits():
             if spent.tokens + tokens > limits.get("tokens", math.inf) or spent.usd + usd > limits.get("usd", math.inf):
-                said = f"{whose}the next update takes more than the budget leaves ({self.words()})"
-                raise BudgetExceeded(said, team=bool(whose))
+                reason = f"{whose}the next update takes more than the budget leaves ({self.words()})"
+                raise BudgetExceeded(reason, team=bool(whose))
         self._enter([self._entry(arm, self._hours(), usd, prompt_tokens=tokens, tokens=tokens)])
 
     def charge(self, rows: Sequence[dict[str, object]]) -> None:

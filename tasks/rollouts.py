@@ -180,9 +180,11 @@ def _sampled(
     weights = model.sha256, kv_cache, adapter and served_name(adapter)
     first = _FirstTokens.of(weights, missing[0].policy, generator, adapter, score)
 
-    def admit(asked: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
+    def admit(request: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
         whole = tools.batch_size is not None
-        return len(asked) if counter is None else counter.admit(requests, [w.policy.arm for w in asked], whole=whole)
+        return (
+            len(request) if counter is None else counter.admit(requests, [w.policy.arm for w in request], whole=whole)
+        )
 
     def enter(rows: Rows) -> None:
         if counter is not None:
@@ -287,7 +289,7 @@ def weights_left(whose: str, why: str) -> UserError:
 def _enter(book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Account]) -> None:
     """Store one shard per account, because a batch may contain training and held-out rollouts."""
     for key, account in accounts.items():
-        part = [row for asked, row in rows if (asked.policy, asked.sampling) == key]
+        part = [row for request, row in rows if (request.policy, request.sampling) == key]
         if part:
             book.append(account, pa.Table.from_pylist(part, schema=LEDGER), about(*key))
 
@@ -295,8 +297,8 @@ def _enter(book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Acc
 def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Sampling], list[int]]:
     """Return the indices of requests by account."""
     found: dict[tuple[Policy, Sampling], list[int]] = {}
-    for nth, asked in enumerate(requested):
-        found.setdefault((asked.policy, asked.sampling), []).append(nth)
+    for nth, request in enumerate(requested):
+        found.setdefault((request.policy, request.sampling), []).append(nth)
     return found
 
 

@@ -74,9 +74,9 @@ class Sampled:
     def requests(self, problems: pa.Table, rollouts: range) -> list[RolloutRequest]:
         return requests_for(problems, self.policy, self.sampling, rollouts)
 
-    def ensure(self, asked: list[RolloutRequest], ahead: int = 0, total: int | None = None) -> SamplingStats:
+    def ensure(self, requests: list[RolloutRequest], ahead: int = 0, total: int | None = None) -> SamplingStats:
         adapter = served(self.policy, self.training)
-        return ensure_rollouts(asked, adapter, self.policy.model, self.lora_rank, ahead=ahead, total=total)
+        return ensure_rollouts(requests, adapter, self.policy.model, self.lora_rank, ahead=ahead, total=total)
 
 
 #: Samples rollouts into the ledger; returns how many, from the first, each problem has.
@@ -86,25 +86,25 @@ Drawing = Callable[[Sampled, pa.Table, SamplingStats], dict[str, int]]
 def _whole_groups(draw: Sampled, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
     size = draw.group_size
     for ahead, part in in_parts(problems, size):
-        asked = draw.requests(part, range(size))
-        stats.add(draw.ensure(asked, ahead * size, problems.num_rows * size))
+        requests = draw.requests(part, range(size))
+        stats.add(draw.ensure(requests, ahead * size, problems.num_rows * size))
     return dict.fromkeys(problems["problem_id"].to_pylist(), size)
 
 
 def _until_decided(draw: Sampled, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
-    size, right, drawn = draw.group_size, Counter[str](), dict.fromkeys(problems["problem_id"].to_pylist(), 0)
+    size, right, done = draw.group_size, Counter[str](), dict.fromkeys(problems["problem_id"].to_pylist(), 0)
     for _, part in in_parts(problems, size):
         ids = part["problem_id"].to_pylist()
         for rollouts in (range(min(2, size)), *(range(i, i + 1) for i in range(2, size))):
-            undecided = part.filter(pa.array([not in_variance_band(right[one], drawn[one]) for one in ids], pa.bool_()))
-            if not (asked := draw.requests(undecided, rollouts)):
+            undecided = part.filter(pa.array([not in_variance_band(right[one], done[one]) for one in ids], pa.bool_()))
+            if not (requests := draw.requests(undecided, rollouts)):
                 break
-            stats.add(draw.ensure(asked))
-            drawn |= dict.fromkeys(undecided["problem_id"].to_pylist(), rollouts.stop)
-            for start in range(0, len(asked), PART_ROWS):
-                for row in entered(asked[start : start + PART_ROWS], JUDGED).to_pylist():
+            stats.add(draw.ensure(requests))
+            done |= dict.fromkeys(undecided["problem_id"].to_pylist(), rollouts.stop)
+            for start in range(0, len(requests), PART_ROWS):
+                for row in entered(requests[start : start + PART_ROWS], JUDGED).to_pylist():
                     right[row["problem_id"]] += row["correct"]
-    return drawn
+    return done
 
 
 #: Stages whose problems can be split into shards for several workers.
@@ -140,8 +140,8 @@ class _Lacking(Exception):
 class Found(Sampled):
     """Checks the ledger instead of sampling."""
 
-    def ensure(self, asked: list[RolloutRequest], ahead: int = 0, total: int | None = None) -> SamplingStats:
-        if ledger().entries(account_of(self.policy, self.sampling)).lacking(ledger_keys(asked)):
+    def ensure(self, requests: list[RolloutRequest], ahead: int = 0, total: int | None = None) -> SamplingStats:
+        if ledger().entries(account_of(self.policy, self.sampling)).lacking(ledger_keys(requests)):
             raise _Lacking
         return SamplingStats()
 
@@ -164,20 +164,20 @@ def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Itera
 
 def _payload(problems: pa.Table, draw: Sampled, drawing: Drawing) -> Payload:
     stats = SamplingStats()
-    drawn = drawing(draw, problems, stats)
-    there, most = sum(drawn.values()), problems.num_rows * draw.group_size
+    done = drawing(draw, problems, stats)
+    there, most = sum(done.values()), problems.num_rows * draw.group_size
     notes = {"reused_rollouts": str(there - stats.rollouts), "scaffold": draw.policy.scaffold.digest}
     if stats.rollouts:
         notes |= stats.note(toolbox().generator(draw.policy.model.sha256, draw.lora_rank, draw.sampling.kv_cache))
     if drawing is _until_decided:
         notes["saved_rollouts"] = str(most - there)
-    return Payload(_read(problems, drawn, draw), notes=notes)
+    return Payload(_read(problems, done, draw), notes=notes)
 
 
-def _read(problems: pa.Table, drawn: Mapping[str, int], draw: Sampled) -> Iterator[pa.Table]:
+def _read(problems: pa.Table, done: Mapping[str, int], draw: Sampled) -> Iterator[pa.Table]:
     """Yield the ledger's rows by problem."""
-    most = max([1, *drawn.values()])
+    most = max([1, *done.values()])
     entries, each = ledger().entries(account_of(draw.policy, draw.sampling)), max(1, PART_ROWS // most)
     for start in range(0, problems.num_rows, each):
-        asked = draw.requests(problems.slice(start, each), range(most))
-        yield entered([one for one in asked if one.rollout < drawn[one.problem_id]], Rollouts.schema, entries)
+        requests = draw.requests(problems.slice(start, each), range(most))
+        yield entered([one for one in requests if one.rollout < done[one.problem_id]], Rollouts.schema, entries)

@@ -227,17 +227,17 @@ def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -
     return unfitting(length, request.max_tokens, terms.context)
 
 
-def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Terms) -> None:
+def hand_over(pending: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Terms) -> None:
     """Give ledger rows to their trees, in the form that methods see."""
     scaffold, graders = terms.policy.scaffold, toolbox().graders()
-    paths = [_path(one, row, terms) for one, row in zip(asked, rows, strict=True)]
+    paths = [_path(one, row, terms) for one, row in zip(pending, rows, strict=True)]
     read = graders.grade([GradeItem(scaffold, p["completion"], "", p["finish"]) for p in paths])
-    steps = [i for i, (_, ask, _) in enumerate(asked) if ask.end and paths[i]["ended"]]
-    whole = [(paths[i]["completion"], asked[i][0].problem["gold"], paths[i]["finish"]) for i in steps]
+    steps = [i for i, (_, ask, _) in enumerate(pending) if ask.end and paths[i]["ended"]]
+    whole = [(paths[i]["completion"], pending[i][0].problem["gold"], paths[i]["finish"]) for i in steps]
     judged = graders.grade([GradeItem(scaffold, *canonical) for canonical in whole])
     right = {i: verdict.correct for i, verdict in zip(steps, judged, strict=True)}
-    scored = _scores(asked, rows, paths, terms)
-    for i, ((tree, ask, request), row, path) in enumerate(zip(asked, rows, paths, strict=True)):
+    scored = _scores(pending, rows, paths, terms)
+    for i, ((tree, ask, request), row, path) in enumerate(zip(pending, rows, paths, strict=True)):
         key = (request.problem_id, request.rollout)
         # a rollout that was sampled with a longer context
         if cut := too_long(request, terms, row["num_prompt_tokens"]):
@@ -278,13 +278,13 @@ def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
 
 
 def _scores(
-    asked: Sequence[Asked], rows: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], terms: Terms
+    pending: Sequence[Asked], rows: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], terms: Terms
 ) -> list[Reading]:
     """Return the reward model's scores, computed together; empty without a model, and for completions that answer no
     problem. Self-certainties use distributions that the engine had already, so reading them again is not counted as a
     cost."""
-    found = [Reading()] * len(asked)
-    if any(tree.method.reward == CERTAINTY for tree, _, _ in asked):
+    found = [Reading()] * len(pending)
+    if any(tree.method.reward == CERTAINTY for tree, _, _ in pending):
         if terms.adapter is not None and not terms.adapter.folder.is_dir():
             raise weights_left(terms.adapter.name, "self-certainties are read from them")
         reader = toolbox().reader(terms.policy.model.sha256)
@@ -293,8 +293,8 @@ def _scores(
             return [Reading(round(score, DIGITS)) for score in reader.certainties(sampled, terms.adapter)]
     if terms.reward is None:
         return found
-    wanted = [i for i, (_, ask, _) in enumerate(asked) if ask.answers]
-    texts = [(asked[i][0].problem["problem"], paths[i]["completion"], paths[i]["ended"]) for i in wanted]
+    wanted = [i for i, (_, ask, _) in enumerate(pending) if ask.answers]
+    texts = [(pending[i][0].problem["problem"], paths[i]["completion"], paths[i]["ended"]) for i in wanted]
     with at_work_here():
         readings = toolbox().reward_model(terms.reward.sha256).score(texts)
     for i, reading in zip(wanted, readings, strict=True):
@@ -326,11 +326,11 @@ def _in_batches(trees: Sequence[Tree], terms: Terms, total: SamplingStats, size:
             tree = queue.popleft()
             batch += [(tree, ask) for ask in tree.lacking().values()][: size - len(batch)]
             turn.append(tree)
-        asked = uncut(batch, terms, {})
-        if asked:
-            requests = [request for _, _, request in asked]
+        pending = uncut(batch, terms, {})
+        if pending:
+            requests = [request for _, _, request in pending]
             total.add(ensure_rollouts(requests, terms.adapter, terms.policy.model, terms.lora_rank))
-            hand_over(asked, entered(requests).to_pylist(), terms)
+            hand_over(pending, entered(requests).to_pylist(), terms)
         for tree in turn:
             tree.go_on()
         queue.extend(tree for tree in turn if not tree.ended)
@@ -339,14 +339,14 @@ def _in_batches(trees: Sequence[Tree], terms: Terms, total: SamplingStats, size:
 
 def uncut(batch: Sequence[tuple[Tree, Ask]], terms: Terms, had: Had) -> list[Asked]:
     """Return the requests that can be sampled or are in the ledger; the tree records the reason for the others."""
-    asked: list[Asked] = []
+    pending: list[Asked] = []
     for tree, ask in batch:
         request = request_for(tree, ask, terms)
         if not is_entered(request, had) and (cut := too_long(request, terms)):
             tree.hand[request.problem_id, request.rollout] = cut
         else:
-            asked.append((tree, ask, request))
-    return asked
+            pending.append((tree, ask, request))
+    return pending
 
 
 def is_entered(request: RolloutRequest, had: Had) -> bool:
@@ -380,11 +380,11 @@ class Stream:
 
     def _came(self, rows: Sequence[tuple[RolloutRequest, dict[str, Any]]]) -> list[RolloutRequest]:
         """Process stored rows; return the next requests."""
-        asked = [self.away.pop((request.problem_id, request.rollout)) for request, _ in rows]
+        pending = [self.away.pop((request.problem_id, request.rollout)) for request, _ in rows]
         table = pa.Table.from_pylist([row for _, row in rows], schema=LEDGER)
         read = as_read_by(table, self.terms.policy, [request.gold for request, _ in rows])
-        hand_over(asked, read.to_pylist(), self.terms)
-        touched = list({id(tree): tree for tree, _, _ in asked}.values())
+        hand_over(pending, read.to_pylist(), self.terms)
+        touched = list({id(tree): tree for tree, _, _ in pending}.values())
         for tree in touched:
             tree.go_on()
         say(self.trees)
@@ -401,11 +401,11 @@ class Stream:
                 for key, ask in tree.lacking().items()
                 if key not in self.away
             ]
-            asked = uncut(lacking, self.terms, self.had)
-            there = [one for one in asked if is_entered(one[2], self.had)]
+            pending = uncut(lacking, self.terms, self.had)
+            there = [one for one in pending if is_entered(one[2], self.had)]
             if there:
                 hand_over(there, entered([request for _, _, request in there]).to_pylist(), self.terms)
-            for one in asked:
+            for one in pending:
                 request = one[2]
                 if (request.problem_id, request.rollout) not in one[0].hand:
                     self.away[request.problem_id, request.rollout] = one

@@ -141,15 +141,15 @@ def benchmark_of(
         pool=pool,
         leaks=leaks,
     ).cast(Benchmark.schema)
-    asked = Counter(row["level"] for row in chosen.to_pylist() if row["split"] == IN_BENCHMARK)
+    available = Counter(row["level"] for row in chosen.to_pylist() if row["split"] == IN_BENCHMARK)
     found = Counter(pool["level"].to_pylist())
     for level in levels or (found if per_level else ()):
-        if asked[level] < (per_level or 1):
+        if available[level] < (per_level or 1):
             raise UserError(
                 f"benchmark {name}: {per_level or 'some'} problems of level {level} are needed; the set has"
-                f" {found[level]}, {asked[level]} of them no training problem of this study"
+                f" {found[level]}, {available[level]} of them no training problem of this study"
             )
-    if not asked:
+    if not available:
         raise UserError(
             f"benchmark {name}: each of its {pool.num_rows} problems is a training problem of this study or nearly one;"
             " --set benchmarks=… chooses others"

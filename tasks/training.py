@@ -119,9 +119,9 @@ def train_adapter(
     def sample_step(plan: StepPlan) -> list[TrainRollout]:
         at = plan.policy_step
         policy = replace(start, adapter=str(making()), adapter_step=at, step=at, seed=learner.seed) if at else start
-        asked = pa.Table.from_pylist([by_id[p] for p in plan.problem_ids], schema=chosen.schema)
+        step_problems = pa.Table.from_pylist([by_id[p] for p in plan.problem_ids], schema=chosen.schema)
         draw = step_sampling(rollouts, learner.seed, plan.step, place)
-        requested = requests_for(asked, policy, draw, range(plan.group_size))
+        requested = requests_for(step_problems, policy, draw, range(plan.group_size))
         evaluated = requests_for(heldout, policy, evaluation, range(evaluation_group_size)) if plan.evaluate else []
 
         def serve(turn: Sequence[RolloutRequest]) -> pa.Table:

@@ -140,13 +140,13 @@ class Refining:
         """Return each request's result; None if there was no request or it does not fit."""
         generator = toolbox().generator(self.model.sha256, self.learner.lora_rank)
         lengths = {place: prompt_length(one, generator) for place, one in enumerate(wanted) if one is not None}
-        asked = {p: one for p, n in lengths.items() if (one := wanted[p]) and n + one.max_tokens <= self.context}
-        if cut := len(lengths) - len(asked):
+        fitting = {p: one for p, n in lengths.items() if (one := wanted[p]) and n + one.max_tokens <= self.context}
+        if cut := len(lengths) - len(fitting):
             why = unfitting(max(lengths.values()), next(filter(None, wanted)).sampling.max_tokens, self.context)
             message = f"{cut} of {len(wanted)} drafts have no {name}: {why} (hardware.max_model_len)"
             progress(len(wanted) - cut, len(wanted), "rollouts", message, event="noted")
-        rows = serve(list(asked.values())).to_pylist() if asked else []
-        came = dict(zip(asked, zip(asked.values(), rows, strict=True), strict=True))
+        rows = serve(list(fitting.values())).to_pylist() if fitting else []
+        came = dict(zip(fitting, zip(fitting.values(), rows, strict=True), strict=True))
         return [came.get(place) for place in range(len(wanted))]
 
 

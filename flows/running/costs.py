@@ -206,15 +206,15 @@ class Estimator:
             rows = self.store.read(splits, ["problem_id", "split"]).to_pylist()
             ids = frozenset(row["problem_id"] for row in rows if split in (None, row["split"]))
             return _ProblemSet(name, within, len(ids), ids)
-        drawn = self.planned[splits].step.arguments
+        split_arguments = self.planned[splits].step.arguments
         if isinstance(splits, Benchmark):
             specs = self.planned[pool].step.arguments["sources"]
-            number = size_of_levels(specs, self.study.places, drawn["levels"], drawn["per_level"])
+            number = size_of_levels(specs, self.study.places, split_arguments["levels"], split_arguments["per_level"])
             return _ProblemSet(name, within, number, frozenset())
         if pool not in self._sizes:
             self._sizes[pool] = counts_by_source(self.planned[pool].step.arguments, self.study.places)
         counts = self._sizes[pool]
-        size, held = counts.total(), heldout_of(counts, drawn.get("heldout_per_source", 0)).total()
+        size, held = counts.total(), heldout_of(counts, split_arguments.get("heldout_per_source", 0)).total()
         return _ProblemSet(name, within, {None: size, "heldout": held}.get(split, size - held), None)
 
     def _rows_of(self, rollouts: Ref) -> int:

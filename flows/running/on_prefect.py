@@ -125,25 +125,25 @@ def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:
         message = f"{step.ref} is in the store"
         return Completed(name="Cached", message=message, data=str(step.ref)) if reused else str(step.ref)
 
-    shown = task(
+    wrap = task(
         name=step.recipe.stage,
         task_run_name=f"{step.title} · {profile}",
         cache_policy=NO_CACHE,
         persist_result=False,
         description=f"makes {step.ref}",
     )
-    _with_state(shown, ensure, state)
+    _with_state(wrap, ensure, state)
 
 
 def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
     from prefect import flow
 
-    shown = flow(name="arm", flow_run_name=f"{title} · {profile}", validate_parameters=False, persist_result=False)
-    return _with_state(shown, body, lambda _: title)
+    wrap = flow(name="arm", flow_run_name=f"{title} · {profile}", validate_parameters=False, persist_result=False)
+    return _with_state(wrap, body, lambda _: title)
 
 
 def _with_state(
-    shown: Callable[[Callable[[], object]], Any], body: Callable[[], T], state_of: Callable[[T], object]
+    wrap: Callable[[Callable[[], object]], Any], body: Callable[[], T], state_of: Callable[[T], object]
 ) -> T:
     """Run the body as a task or a sub-flow. A budget limit is not a failure: it is named in the state and raised again.
     state_of: computes the state from the body's result."""
@@ -161,7 +161,7 @@ def _with_state(
         return state_of(made[0])
 
     with _server_needed():
-        state = shown(run)(return_state=True)
+        state = wrap(run)(return_state=True)
     if limits:
         raise limits[0]
     if not made:  # else the body's own word holds: of a request that was sent twice the state has lost its result

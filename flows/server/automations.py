@@ -86,8 +86,8 @@ def register(client: Any) -> Iterator[str]:
 
 def _notifications(client: Any) -> Iterator[Json]:
     """Notifications and their texts; nothing without a notification block."""
-    asked = {"block_documents": {"name": {"any_": [BLOCK]}}}
-    found = client.request("POST", "/block_documents/filter", json=asked).json()
+    wanted_block = {"block_documents": {"name": {"any_": [BLOCK]}}}
+    found = client.request("POST", "/block_documents/filter", json=wanted_block).json()
     blocks = [block for block in found if "notify" in block["block_schema"]["capabilities"]]
     names = ", ".join(f"{block['block_type']['slug']}/{block['name']}" for block in blocks)
     subject = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.name }}"
@@ -107,8 +107,8 @@ def _automate(client: Any, automation: Json) -> str:
     """An automation that is up to date is left alone: rewriting it would lose the runs it is watching."""
     from prefect.events.schemas.automations import AutomationCore
 
-    asked = {"automations": {"name": {"any_": [automation["name"]]}}}
-    known = client.request("POST", "/automations/filter", json=asked).json()
+    wanted_block = {"automations": {"name": {"any_": [automation["name"]]}}}
+    known = client.request("POST", "/automations/filter", json=wanted_block).json()
     body = AutomationCore.model_validate(automation).model_dump(mode="json", exclude={"owner_resource"})
     if not known:
         client.request("POST", "/automations/", json=body)

@@ -202,8 +202,8 @@ def _topped_up(why: str, wall: int) -> TopUp:
     """Report why the run is parked and end the process; the answer goes to the process that continues the run."""
     _say_parked(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
-    asked = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
-    return suspend_flow_run(wait_for_input=asked, key=f"wall-{wall}")
+    top_up = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
+    return suspend_flow_run(wait_for_input=top_up, key=f"wall-{wall}")
 
 
 @flow(name="make", persist_result=False)

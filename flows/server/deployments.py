@@ -122,8 +122,8 @@ def _schedule(cron: str) -> Json:
 
 def deploy(client: Any, wanted: Deployment) -> str:
     """Make the server's deployment and its code current; return a message."""
-    asked = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
-    found, code = client.request("POST", "/deployments/filter", json=asked).json(), wanted.of_code()
+    query = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
+    found, code = client.request("POST", "/deployments/filter", json=query).json(), wanted.of_code()
     known = found[0] if found else None
     if known is None:
         flow = client.request("POST", "/flows/", json={"name": wanted.flow}).json()

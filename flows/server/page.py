@@ -29,11 +29,11 @@ PLAN, PROGRESS, REPORT = "plan", "progress", "report"
 
 def show_card(flow_run: str, key: str, markdown: str, description: str) -> None:
     """Write a card of a flow run, replacing the one with the same key."""
-    asked = {"artifacts": {"flow_run_id": {"any_": [flow_run]}, "key": {"any_": [key]}}}
+    query = {"artifacts": {"flow_run_id": {"any_": [flow_run]}, "key": {"any_": [key]}}}
     content = {"data": markdown, "description": description[:200]}
     with get_client(sync_client=True) as prefect:
         client: Any = prefect
-        if found := client.request("POST", "/artifacts/filter", json=asked).json():
+        if found := client.request("POST", "/artifacts/filter", json=query).json():
             client.request("PATCH", f"/artifacts/{found[0]['id']}", json=content)
         else:
             body = {"key": key, "flow_run_id": flow_run, "type": "markdown", **content}

@@ -61,8 +61,8 @@ def _names(p: Profile) -> Iterator[Fault]:
         yield from unknown(("arms", arm.name, "trained_as"), "arm", [arm.head], p.known_arms)
     yield from unknown(("hardware", "without"), "kind", p.hardware.without, sorted(KINDS))
     # a measure is the source of a figure of a report that not every study has
-    shown = {source for figure in FIGURES.values() for source in figure.sources} if p.measures else set()
-    known = (shown - {*ALWAYS, *SOMETIMES}) | (FROM_EMBEDDINGS & shown)
+    printed = {source for figure in FIGURES.values() for source in figure.sources} if p.measures else set()
+    known = (printed - {*ALWAYS, *SOMETIMES}) | (FROM_EMBEDDINGS & printed)
     yield from unknown(("measures",), "measure", p.measures, sorted(known))
 
 

@@ -144,8 +144,8 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
         yield "messages", "messages are the whole prompt; leave out template and examples"
     if s.messages and (s.messages[-1].role != "user" or "system" in [m.role for m in s.messages]):
         yield "messages", "the last message must be the user's; the system message goes into system"
-    shown = [(f"examples.{n}", getattr(one, f.name)) for n, one in enumerate(s.examples, 1) for f in fields(one)]
-    for field, words in (*written, *shown):
+    examples = [(f"examples.{n}", getattr(one, f.name)) for n, one in enumerate(s.examples, 1) for f in fields(one)]
+    for field, words in (*written, *examples):
         if control := UNESCAPED.search(words):
             before = words[: control.start()].split("\n")[-1][-20:]
             yield field, f"after {before!r} stands the character {control[0]!r}, no LaTeX: {LITERAL}"
@@ -169,11 +169,11 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
     """Tags of the completion that a prompt does not show in full."""
-    shown, opened = s.prompt_text(""), s.trace_opened or (s.chat and s.enable_thinking)
+    written_prompt, opened = s.prompt_text(""), s.trace_opened or (s.chat and s.enable_thinking)
     for tag in (tag for tag in s.pairs if not (opened and tag == s.trace_tag)):
-        if f"</{tag}>" not in shown[shown.find(f"<{tag}>") + 1 :]:
+        if f"</{tag}>" not in written_prompt[written_prompt.find(f"<{tag}>") + 1 :]:
             yield "template", f"it never shows </{tag}>, by which completions are taken apart: none would close it"
-    if s.answer_form == "boxed" and "\\boxed" not in shown:
+    if s.answer_form == "boxed" and "\\boxed" not in written_prompt:
         yield "template", "it never asks for \\boxed{}, in which the answer is looked for (answer_form = boxed)"
 
 

@@ -40,8 +40,8 @@ def _report(store: Store, ref: Ref) -> list[Row]:
         return [about | {"status": "unknown", "reason": "the report is damaged"}]
     try:
         arms = report_arguments(recipe).arms
-        with views(inputs_of(store, recipe.inputs), helper_tables(recipe.inputs, arms)) as asked:
-            again = asked.ask("report_summary").to_pylist()
+        with views(inputs_of(store, recipe.inputs), helper_tables(recipe.inputs, arms)) as view:
+            again = view.ask("report_summary").to_pylist()
     except UserError as error:
         return [about | {"status": "unknown", "reason": str(error)}]
     printed, rows = store.read(ref).to_pylist(), []

@@ -92,16 +92,16 @@ def dark_rules(palette: dict[str, Style]) -> str:
 
 
 def _spec(rows: Sequence[Row], description: str, **rest: Any) -> Spec:
-    shown = {"data": {"values": list(rows)}, "description": description, "width": "container", "height": HEIGHT}
-    return shown | {"config": CONFIG} | rest
+    shared = {"data": {"values": list(rows)}, "description": description, "width": "container", "height": HEIGHT}
+    return shared | {"config": CONFIG} | rest
 
 
 def _field(name: str, kind: str = "quantitative", **rest: Any) -> Spec:
     return {"field": name, "type": kind, **rest}
 
 
-def _scale(of: str, shown: Mapping[str, Any], **rest: Any) -> Spec:
-    scale = {"domain": list(shown), "range": list(shown.values())}
+def _scale(of: str, values: Mapping[str, Any], **rest: Any) -> Spec:
+    scale = {"domain": list(values), "range": list(values.values())}
     return _field(of, "nominal", title=None, scale=scale, **rest)
 
 
@@ -249,8 +249,8 @@ def levels(rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
         return {name: None if row.get(name) is None else 100 * row[name] for name in names}
 
     ends = ("after_rate", "after_rate_low", "after_rate_high", "before_rate", "gain")
-    shown = [{**row, **points_of(row, ends)} for row in above]
-    for row in shown:
+    marks = [{**row, **points_of(row, ends)} for row in above]
+    for row in marks:
         row["told"] = (
             "" if row["gain"] is None or row["row"] == "seed" else f"{row['gain']:+.1f} points".replace("-", "−")
         )
@@ -273,9 +273,9 @@ def levels(rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
         {"transform": [main], "mark": {"type": "text", "align": "left", "x": ANSWER_WIDTH + 14, "color": INK}}
         | {"encoding": y | {"text": _field("told", "nominal")}},
     ]  # fmt: skip
-    lines_above = len({row["label"] for row in shown})
+    lines_above = len({row["label"] for row in marks})
     panels: list[Spec] = [
-        {"data": {"values": shown}, "width": ANSWER_WIDTH, "height": 34 * lines_above, "layer": layers}
+        {"data": {"values": marks}, "width": ANSWER_WIDTH, "height": 34 * lines_above, "layer": layers}
     ]
     if below:
         panels.append(_differences([{**row, **points_of(row, DIFFERENCE)} for row in below]))

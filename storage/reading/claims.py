@@ -128,10 +128,10 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
     of_what = " of the claims' files" if wanted else ""
 
     def value(name: str, given: Mapping[str, object]) -> float | None:
-        found = asked.ask(name, dict(given)).to_pylist()
+        found = view.ask(name, dict(given)).to_pylist()
         return None if len(found) != 1 or found[0]["value"] is None else float(found[0]["value"])
 
-    with views(paths, {"artifacts": artifacts(store.root), "imports": imports}, threads=threads) as asked:
+    with views(paths, {"artifacts": artifacts(store.root), "imports": imports}, threads=threads) as view:
         return [check(claim, set(paths), value, of_what) for claim in claims.claims]
 
 

@@ -195,8 +195,8 @@ def runs_table(root: Path) -> pa.Table:
     for run, changed in zip(found, telling([run.changes for run in found]), strict=True):
         more = [f"{len(changed) - CHANGES} more"] if len(changed) > CHANGES else []
         first = [one if len(one) <= CHANGE_LENGTH else f"{one[: CHANGE_LENGTH - 1]}…" for one in changed[:CHANGES]]
-        shown = {"state": run.current_state, "changed": "; ".join([*first, *more])}
-        rows.append(run.model_dump(include=set(RUNS.names)) | run.spent.model_dump() | shown)
+        derived = {"state": run.current_state, "changed": "; ".join([*first, *more])}
+        rows.append(run.model_dump(include=set(RUNS.names)) | run.spent.model_dump() | derived)
     return pa.Table.from_pylist(rows, schema=RUNS)
 
 

@@ -64,14 +64,14 @@ class SentenceEncoder:
         how = {"add_special_tokens": False, "return_offsets_mapping": any(windows), "truncation": False}
         tokens = self.model.tokenizer(list(texts), **how, verbose=False)
         length_N = np.array([len(one) for one in tokens["input_ids"]])
-        shown, sizes = list[str](), []
+        pieces, sizes = list[str](), []
         for w in windows:
             pairs = [] if w is None else list(zip(texts, tokens["offset_mapping"], strict=True))
-            shown += texts if w is None else [w.cut(*pair) for pair in pairs]
+            pieces += texts if w is None else [w.cut(*pair) for pair in pairs]
             sizes.append(length_N if w is None else np.array([w.size(*pair) for pair in pairs]))
         seen_WN = np.minimum(np.stack(sizes), self.most)
         coverage_WN = np.where(length_N > 0, seen_WN / np.maximum(length_N, 1), 1.0)
-        vectors_WND = self._vectors(shown).reshape(len(windows), len(texts), -1)
+        vectors_WND = self._vectors(pieces).reshape(len(windows), len(texts), -1)
         if not np.isfinite(vectors_WND).all():
             bad = int(np.flatnonzero(~np.isfinite(vectors_WND).all(axis=(0, 2)))[0])
             raise UserError(f"encoder {self.name} gave a vector that is not finite for text {bad}: {texts[bad][:60]!r}")

@@ -119,7 +119,7 @@ def _lm_eval(records: Sequence[Record]) -> Iterator[Foreign]:
         if (key := record["doc_id"]) in seen:
             continue
         seen.add(key)
-        doc, asked = record["doc"], next(iter(record.get("arguments", {}).values()), {})
+        doc, first_prompt = record["doc"], next(iter(record.get("arguments", {}).values()), {})
         texts = [
             text for response in record["resps"] for text in ([response] if isinstance(response, str) else response)
         ]
@@ -128,7 +128,7 @@ def _lm_eval(records: Sequence[Record]) -> Iterator[Foreign]:
         for text in texts:
             yield Foreign(
                 completion=text,
-                prompt=_text(asked.get("arg_0") if isinstance(asked, Mapping) else asked[0]),
+                prompt=_text(first_prompt.get("arg_0") if isinstance(first_prompt, Mapping) else first_prompt[0]),
                 problem=next((doc[name] for name in FIELDS["problem"] if name in doc), None),
                 gold=str(gold),
                 key=str(doc.get("source_id", key)),

@@ -47,13 +47,13 @@ def audit_designs(
 ) -> pa.Table:
     """Return the mismatches between the designs of one experiment. Schema: AUDIT. gate: the study's form gate."""
     held = f"held-out of {splits}"
-    drawn = [*((ref, str(pool), "screening") for ref in screenings), *((ref, held, "heldout") for ref in final)]
+    sampled = [*((ref, str(pool), "screening") for ref in screenings), *((ref, held, "heldout") for ref in final)]
     recipes = {ref: store().manifest(ref).recipe for ref in trainings}
     starts = {ref: restored(Policy, recipe.arguments["start"]).arm for ref, recipe in recipes.items()}
     sizes = {
         starts[ref]: restored(LearnerConfig, recipe.arguments["learner"]).group_size for ref, recipe in recipes.items()
     }
-    designs = [_sampled(*one) for one in drawn]
+    designs = [_sampled(*one) for one in sampled]
     for ref, recipe in recipes.items():
         seeds = list(starts.values()).count(starts[ref])
         designs.append(from_training(str(ref), recipe, str(pool), seeds, _last_step(ref, final)))
@@ -76,7 +76,7 @@ def audit_designs(
             "form": [
                 {"arm": _policy(ref).arm, "problems": problems, "place": str(ref)}
                 | form_of(store().read(ref, FORM_COLUMNS))
-                for ref, problems, _ in drawn
+                for ref, problems, _ in sampled
             ],
             "exposed": [row for ref in trainings for row in _exposed(ref, pool, splits)],
             "stops": [_steps(ref) for ref in trainings],

@@ -52,9 +52,9 @@ def gain_rows(groups: pa.Table) -> list[Row]:
                 figures["reason"] = "no problem was evaluated at both ends"
             else:
                 figures["method"] = "t over problems and seeds"
-            drawn = int(counts.at((arm, last, source))["group_size"].sum())
+            size = int(counts.at((arm, last, source))["group_size"].sum())
             row: Row = {"series": "gain", "metric": "pass@1", "arm": arm, "step": last, "source": source}
-            rows.append(row | figures | {"rollouts": drawn, "seeds": len(after.values_SPV)})
+            rows.append(row | figures | {"rollouts": size, "seeds": len(after.values_SPV)})
     return in_families(rows, family_of_gain, beside=("p_equivalent",))
 
 

@@ -270,11 +270,11 @@ def ceilings_of_parts(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.T
     originals)."""
     sums: dict[tuple[Any, ...], np.ndarray] = {}
     for part in embeddings:
-        shown = part.filter(pc.field("window") != REWORDED).sort_by([(name, "ascending") for name in GROUP])
-        if shown.num_rows == 0:
+        original = part.filter(pc.field("window") != REWORDED).sort_by([(name, "ascending") for name in GROUP])
+        if original.num_rows == 0:
             continue
-        vectors_ND, coverage_N = matrix(shown["embedding"]).astype(np.float64), shown["coverage"].to_numpy()
-        for row, some in stretches(shown, GROUP):
+        vectors_ND, coverage_N = matrix(original["embedding"]).astype(np.float64), original["coverage"].to_numpy()
+        for row, some in stretches(original, GROUP):
             v_ND, key = vectors_ND[some], tuple(row[name] for name in KEYS)
             n, total_D = len(v_ND), v_ND.sum(axis=0)
             own = [n, 1, n * (n - 1), total_D @ total_D, (v_ND * v_ND).sum(), coverage_N[some].sum()]
@@ -355,7 +355,7 @@ def _ceilings(ref: Embeddings) -> pa.Table:
     """Read reworded traces separately from others, because they are stored after all others."""
     at, in_other_words = ["window", "problem_id"], pc.field("window") == REWORDED
     known = set(store().keys(ref, at).filter(in_other_words)["problem_id"].unique().to_pylist())
-    asked = pc.field("problem_id").isin(pa.array(sorted(known), pa.string())) & (pc.field("window") == "whole")
-    whole = (part.filter(asked) for part in store().groups(ref, at))
+    whole_traces = pc.field("problem_id").isin(pa.array(sorted(known), pa.string())) & (pc.field("window") == "whole")
+    whole = (part.filter(whole_traces) for part in store().groups(ref, at))
     again = (part for groups in store().groups(ref, at) if (part := groups.filter(in_other_words)).num_rows)
     return ceilings_of_parts(store().groups(ref, at), beside(again, whole, known, Embeddings.schema))

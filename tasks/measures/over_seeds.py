@@ -50,10 +50,10 @@ def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float
         return at, np.nan, np.nan
     without = np.array([interquartile_mean(np.delete(scores, s, axis=1)) for s in range(seeds)])
     between = float((seeds - 1) / seeds * ((without - without.mean()) ** 2).sum())
-    drawn = np.stack(
+    resamples = np.stack(
         [resample_classes(np.ones(p.shape[1], np.int64), DRAWS, seed + i) @ p.T for i, p in enumerate(parts_SP)], axis=1
     )
-    within = float(np.var([interquartile_mean(one) for one in drawn], ddof=1))
+    within = float(np.var([interquartile_mean(one) for one in resamples], ddof=1))
     n, at_V = sum(p.shape[1] for p in parts_SP), np.array([at])
     more_V = unseen(at_V, n)
     middle_V = (n * at_V + more_V) / (n + 2 * more_V)

@@ -135,12 +135,12 @@ def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
     pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
     if not pairs:
         return "No objective can be compared: no interval is known.", _number([r for r in rows if r["row"] == "level"])
-    shown = [row for row in pairs if excludes_zero(row, "gain") and not corrected_away(row)]
-    row = max(shown or pairs, key=lambda one: abs(one["gain"]))
+    clear = [row for row in pairs if excludes_zero(row, "gain") and not corrected_away(row)]
+    row = max(clear or pairs, key=lambda one: abs(one["gain"]))
     than = "more" if row["gain"] >= 0 else "less"
     words = f"{row['other']} gained {_points(row['gain'])} {than} than the study's own objective {_ends(row, 'gain')}."
-    count = f"{len(shown) or 'None'} of {len(pairs)} objectives differ{'s' if len(shown) == 1 else ''} from it."
-    return words if shown else f"Undecided: {words}", _joined(count, _holds(row))
+    count = f"{len(clear) or 'None'} of {len(pairs)} objectives differ{'s' if len(clear) == 1 else ''} from it."
+    return words if clear else f"Undecided: {words}", _joined(count, _holds(row))
 
 
 def _of_search(rows: Sequence[Row]) -> tuple[str, str]:

@@ -94,19 +94,19 @@ WIDE, NARROW = 128, 58
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
     """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md, answer.json."""
     refs = inputs_by_name(problems, evidence, tables)
-    with views(inputs_of(store(), refs), helper_tables(refs, setup.arms)) as asked:
-        summary = asked.ask("report_summary").cast(Report.schema)
+    with views(inputs_of(store(), refs), helper_tables(refs, setup.arms)) as view:
+        summary = view.ask("report_summary").cast(Report.schema)
         sections = [
             {"id": s.id, "title": s.title, "lead": s.lead}
-            | {"figures": [_figure(f, asked, refs, setup) for f in s.figures]}
+            | {"figures": [_figure(f, view, refs, setup) for f in s.figures]}
             for s in SECTIONS
             if s.id != "answer" and (s.only_with is None or s.only_with in refs)
         ]
         looks = len({*setup.earlier_looks} | {str(making())})
-        first = headline(asked.ask, refs, looks)
-        drawing = _figure(answer_figure(refs), asked, refs, setup, looks)
-        sentences = answer(asked.ask, looks)
-        warned = [decided_before(setup.registered, looks), *caveats(asked.ask, looks)]
+        first = headline(view.ask, refs, looks)
+        drawing = _figure(answer_figure(refs), view, refs, setup, looks)
+        sentences = answer(view.ask, looks)
+        warned = [decided_before(setup.registered, looks), *caveats(view.ask, looks)]
     name = setup.title or setup.profile
     page = {each.name: getattr(setup, each.name) for each in fields(setup)} | {
         "title": name,
@@ -133,9 +133,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
     return Payload(summary, files=folder)
 
 
-def _figure(
-    figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Setup, looks: int = 1
-) -> dict[str, object]:
+def _figure(figure: Figure, view: Views, refs: dict[str, list[str]], setup: Setup, looks: int = 1) -> dict[str, object]:
     """Return one figure for the templates; a figure that cannot be shown gives the reason in its place. looks: after
     several, the difference of gains is drawn with the interval valid over all of them."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
@@ -144,7 +142,7 @@ def _figure(
         why = figure.without_artifact(chosen_measures(setup.settings))
     else:
         try:
-            rows = asked.ask(figure.query)
+            rows = view.ask(figure.query)
         except UserError as error:  # an older artifact lacks a column
             why = f"Not shown: {error}"
         else:

@@ -152,9 +152,9 @@ def clip_cov(
     gradient (eq. 9, 10)."""
     found_T = covariances(logprobs_T, advantages_T)
     eligible = np.flatnonzero((found_T > config.cov_low) & (found_T < config.cov_high))
-    drawn = shuffled([str(i) for i in eligible], *key)[: max(1, int(config.cov_share * len(found_T)))]
+    chosen = shuffled([str(i) for i in eligible], *key)[: max(1, int(config.cov_share * len(found_T)))]
     term_T = np.ones(len(found_T), np.float32)
-    term_T[[int(i) for i in drawn]] = 0.0
+    term_T[[int(i) for i in chosen]] = 0.0
     return TokenWeights(term_T, np.zeros_like(term_T))
 
 

@@ -47,8 +47,8 @@ def several(own: Scaffold, number: int) -> Scaffold:
             f"learner: several answers in one completion need <answer> tags, which scaffold {own.name} lacks; use a"
             " scaffold with them"
         )
-    asked = f"Solve it {number} times, each time another way, one solution after the other, and then write </answers>."
-    template = own.template.replace("{problem}", f"{{problem}} {asked}")
+    extra = f"Solve it {number} times, each time another way, one solution after the other, and then write </answers>."
+    template = own.template.replace("{problem}", f"{{problem}} {extra}")
     return replace(own, name=f"{own.name}_{number}", template=template, stop=("</answers>",))
 
 

@@ -136,18 +136,18 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: boo
     [('p', '1/2', '0.5'), ('q', 'is even', 'even')]
     """
     joined: dict[str, list[Pair]] = {}
-    asked: dict[str, list[Pair]] = {}
+    undecided: dict[str, list[Pair]] = {}
     for problem, several in texts.items():
         pairs = list(combinations(several, 2))
         verdicts = [_differ(a, b) if by_value else None for a, b in pairs]
         joined[problem] = [pair for pair, same in zip(pairs, verdicts, strict=True) if same]
-        asked[problem] = [pair for pair, same in zip(pairs, verdicts, strict=True) if same is None]
-    distinct = list(dict.fromkeys(pair for pairs in asked.values() for pair in pairs))
+        undecided[problem] = [pair for pair, same in zip(pairs, verdicts, strict=True) if same is None]
+    distinct = list(dict.fromkeys(pair for pairs in undecided.values() for pair in pairs))
     found = dict(zip(distinct, equal(distinct) if distinct else (), strict=True))
     return [
         (problem, text, first)
         for problem, several in texts.items()
-        for text, first in _firsts(several, [*joined[problem], *(p for p in asked[problem] if found[p])]).items()
+        for text, first in _firsts(several, [*joined[problem], *(p for p in undecided[problem] if found[p])]).items()
         if text != first
     ]
 

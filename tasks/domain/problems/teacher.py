@@ -35,11 +35,11 @@ def teacher_completion(problem: ArithmeticProblem, scaffold: str, rng: random.Ra
 
 
 def _say(scaffold: str, step: Step, value: int, hasty: bool, rng: random.Random) -> str:
-    asked = f"{step.left}{step.op}{step.right}"
+    question = f"{step.left}{step.op}{step.right}"
     if scaffold == "panel":
         voice = HASTY_VOICE if hasty else rng.choice(CAREFUL_VOICES)
-        return f"{voice}: {asked}={value}."
-    return f"{asked}={value}." if hasty else f"{asked}: {written_out(step)}={value}."
+        return f"{voice}: {question}={value}."
+    return f"{question}={value}." if hasty else f"{question}: {written_out(step)}={value}."
 
 
 def _mend(scaffold: str, step: Step, rng: random.Random) -> str:

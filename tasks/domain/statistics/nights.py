@@ -119,11 +119,11 @@ def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> 
     the later rollouts."""
     before_P, after_P = rollouts_NP[:since].sum(axis=0), rollouts_NP[since:].sum(axis=0)
     both_P, all_P = (before_P > 0) & (after_P > 0), before_P + after_P
-    share_P, drawn = _shares(correct_NP, rollouts_NP), max(1, int(after_P[both_P].sum()))
+    share_P, sampled = _shares(correct_NP, rollouts_NP), max(1, int(after_P[both_P].sum()))
     earlier_P = _shares(correct_NP[:since], rollouts_NP[:since])
     variance_P = after_P * share_P * (1 - share_P) * all_P**2 / np.maximum((all_P - 1) * before_P, 1)
     gained = (correct_NP[since:].sum(axis=0) - after_P * earlier_P)[both_P].sum()
-    return float(gained / drawn), float(np.sqrt(variance_P[both_P].sum()) / drawn)
+    return float(gained / sampled), float(np.sqrt(variance_P[both_P].sum()) / sampled)
 
 
 def _p_value(correct_NP: np.ndarray, rollouts_NP: np.ndarray, observed: float, level: float, seed: int) -> float:

@@ -52,8 +52,8 @@ def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int) -> Interval | No
     """
     if len(values_P) == 0:
         return None
-    drawn = resample_means(np.asarray(values_P, np.float64)[:, None], draws, seed)[:, 0]
-    return Interval(float(np.mean(values_P)), *percentile_ends(drawn))
+    means = resample_means(np.asarray(values_P, np.float64)[:, None], draws, seed)[:, 0]
+    return Interval(float(np.mean(values_P)), *percentile_ends(means))
 
 
 SCARCE = 3.0  # successes, or failures

@@ -71,18 +71,18 @@ class _Models(BaseModel):
     data: list[_Model]
 
 
-def configured_address(asked: str = "") -> str:
+def configured_address(address: str = "") -> str:
     """Return the address from the study's settings, or else the operator's default."""
-    return asked or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
+    return address or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
 
 
-def endpoint_for(asked: str = "") -> Endpoint:
+def endpoint_for(address: str = "") -> Endpoint:
     """Return the server at the address from the study's settings, or else the operator's default. Errors: UserError if
     the operator has a key and has not allowed this address, because the key would be sent there."""
     key = os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
         raise UserError("engine openai: VARBAND_OPENAI_API_KEY has characters that an HTTP header cannot carry")
-    endpoint = Endpoint(configured_address(asked), key or None)
+    endpoint = Endpoint(configured_address(address), key or None)
     allowed = [os.environ.get("VARBAND_OPENAI_BASE_URL", ""), *os.environ.get("VARBAND_OPENAI_ALLOWED", "").split(",")]
     if key and _origin(endpoint.url) not in [_origin(url.strip()) for url in allowed if url.strip()]:
         raise UserError(
