@@ -211,7 +211,7 @@ Verdict = Literal["withheld", "unknown", "alike", "undecided", "different"]
 def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
     """Return the conclusion about two arms that a row of the difference of gains allows, and the reasons that limit it.
 
-    gate: facts about arms, by name. `alike`: they gain the same to within MARGIN.
+    gate: measured shares of each arm, keyed by name. `alike`: they gain the same to within MARGIN.
     """
     arms = (row["arm"], row["other"])
     own = [fact for fact in gate if {*arms} & {word.strip(",") for word in fact.split()}]

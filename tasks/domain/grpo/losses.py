@@ -103,7 +103,7 @@ def _weighted(t: Tokens, cap: float) -> Tensor:
 
 def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
     """-(4/τ) · σ(τ (ratio - 1)) · A, with τ depending on the advantage's sign: a soft gate on both sides in place of
-    clipping (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1 its slope is the ratio's."""
+    clipping (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1 it has the same slope as the ratio."""
     tau_T = t.advantages_T.new_full(t.advantages_T.shape, config.tau_negative)
     tau_T = tau_T.masked_fill(t.advantages_T > 0, config.tau_positive)
     ratio_T = log_ratio(t.logprobs_T, t.behaviour_T).exp()

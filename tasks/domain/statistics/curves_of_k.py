@@ -191,7 +191,7 @@ def beyond_shift(
 
 
 def _by_seed(first: Counted, second: Counted, paired: bool) -> list[list[tuple[Counted, Counted]]]:
-    """Return, for each policy with seeds, the pairs of policies in which one of its seeds replaces all."""
+    """Return, for each policy with seeds, pairs of policies in which a single seed replaces the policy."""
     of_first, of_second = (
         [one.of_seed(s) for s in range(len(one.n_SP))] if one.trained and len(one.n_SP) > 1 else []
         for one in (first, second)
@@ -373,7 +373,7 @@ def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
 def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
-    The cost is that of k rollouts of the more expensive policy, so the cheaper one's k is a fraction. Its pass@k is
+    The cost is that of k rollouts of the more expensive policy, so k of the cheaper policy is fractional. Its pass@k is
     interpolated between the neighbouring whole k, as if one of the two k were drawn at random. If the cheaper policy
     has too few rollouts for that cost, both spend the cost of all its rollouts, and k of the other policy is
     fractional. No rows if lengths are unknown; no estimate if most problems lack rollouts.

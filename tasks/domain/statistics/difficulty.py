@@ -71,7 +71,8 @@ def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> 
     large.
 
     For each multiplier, the objective likelihood ± multiplier × figure is maximised by the update q ← q · gradient,
-    normalised, which never lowers it (Baum and Eagon 1967). The ends are where the likelihood has fallen by the limit.
+    normalised, which never lowers it (Baum and Eagon 1967). The ends of an interval are where the log likelihood has
+    fallen by the limit.
     """
     pairs, often_C = np.unique(np.array(counts), axis=0, return_counts=True)
     like_CJ = np.array([seen(n, c) for n, c in pairs.tolist()])

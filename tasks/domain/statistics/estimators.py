@@ -103,7 +103,8 @@ def num_clusters(vectors_ND: np.ndarray) -> int | None:
 
 
 def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
-    """Return the mean Vendi score over k-subsets of the n traces, so that groups of unequal n compare; None if n < k.
+    """Return the mean Vendi score over k-subsets of the n traces, so that groups of unequal n can be compared; None if
+    n < k.
 
     The score is the effective number of distinct traces: exp of the entropy of the eigenvalues of their similarities
     over k. Large sets of subsets are sampled (`subsets`). Source: Friedman and Dieng 2022 (arXiv 2210.02410).

@@ -236,7 +236,7 @@ def taken_off(seeds: int, policies: int) -> float:
     """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance.
 
     It keeps coverage between 92 and 98 % whether or not seeds differ (docs/coverage.md). Several policies with seeds
-    rarely agree by chance all together, so all of it is subtracted there; less for one policy.
+    rarely agree by chance all together, so the whole shared part is subtracted for them, and less for one policy.
 
     >>> [taken_off(seeds, 1) for seeds in (2, 3, 5)], taken_off(3, 2)
     ([0.25, 0.5, 0.75], 1.0)
@@ -336,7 +336,7 @@ class Means:
         )
 
     def detectable(self) -> np.ndarray:
-        """Return the smallest mean_V, with this one's sign, that `p_value` detects in POWER of studies with this
+        """Return the smallest mean_V of the same sign that `p_value` detects in a share POWER of studies with this
         spread; NaN if none within the reach is large enough."""
         found_V = self._where(self.known_V, lambda spread: spread.found((1 - LEVEL) / 2, POWER, self.estimate_V < 0))
         return np.where(found_V <= self.furthest, found_V, np.nan)
@@ -348,11 +348,10 @@ class Means:
 
 
 def errors_at_any_look(variance_V: np.ndarray) -> np.ndarray:
-    """How many standard errors an estimate stays from the truth at all looks together, in 95 % of studies.
-
-    A mean over crossed problems and seeds covaries with the same mean of more of either by the variance of the latter.
-    The mean over its variance therefore has independent increments, and Robbins' mixture over a normal of standard
-    deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
+    """Return the number of standard errors within which an estimate stays of the truth at all looks together, in 95 %
+    of studies. The covariance of a mean over crossed problems and seeds with the same mean of more of them is the
+    variance of the latter. The mean over its variance therefore has independent increments, and Robbins' mixture over a
+    normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
 
     >>> errors_at_any_look(np.array([0.05, 0.02, 0.005]) ** 2).round(2).tolist()
     [3.08, 3.1, 3.47]
@@ -464,8 +463,8 @@ def ratio(
     """Return (ratio, low, high) of two sums over problems, on the log scale, which keeps it positive.
 
     Linearised, with the variance and degrees of freedom of `combined`. Ends are NaN for one problem, if nothing varies,
-    or if they overflow. trained: of one policy, or of two on the same problems, which have separate seeds or, with
-    `paired`, the same. Errors: ValueError if either sum is not positive.
+    or if they overflow. trained: whether the one policy is trained, or each of two on the same problems; these have
+    separate seeds or, with `paired`, the same. Errors: ValueError if either sum is not positive.
 
     >>> two = np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]])
     >>> [[round(v, 3) for v in ratio(*two, trained)] for trained in (False, (False, False))]

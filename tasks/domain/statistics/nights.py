@@ -97,8 +97,8 @@ def level_of(whole_N: Sequence[bool]) -> float:
 
 
 def _since(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return correct rollouts since each night but the first, summed over problems, with mean and SD without a
-    change."""
+    """Return the number of correct rollouts since each night but the first, summed over problems, with its mean and SD
+    if nothing changed."""
     all_P, share_P = rollouts_NP.sum(axis=0), _shares(correct_NP, rollouts_NP)
     late_NP = rollouts_NP[:0:-1].cumsum(axis=0)[::-1]
     variance_NP = late_NP * share_P * (1 - share_P) * (all_P - late_NP) / np.maximum(all_P - 1, 1)

@@ -260,7 +260,7 @@ def _like_this_thread() -> ThreadPoolExecutor:
 
 
 class StepRollouts:
-    """Each step's groups. sample: makes rollouts durable before it returns; called in one process, never
+    """The groups of each step. sample: makes rollouts durable before it returns; called in one process, never
     concurrently."""
 
     def __init__(

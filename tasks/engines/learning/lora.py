@@ -163,7 +163,8 @@ def fuse(model: nn.Module) -> None:
 
 
 class LoraModule(nn.Module):
-    """`linear` with A and B. merge: its weight is a copy that contains them, updated by each call of `merge`."""
+    """A linear layer with LoRA matrices A and B. merge: the layer's weight is a copy that includes the adapter; each
+    call of `merge` updates it."""
 
     def __init__(self, linear: nn.Linear, a: Tensor, b: Tensor, scale: float, *, merge: bool) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ def probe(vocabulary: int) -> list[PromptGroup]:
 
 @dataclass(frozen=True, slots=True)
 class OwnForward:
-    """Log-probs of a probe's tokens, concatenated, by the model's own code. apart: mean difference between two of its
+    """Log-probs of a probe's tokens by the model's own code, concatenated. apart: mean difference between two of its
     attention implementations."""
 
     groups: Sequence[PromptGroup]
@@ -85,7 +85,7 @@ def check_same_policy(
     name: str, own: OwnForward, logprobs: Callable[[Pack], tuple[Tensor, Tensor]], itemsize: int
 ) -> None:
     """Compare the learner's log-probs of an untrained policy with the model's own. itemsize: bytes of a weight. Errors:
-    Errors: UserError if they differ by more than rounding."""
+    UserError if they differ by more than rounding."""
     # kernels compiled here would be specialised to the few rows of this pack
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         learned, _ = logprobs(build_pack(own.groups))

@@ -85,8 +85,8 @@ def _failed(other: subprocess.Popen[bytes]) -> bool:
 
 
 def _store(port: int) -> Any:
-    """Return the first process's key-value store; for port 0 it opens one. Bound to localhost: torch's own socket
-    listens on all interfaces."""
+    """Return the first process's key-value store; for port 0 it opens one. It listens on localhost only; torch's own
+    socket would listen on all interfaces."""
     c10d: Any = dist
     how: dict[str, Any] = {"timeout": PATIENCE, "wait_for_workers": False}
     if port:
