@@ -71,7 +71,7 @@ class Chain:
 
     @property
     def right(self) -> bool:
-        """Whether the rollout ends in a correct answer; Return False if it was cut."""
+        """Whether the rollout ends in a correct answer; False if it was cut."""
         return self.refinement is not None and self.refinement["correct"]
 
     @property
