@@ -10,9 +10,9 @@ from tasks.domain.policies import Policy
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The artifacts of one policy on the held-out problems. `name`: of the policy, for titles. `deep`: with the number
-    of rollouts for the asymptote. `benchmarks`: on each benchmark's problems. `compared`: with the number of rollouts
-    for comparing objectives. `searches`: by method. `embeddings`, `diversity`: only if the study measures them."""
+    """The artifacts of one policy on the held-out problems. `name`: the policy's name in titles. `deep`: rollouts for
+    the asymptote. `benchmarks`: rollouts on each benchmark's problems. `compared`: rollouts for comparing objectives.
+    `searches`: keyed by method. `embeddings`, `diversity`: only if the study measures them."""
 
     name: str
     rollouts: Rollouts

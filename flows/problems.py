@@ -35,7 +35,8 @@ class Chosen:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """All problems of a study, made before any model is used. lessons: keyed by name. calibration: the similarity from
-    which traces count as the same, if a training needs it; otherwise the first screenings do not wait for it."""
+    which traces count as equal, only if a training needs it, so that other studies' first screenings do not wait for
+    it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]
@@ -44,8 +45,8 @@ class Prepared:
 
 
 def prepare(study: Study) -> Prepared:
-    """Make pools, splits, and for each benchmark the problems that no arm of this study trains on. What two of them
-    share, such as a lesson on the study's own pool, is made once."""
+    """Make pools, splits, and for each benchmark the problems that no arm of this study trains on. Artifacts that
+    several of them share, such as a lesson's pool that is the study's own, are made once."""
     p = study.profile
 
     @cache
