@@ -182,7 +182,7 @@ def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
 
 def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
     """The problems common to all arms, and the number of rollouts per problem, chosen to keep the most rollouts. Raise
-    Errors: UserError if the arms have no problem in common."""
+    UserError if the arms have no problem in common."""
     least = {
         key: min(len(one.groups[key]) for one in brought)
         for key in brought[0].groups
