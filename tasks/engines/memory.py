@@ -145,7 +145,7 @@ def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerByte
 
 def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: int) -> int:
     """Return the bytes of each GPU for the engine itself: its share of `total` without the memory for merging. Errors:
-    Errors: UserError if the share is too small."""
+    UserError if the share is too small."""
     needed, share = sampler_bytes(base, hardware, lora_rank), hardware.memory_fraction * total
     if needed.total > share:
         adapters, less = needed.merging + needed.slots, "adapters=unmerged" if needed.merging else "max_model_len"

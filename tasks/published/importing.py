@@ -67,7 +67,7 @@ class PublishedFolder:
 
 def read(path: Path, sql: str, schema: pa.Schema, **given: object) -> pa.Table:
     """Run a statement over one JSON file, `$path`, and return its rows in a schema; missing columns are null. Errors:
-    Errors: UserError naming the file if it is not JSON, lacks a field, or has a problem twice."""
+    UserError naming the file if it is not JSON, lacks a field, or has a problem twice."""
     connection = connect(threads=1, reads=[path])
     try:
         found = answer(connection, sql, {"path": str(path), **given})

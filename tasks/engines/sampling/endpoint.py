@@ -241,7 +241,7 @@ def _retry_after(header: str | None) -> float:
 def model_of(text: bytes, url: str, names: Collection[str] | None, served: str = "") -> str:
     """Return the name under which a server lists the base model. Adapters name it as their parent; aliases have its
     folder. names: possible names of the study's model; None accepts any model. served: the exact name, if set. Errors:
-    Errors: UserError for another model, for several models, and for an answer that is not a list of models."""
+    UserError for another model, for several models, and for an answer that is not a list of models."""
     try:
         bases = {one.id: one.root or one.id for one in parsed(text, _Models).data if not one.parent}
     except Garbled as error:

@@ -147,7 +147,7 @@ class OpenAIGenerator(PromptEncoder):
 
     def _completion(self, request: Request, model: str, text: bytes) -> Completion:
         """Return the completion in an answer. model: the requested one; a gateway may use another. Errors: Garbled;
-        Errors: UserError if the server does not return token ids and log-probs."""
+        UserError if the server does not return token ids and log-probs."""
         answer = parsed(text, _Answer)
         choice = answer.choices[0]
         if answer.model not in (None, model):
