@@ -114,6 +114,30 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
 
 
 @export.command()
+@click.argument("ref", shell_complete=options.runs)
+@click.option("--track", "trackers", multiple=True, required=True, metavar="NAME", help="Tracker. May be repeated.")
+@options.root_there
+def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
+    """Send a study to experiment trackers: trackio, wandb, mlflow or tensorboard. REF is a run's id or a study's name.
+    `varband run --track NAME` does so while it runs."""
+    from flows.running.plan import plan
+    from flows.running.tracking import send_finished, token, tracker_run
+    from flows.study.request import Request
+    from storage.artifacts.store import Store
+    from storage.records.runs import read_run, run_named
+    from tasks.engines.trackers import TRACKERS
+
+    for name in trackers:
+        if name not in TRACKERS:
+            raise UserError(f"no tracker '{name}'{did_you_mean(name, TRACKERS)} (known: {', '.join(TRACKERS)})")
+    run, store = run_named(root, ref) or read_run(root, ref), Store(root)
+    study = Request.from_json(run.request).study(store, planning=True)
+    of = tracker_run(study, store, run.model_copy(update={"tracked_as": token(run.id)}))
+    sent = send_finished(trackers, of, store, plan(study, store))
+    click.echo(f"{run.id}: {sent} artifacts sent to {' and '.join(trackers)} as {of.group}")
+
+
+@export.command()
 @click.argument("what")
 @click.option(
     "--problems", default="", help="Problems to show, comma-separated; ids may be abbreviated.  [default: 12 problems]"

@@ -103,6 +103,13 @@ def _whole(field: str, value: str) -> str:
 @click.command()
 @study_options
 @options.engine
+@click.option(
+    "--track",
+    "tracking",
+    multiple=True,
+    metavar="NAME",
+    help="Follow the run in this tracker: trackio, wandb, mlflow or tensorboard. May be repeated.",
+)
 @click.option("--plain", is_flag=True, help="Do not report the run to the Prefect server at PREFECT_API_URL.")
 @options.budget
 @options.shared

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -60,7 +60,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """An event for the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`."""
+    """An event for the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`.
+    values: the numbers of a training step. examples: rows of some of its rollouts."""
 
     event: str
     title: str
@@ -70,6 +71,8 @@ class Progress:
     unit: str = "rows"
     seconds: float = 0.0
     detail: str = ""
+    values: Mapping[str, float] = field(default_factory=dict, compare=False)
+    examples: Sequence[Mapping[str, Any]] = field(default=(), compare=False)
 
 
 P = ParamSpec("P")
@@ -230,11 +233,11 @@ def making() -> Ref:
     return _step.get().ref
 
 
-def progress(done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced") -> None:
-    """Report the progress of the present step, or (`noted`) a remark about it."""
+def progress(done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced", **more: Any) -> None:
+    """Report the progress of the present step, or (`noted`) a remark about it. more: other fields of Progress."""
     end_if_stopped()
     step = _step.get()
-    _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail))
+    _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail, **more))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,10 @@ from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, reque
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 from tasks.turns import Turns
 
+#: How many of a step's rollouts progress shows, of different problems, and their columns.
+EXAMPLES = 4
+EXAMPLE = ["problem_id", "rollout", "completion", "answer", "verdict"]
+
 
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
     """Return the problems that are not held out, in the pool's order; with bands, only those in the variance band."""
@@ -114,7 +118,7 @@ def train_adapter(
     by_id = {row["problem_id"]: row for row in chosen.to_pylist()}
     heldout = of_split(problems, held, "heldout")
     place = place_of(init)
-    sampled = SamplingStats()
+    sampled, examples = SamplingStats(), dict[int, list[dict[str, object]]]()
 
     def sample_step(plan: StepPlan) -> list[TrainRollout]:
         at = plan.policy_step
@@ -130,7 +134,10 @@ def train_adapter(
             score = plan.score and partial(plan.score, critic=by_critic)
             stats = ensure_rollouts([*turn, *beside], adapter, start.model, learner.lora_rank, score=score)
             sampled.add(stats)
-            return entered(turn) if turn else LEDGER.empty_table()
+            rows = entered(turn) if turn else LEDGER.empty_table()
+            first = rows.select(EXAMPLE).slice(0, EXAMPLES * plan.group_size)
+            examples.setdefault(plan.step, first.to_pylist()[:: plan.group_size])
+            return rows
 
         return turns.sampled(requested, serve, apart=at > 0)
 
@@ -153,7 +160,9 @@ def train_adapter(
         )
         if not row["updates"]:
             detail += " · no update: " + ("a gradient was not finite" if row["skipped_updates"] else "no live group")
-        progress(row["step"], learner.steps, "steps", detail)
+        values = {name: float(v) for name, v in row.items() if name != "seed" and isinstance(v, int | float)}
+        shown = examples.pop(row["step"], [])
+        progress(row["step"], learner.steps, "steps", detail, values=values | {"tokens_per_s": speed}, examples=shown)
 
     def pay(tokens: int) -> None:
         if (counter := meter()) is not None:

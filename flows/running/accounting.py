@@ -18,6 +18,7 @@ from flows.running.costs import costs, total
 from flows.running.fit import check_fit, longest_prompts
 from flows.running.plan import Planned, is_costly, looked_up, to_sample
 from flows.running.sessions import Charging, Listener
+from flows.running.tracking import followed_by, token, tracked, tracker_run
 from flows.study.memory import Machine, check_memory
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
@@ -29,6 +30,7 @@ from storage.records.garbage import collecting
 from storage.records.runs import Amounts, Run, earlier_attempt, note_planned, now, write_run
 from storage.roots import root_option
 from tasks.domain.budget import plainly
+from tasks.engines.trackers import check_installed
 from tasks.metering import Meter, metered, of_team
 from tasks.stage import Progress
 
@@ -92,12 +94,19 @@ def accounted(
     if is_costly(planned):
         check_memory(study, Machine.here(), to_sample(planned))
         check_fit(longest_prompts(study, store, planned), study.profile.hardware.max_model_len)
-    meter = charging.meter(study.profile.hardware, store)
+    meter, earlier = charging.meter(study.profile.hardware, store), earlier_attempt(store.root, charging.run)
+    check_installed(study.profile.tracking)
     record = Record(store, _recorded(study, store, planned, charging, request, flow_run=flow_run), meter)
     record.update()
+    followed = earlier is not None and earlier.attempts and earlier.tracked_as
+    sent = [p.step.ref for p in planned if p.reused and followed]
     try:
-        with patient(), beating(record.update), metered(meter, listener) as charged:
-            yield Listeners(record.before(charged), record.before(listener))
+        with tracked(
+            study.profile.tracking, tracker_run(study, store, record.run), store, meter.journal.spent, sent
+        ) as track:
+            listener = followed_by(listener, track)
+            with patient(), beating(record.update), metered(meter, listener) as charged:
+                yield Listeners(record.before(charged), record.before(listener))
         _check_left(study, store, planned)
     except Unreachable as away:
         with impatient(), suppress(Unreachable):  # the record of this machine, until storage is back
@@ -151,6 +160,7 @@ def _recorded(
         "started": earlier.started if earlier else now(),
         "attempts": earlier.attempts + 1 if earlier else 1,
         "job": job_here(),
+        "tracked_as": (earlier.tracked_as if earlier else "") or (token(name) if study.profile.tracking else ""),
     }
     with collecting(store.root, alone=False):
         note_planned(store.root, name, (p.step.ref for p in planned))

@@ -60,6 +60,10 @@ def changed(
     return None if faults else study
 
 
+#: Tables that a file has only if they are not empty.
+OMITTED = ("budget", "objectives", "scaffolds", "tracking")
+
+
 def tables_of(study: Profile) -> dict[str, Any]:
     """Every field, as in `study.toml`, without labels."""
     tables = fields_of(study)
@@ -71,7 +75,7 @@ def tables_of(study: Profile) -> dict[str, Any]:
         tables["arms"] = {name: arm_table(own[name]) if name in own else {} for name in study.arms}
     tables["budget"] = study.budget.limits()
     tables["objectives"] = {one.name: changes(one.training, study.training) for one in study.objectives}
-    return {name: table for name, table in tables.items() if table or name not in ("budget", "objectives", "scaffolds")}
+    return {name: table for name, table in tables.items() if table or name not in OMITTED}
 
 
 def differences(before: Profile, after: Profile) -> dict[str, tuple[object, object]]:

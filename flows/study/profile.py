@@ -26,6 +26,7 @@ from tasks.domain.search.method import CERTAINTY
 from tasks.domain.search.registry import method_named
 from tasks.domain.statistics.windows import window_named
 from tasks.engines.hardware import Hardware
+from tasks.engines.trackers import TrackerName
 
 
 def _named(tables: Any) -> Any:
@@ -260,6 +261,8 @@ class Profile(Checked):
     """How stages use their machine. No part of any artifact's name."""
     budget: Budget = field(default_factory=Budget)
     """The most that a run may spend."""
+    tracking: Annotated[tuple[TrackerName, ...], Distinct] = ()
+    """Experiment trackers that follow a run. No part of any artifact's name."""
     own: tuple[Arm, ...] = ()
 
     @property

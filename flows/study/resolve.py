@@ -78,7 +78,7 @@ class Study:
     def changes(self) -> tuple[str, ...]:
         """Fields that affect results and differ from the base profile; hardware is recorded in manifests."""
         base = PROFILES.get(self.profile.name, self.profile)
-        anywhere = replace(self.profile, hardware=base.hardware, budget=base.budget)
+        anywhere = replace(self.profile, hardware=base.hardware, budget=base.budget, tracking=base.tracking)
         return tuple(
             f"{path}: {value_text(a)} → {value_text(b)}" for path, (a, b) in differences(base, anywhere).items()
         )
@@ -97,9 +97,8 @@ class Study:
 
     @property
     def settings(self) -> str:
-        """A file of this study without hardware and budget, which vary between machines and are recorded in
-        manifests."""
-        return written_out(self.profile, without=("hardware", "budget"))
+        """A file of this study without hardware, budget and tracking, which vary between machines."""
+        return written_out(self.profile, without=("hardware", "budget", "tracking"))
 
     @property
     def prompts(self) -> tuple[str, ...]:

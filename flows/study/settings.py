@@ -31,6 +31,7 @@ SHORT = {
     "engine": "hardware.engine",
     "without": "hardware.without",
     "anyway": "gate.anyway",
+    "tracking": "tracking",
 }
 
 

@@ -70,6 +70,7 @@ class Run(Record):
     attempts: int = 1
     flow_run: str | None = None  # the orchestrator's id of it
     job: str | None = None  # the cluster's id of its job
+    tracked_as: str = ""  # group of its runs in experiment trackers
 
     @property
     def current_state(self) -> State:

@@ -1,0 +1,219 @@
+"""A run's progress for experiment trackers: per step, per evaluation, bands, summary, spending and a few completions.
+
+One more listener of Progress. Each tracker has a thread, which reads what the events name, and a process, which
+logs it; a tracker that fails or hangs costs the run nothing but a sentence.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+import time
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import reduce
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from flows.running.plan import Planned
+from flows.running.sessions import Listener, unheard
+from flows.study.resolve import Study
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.errors import Notice, sentence_of
+from storage.records.runs import Amounts, Run
+from storage.stopping import deaf_children
+from tasks.engines.trackers import Line, TrackerRun, check_installed, receive
+from tasks.measures.curves import heldout_rows
+from tasks.measures.groups import COLUMNS, count_groups
+from tasks.stage import Progress
+
+#: Events that wait for a tracker; one that is further behind gets no more.
+QUEUED = 10_000
+#: Seconds that a run waits at its end for a tracker.
+GRACE_SECONDS = 60.0
+#: Rows of a table of completions, and the characters of each text in it.
+EXAMPLES, LONGEST = 4, 2_000
+EVALUATED = re.compile(r"evaluate(?: by (?P<objective>\S+))? .*\((?P<plans>.+), \d+ each\)")
+BENCHMARK = re.compile(r"(?P<benchmark>\S+): ")
+STUDY = "study"
+
+
+def token(run: str) -> str:
+    """Return a new group of tracker runs for a run of the store."""
+    return f"{run}-{uuid.uuid4().hex[:6]}"
+
+
+def tracker_run(study: Study, store: Store, run: Run) -> TrackerRun:
+    """Return the tracker runs of a run of the store, without the name of one."""
+    return TrackerRun(run.profile, run.tracked_as, store.root / "tracking", {"model": study.model_names})
+
+
+@dataclass(slots=True)
+class Tracker:
+    """Sends events to one tracker. known: artifacts that it has."""
+
+    name: str
+    of: TrackerRun
+    store: Store
+    spent: Callable[[], Amounts]
+    known: set[Ref] = field(default_factory=set)
+    _events: queue.Queue[Progress | None] = field(default_factory=lambda: queue.Queue(QUEUED))
+    _away: bool = False
+
+    @contextmanager
+    def listening(self) -> Iterator[Listener]:
+        context = get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=receive, args=(theirs, self.name, self.of), daemon=True)
+        thread = threading.Thread(target=self._send, args=(ours,), daemon=True)
+        with deaf_children():
+            process.start()
+        theirs.close()
+        thread.start()
+        try:
+            yield self.on_progress
+        finally:
+            until = time.monotonic() + GRACE_SECONDS
+            with suppress(queue.Full):
+                self._events.put_nowait(None)
+            thread.join(GRACE_SECONDS)
+            process.join(max(0.0, until - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                self._give_up(f"did not finish within {GRACE_SECONDS:.0f} s")
+
+    def on_progress(self, event: Progress) -> None:
+        if self._away or event.event not in ("advanced", "made", "reused"):
+            return
+        try:
+            self._events.put_nowait(event)
+        except queue.Full:
+            self._give_up("is too far behind")
+
+    def _send(self, pipe: Connection) -> None:
+        try:
+            while (event := self._events.get()) is not None:
+                for line in self._lines(event):
+                    pipe.send(line)
+        except OSError:  # the tracker's process has ended, and has said why
+            self._away = True
+        except Exception as error:
+            self._give_up(f"got an event that cannot be sent: {sentence_of(error)}")
+        finally:
+            pipe.close()
+
+    def _give_up(self, why: str) -> None:
+        self._away = True
+        again = f"varband export track {self.of.group.rpartition('-')[0]} --track {self.name}"
+        notice = f"tracker {self.name} {why}; the run continues without it ({again} sends it again)"
+        warnings.warn(Notice(notice), stacklevel=2)
+
+    def _lines(self, event: Progress) -> Iterator[Line]:
+        if event.values:
+            values = {f"train/{name}": value for name, value in event.values.items()}
+            spent = {f"spent/{name}": value for name, value in self.spent().model_dump().items()}
+            self.known.add(event.ref)
+            yield Line(_trained(event.title), event.done, values | spent, shortened(event.examples))
+        elif event.event in ("made", "reused") and event.ref not in self.known:
+            self.known.add(event.ref)
+            yield from lines_of(self.store, event.ref, event.title)
+
+
+def lines_of(store: Store, ref: Ref, title: str) -> Iterator[Line]:
+    """Yield the lines of a stored artifact; none for most kinds."""
+    if ref.kind == "training":
+        for row in store.read(ref).to_pylist():
+            values = {f"train/{name}": value for name, value in numbers(row).items()}
+            yield Line(_trained(title), row["step"], values)
+    elif ref.kind == "bands":
+        for arm, rows in _by(store.read(ref, ["arm", "band"]).to_pylist(), "arm").items():
+            counts = Counter(row["band"] for row in rows)
+            yield Line(STUDY, 0, {f"bands/{arm}/{band}": float(n) for band, n in counts.items()})
+    elif ref.kind == "rollouts" and (match := EVALUATED.match(title) or BENCHMARK.match(title)):
+        yield from _evaluation(store, ref, match.groupdict())
+    elif ref.kind == "report":
+        for row in store.read(ref).to_pylist():
+            where = f"summary/{row['arm']}" + (f"/seed {row['seed']}" if row["seed"] is not None else "")
+            yield Line(STUDY, 0, {f"{where}/{name}": value for name, value in numbers(row).items()})
+
+
+def _evaluation(store: Store, ref: Ref, found: Mapping[str, str | None]) -> Iterator[Line]:
+    """Yield the accuracy of a policy with its interval over problems, and completions of the first problems."""
+    plans, by = found.get("plans") or "", found.get("objective")
+    what = found.get("benchmark") or ("heldout" if "curve" in plans else f"heldout_{plans.partition(' ')[0]}")
+    groups = count_groups(store.read(ref, COLUMNS))
+    seed = groups["seed"][0].as_py()
+    rows = heldout_rows(groups.append_column("cluster", groups["problem_id"]))
+    [whole] = [row for row in rows if row["source"] == "all"]
+    accuracy = {"accuracy": whole["estimate"], "accuracy_low": whole["low"], "accuracy_high": whole["high"]}
+    values = {f"{what}/{name}": value for name, value in accuracy.items() if value is not None}
+    columns = ["problem_id", "rollout", "completion", "answer", "verdict"]
+    shown = [row for row in store.read(ref, columns).to_pylist() if row["rollout"] == 0]
+    name = f"{whole['arm']} seed {seed}" + (f" by {by}" if by else "")
+    yield Line(name, whole["step"], values, shortened(shown))
+
+
+def shortened(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first rows of a table of completions, long texts cut."""
+    return [
+        {name: value[:LONGEST] if isinstance(value, str) else value for name, value in row.items()}
+        for row in rows[:EXAMPLES]
+    ]
+
+
+def numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """
+    >>> numbers({"arm": "panel", "seed": 0, "step": 3, "loss": 0.5, "kl_start": None})
+    {'loss': 0.5}
+    """
+    kept = ((name, value) for name, value in row.items() if name not in ("seed", "step"))
+    return {name: float(value) for name, value in kept if isinstance(value, int | float)}
+
+
+def _trained(title: str) -> str:
+    return title.removeprefix("train ")
+
+
+def _by(rows: Sequence[dict[str, Any]], name: str) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row[name], []).append(row)
+    return found
+
+
+def followed_by(listener: Listener, other: Listener) -> Listener:
+    """Return a listener that passes events to both."""
+
+    def on_progress(event: Progress) -> None:
+        listener(event)
+        other(event)
+
+    return on_progress
+
+
+@contextmanager
+def tracked(
+    names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[[], Amounts], known: Sequence[Ref] = ()
+) -> Iterator[Listener]:
+    """Yield a listener that sends events to these trackers. known: artifacts that they have. Errors: UserError for a
+    tracker whose package is missing."""
+    check_installed(names)
+    with ExitStack() as stack:
+        trackers = [Tracker(name, of, store, spent, set(known)) for name in names]
+        yield reduce(followed_by, [stack.enter_context(tracker.listening()) for tracker in trackers], unheard)
+
+
+def send_finished(names: Sequence[str], of: TrackerRun, store: Store, planned: Sequence[Planned]) -> int:
+    """Send the stored artifacts of a plan to trackers; return their number."""
+    there = [p.step for p in planned if p.reused]
+    with tracked(names, of, store, Amounts) as listener:
+        for step in there:
+            listener(Progress("reused", step.title, step.ref))
+    return len(there)

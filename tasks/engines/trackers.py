@@ -1,0 +1,196 @@
+"""Experiment trackers: each in a process of its own, which receives lines and may fail, hang or print as it likes.
+
+A tracker run is named by its group (a run of the store) and its name (an arm and seed), so that a resumed run continues
+it. Files go to `<root>/tracking` unless the tracker's own variables say otherwise (docs/guide/connect.md).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+from storage.errors import UserError
+
+TrackerName = Literal["trackio", "wandb", "mlflow", "tensorboard"]
+#: Name of the table of completions.
+COMPLETIONS = "completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Values of one step for one tracker run. completions: rows of a table."""
+
+    run: str
+    step: int
+    values: Mapping[str, float]
+    completions: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerRun:
+    """project: the study. group: of all its tracker runs. name: of this one. folder: for the tracker's files."""
+
+    project: str
+    group: str
+    folder: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.group}-{self.name.replace(' ', '-')}"
+
+
+Log = Callable[[Line], None]
+
+
+@contextmanager
+def _trackio(of: TrackerRun) -> Iterator[Log]:
+    import trackio  # pyright: ignore[reportMissingImports]
+
+    # a context of its own: `init` finishes the run of the present context
+    run = copy_context().run(
+        trackio.init,
+        of.project,
+        name=of.id,
+        group=of.group,
+        config=dict(of.config),
+        resume="allow",
+        embed=False,
+        auto_log_cpu=False,
+        auto_log_gpu=False,
+    )
+
+    def log(line: Line) -> None:
+        columns = [*line.completions[0]] if line.completions else []
+        rows = [[*row.values()] for row in line.completions]
+        table = {COMPLETIONS: trackio.Table(columns=columns, data=rows)} if rows else {}
+        run.log({**line.values, **table}, step=line.step)
+
+    try:
+        yield log
+    finally:
+        run.finish()
+
+
+@contextmanager
+def _wandb(of: TrackerRun) -> Iterator[Log]:
+    import wandb  # pyright: ignore[reportMissingImports]
+
+    with wandb.init(
+        project=of.project,
+        id=of.id,
+        name=of.name,
+        group=of.group,
+        config=dict(of.config),
+        dir=os.environ.get("WANDB_DIR", str(of.folder)),
+        resume="allow",
+        reinit="create_new",
+        settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+    ) as run:
+        # evaluations arrive after later steps, and W&B's own step may not go back
+        run.define_metric("*", step_metric="step")
+
+        def log(line: Line) -> None:
+            columns = [*line.completions[0]] if line.completions else []
+            rows = [[*row.values()] for row in line.completions]
+            table = {COMPLETIONS: wandb.Table(columns=columns, data=rows)} if rows else {}
+            run.log({**line.values, **table, "step": line.step})
+
+        yield log
+
+
+@contextmanager
+def _mlflow(of: TrackerRun) -> Iterator[Log]:
+    from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
+    from mlflow.entities import Metric  # pyright: ignore[reportMissingImports]
+
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    client = MlflowClient(uri or f"sqlite:///{of.folder / 'mlflow.db'}")
+    if found := client.get_experiment_by_name(of.project):
+        experiment = found.experiment_id
+    else:
+        files = None if uri else (of.folder / "mlflow").resolve().as_uri()
+        experiment = client.create_experiment(of.project, artifact_location=files)
+    runs = client.search_runs([experiment], f"tags.varband = '{of.id}'")
+    run = runs[0] if runs else client.create_run(experiment, run_name=of.id, tags={"varband": of.id, "group": of.group})
+    run_id = run.info.run_id
+    for name, value in of.config.items():
+        client.set_tag(run_id, name, value)
+
+    def log(line: Line) -> None:
+        now = int(1000 * time.time())
+        client.log_batch(run_id, [Metric(name, value, now, line.step) for name, value in line.values.items()])
+        if line.completions:
+            columns = line.completions[0].keys()
+            table = {name: [row[name] for row in line.completions] for name in columns}
+            client.log_table(run_id, {"step": [line.step] * len(line.completions), **table}, f"{COMPLETIONS}.json")
+
+    yield log
+    client.set_terminated(run_id)
+
+
+@contextmanager
+def _tensorboard(of: TrackerRun) -> Iterator[Log]:
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(of.folder / "tensorboard" / of.group / of.name.replace(" ", "-")) as writer:
+
+        def log(line: Line) -> None:
+            for name, value in line.values.items():
+                writer.add_scalar(name, value, line.step)
+            for place, row in enumerate(line.completions):
+                text = "\n\n".join(f"**{name}**\n\n{value}" for name, value in row.items())
+                writer.add_text(f"{COMPLETIONS}/{place}", text, line.step)
+
+        yield log
+
+
+TRACKERS: dict[str, Callable[[TrackerRun], AbstractContextManager[Log]]] = {
+    "trackio": _trackio,
+    "wandb": _wandb,
+    "mlflow": _mlflow,
+    "tensorboard": _tensorboard,
+}
+
+
+def check_installed(names: Sequence[str]) -> None:
+    """Raise UserError for a tracker whose package is missing."""
+    for name in names:
+        if find_spec(name) is None:
+            raise UserError(f"tracking: {name} is not installed; install varband[{name}]")
+
+
+def receive(pipe: Connection, name: str, of: TrackerRun) -> None:
+    """In a tracker's process: log every line of the pipe until it closes, then finish the tracker's runs. A failure is
+    one sentence on standard error; what else the tracker prints goes to `<folder>/<name>.log`."""
+    of.folder.mkdir(parents=True, exist_ok=True)
+    said, printed = os.fdopen(os.dup(2), "w"), of.folder / f"{name}.log"
+    with printed.open("a") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    logs: dict[str, Log] = {}
+    try:
+        with ExitStack() as opened, suppress(EOFError):
+            while True:
+                line: Line = pipe.recv()
+                if line.run not in logs:
+                    logs[line.run] = opened.enter_context(TRACKERS[name](replace(of, name=line.run)))
+                logs[line.run](line)
+    except Exception as error:
+        traceback.print_exc()
+        sys.stderr.flush()
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(f"varband: tracker {name} stopped ({why}); the run continues without it; see {printed}", file=said)
+        said.flush()
+        os._exit(1)  # its threads may hang
