@@ -249,7 +249,7 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
 @click.command()
 @study_options
 @options.engine
-@click.option("--by", "names", multiple=True, required=True, help="Who decides it. May be repeated.")
+@click.option("--by", "names", multiple=True, required=True, help="Name of a person who decides it. May be repeated.")
 @click.option("--rule", help="When the question is answered, in words; else by the confidence sequence.")
 @options.as_json
 def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool, **wishes: Any) -> None:

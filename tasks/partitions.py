@@ -1,5 +1,6 @@
 """Partitions of rollouts: by answer (the grader's equality), by trace (the encoder's similarity), and by strategy
-(equations and named methods). Calibration: thresholds of the last two, from labelled traces, with their accuracy."""
+(equations and named methods). Calibration: the thresholds of partitions by trace and by strategy, from labelled traces,
+with precision and recall."""
 
 from __future__ import annotations
 

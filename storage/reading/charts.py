@@ -106,7 +106,7 @@ def _scale(of: str, values: Mapping[str, Any], **rest: Any) -> Spec:
 
 
 def _named_marks(of: str, looks: Mapping[str, Style]) -> tuple[Spec, Spec]:
-    """(colour, shape) of marks that a column names."""
+    """Return (colour, shape) of the marks whose names are in a column."""
     colour = _scale(of, {name: look.light for name, look in looks.items()}, legend={"symbolOpacity": 1})
     return colour, _scale(of, {name: look.shape for name, look in looks.items()})
 
