@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.cells import of_cells, tokens_of_cells
-from benchmarks.coverage_table import table_of
 from benchmarks.further_figures import further_figures
 from benchmarks.jobs import PIECE, Job, kept_in, make, pieces
 from benchmarks.looks import looks
+from benchmarks.tally import FEW, missed, monte_carlo, near_edge, of_pieces
+from tests.measures.simulated import EDGES, Cell
 
+Row = dict[str, Any]
 PARTS: dict[str, Callable[[], Iterator[Job]]] = {
     "cells": of_cells,
     "tokens": tokens_of_cells,
@@ -45,6 +48,78 @@ def main() -> None:
     jobs = [job for part in args.part or PARTS for job in PARTS[part]() if args.only in job.name]
     if failed := make(list(pieces(jobs, args.trials)), args.file, args.workers):
         sys.exit("\n".join([f"{len(failed)} pieces failed; what was made is kept:", *failed]))
+
+
+def table_of(kept: list[Row], jobs: Sequence[str]) -> str:
+    """jobs: the names of all, in the order in which the tables show them; pieces come as they were ready."""
+    place = {name: at for at, name in enumerate(jobs)}
+    whole = sorted(of_pieces(kept), key=lambda row: place.get(row["job"], len(place)))
+    rows = [row | {"cell": Cell(**row["cell"])} for row in whole if "cell" in row]
+    return "\n".join(
+        (markdown(sorted(rows, key=lambda r: r["figure"])), further_table([row for row in whole if "design" in row]))
+    )
+
+
+def at_an_edge(row: Row) -> bool:
+    """A share near 0 or 1; a difference of which all but few problems are at 0. Near-duplicates are one problem."""
+    cell, moving = row["cell"], row.get("moving")
+    if moving is not None and cell.problems / cell.copies * moving < FEW:
+        return True
+    level = row["figure"].startswith(("held-out", "pass", "G-Pass", "mG-Pass"))
+    few = level and near_edge(cell.problems / cell.copies, row["truth"])
+    return few or cell.population in EDGES or row["figure"] == "simultaneous band"
+
+
+def markdown(rows: list[Row]) -> str:
+    """A table a figure: coverage in percent by problems (down) and design (across), then what misses a target."""
+    out = []
+    for figure in dict.fromkeys(r["figure"] for r in rows):
+        mine = [r for r in rows if r["figure"] == figure]
+        designs = list(dict.fromkeys(r["cell"].design for r in mine))
+        out += [f"\n**{figure}**\n", f"| problems | {' | '.join(designs)} |", "|---" * (len(designs) + 1) + "|"]
+        for key in dict.fromkeys((r["cell"].population, r["cell"].problems) for r in mine):
+            found = {r["cell"].design: r for r in mine if (r["cell"].population, r["cell"].problems) == key}
+            told = [_told(found[d]) if d in found else "" for d in designs]
+            out.append(f"| {key[0]}, n = {key[1]} | {' | '.join(told)} |")
+    off = [
+        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {r['cell'].design}: {_told(r)}, {why}"
+        for r in rows
+        if (why := missed(r, at_an_edge(r)))
+    ]
+    return "\n".join([*out, "\nCells that miss a target:\n", *(off or ["none"])])
+
+
+def further_table(rows: Sequence[Row]) -> str:
+    """Designs down, figures of the same designs across: what they cover in percent, in brackets how often p < .05 or, for
+    a chance of improvement, how often a half is excluded; then what misses a target. ±: the simulation's standard error
+    of 95 %, in points."""
+    of_figure: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        of_figure.setdefault(row["figure"], {})[row["design"]] = row
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for figure, found in of_figure.items():
+        alike.setdefault(tuple(found), []).append(figure)
+    lines = []
+    for designs, figures in alike.items():
+        lines += [f"\n| design | studies | ± | {' | '.join(figures)} |", "|---" * (len(figures) + 3) + "|"]
+        for design in designs:
+            mine = [of_figure[figure][design] for figure in figures]
+            studies = mine[0]["trials"]
+            error = 100 * monte_carlo(0.95, studies)
+            lines.append(f"| {design} | {studies} | {error:.1f} | {' | '.join(map(_told, mine))} |")
+    off = [
+        f"- {row['figure']}, {row['design']}: {_told(row)}, {why}"
+        for row in rows
+        if (why := missed(row, edge=row["design"].startswith(EDGES) or row.get("edge", False)))
+    ]
+    return "\n".join([*lines, "\nFigures that miss a target:\n", *(off or ["none"])])
+
+
+def _told(row: Row) -> str:
+    covers, below = row["covers"], row["below_05"]
+    told = "–" if covers is None else f"{100 * covers:.1f}"
+    told = told if below is None else f"{told} ({100 * below:.0f})"
+    return told if covers is None or row["printed"] > 0.995 else f"{told}, printed in {100 * row['printed']:.0f} %"
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,7 +35,7 @@ def main() -> None:
         steps=args.steps,
         groups_per_step=args.groups,
         group_size=args.group_size,
-        learning_rate=args.learning_rate,
+        learning_rate=2e-5,
         lora_rank=args.rank,
         lora_alpha=args.rank,
         eval_every=10**6,
@@ -65,29 +65,22 @@ def main() -> None:
     execution = Execution(
         token_budget=args.token_budget,
         async_checkpoints=True,
-        checkpointing=args.checkpointing,
-        checkpoint_every=args.checkpoint_every,
         processes=args.processes,
         merged=merges,
         stacked_adapters=merges and mixture,
     )
-    workdir = args.workdir or Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    with Graders() as graders:
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with Graders() as graders, tempfile.TemporaryDirectory(dir=memory) as workdir, closing(generator):
         run = Run(args, config, execution, problems, generator, graders, held)
-        try:
-            train(
-                base=args.model,
-                problems=[PromptProblem(p, "bench") for p in problems],
-                config=config,
-                execution=execution,
-                workdir=workdir,
-                sample=run.sample,
-                on_step=run.on_step,
-            )
-        finally:
-            if workdir != args.workdir:
-                shutil.rmtree(workdir, ignore_errors=True)
-            generator.close()
+        train(
+            base=args.model,
+            problems=[PromptProblem(p, "bench") for p in problems],
+            config=config,
+            execution=execution,
+            workdir=Path(workdir),
+            sample=run.sample,
+            on_step=run.on_step,
+        )
     run.print_summary()
     if args.out:
         args.out.write_text(json.dumps({"settings": vars(args), "steps": run.steps}, indent=1, default=str))
@@ -116,9 +109,6 @@ class Run:
     def sample(self, plan: StepPlan) -> list[TrainRollout]:
         if not plan.problem_ids:
             return []
-        kept = self.args.keep_adapters
-        if kept and plan.adapter and plan.policy_step in (1, 10, self.config.steps - 1):
-            shutil.copytree(plan.adapter.folder, kept / plan.adapter.folder.name, dirs_exist_ok=True)
         began = time.perf_counter()
         decoding = Decoding(max_tokens=self.args.max_tokens, stop=self.scaffold.stop)
         requests, owners = [], []
@@ -225,18 +215,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--token-budget", type=int, default=10240)
     parser.add_argument("--memory-fraction", type=float, default=0.45)
-    parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
     parser.add_argument("--adapters", default="auto", choices=("auto", "merged", "unmerged"))
     parser.add_argument("--staleness", type=int, default=0, choices=(0, 1))
     parser.add_argument("--sampler-apart", action="store_true", help="the engine has the second GPU to itself")
-    parser.add_argument("--learning-rate", type=float, default=2e-5)
-    parser.add_argument("--keep-adapters", type=Path, help="a folder for the adapters of steps 1, 10 and the last")
     parser.add_argument("--max-model-len", type=int, help="else room for 1,024 tokens of prompt")
     parser.add_argument("--max-num-seqs", type=int, help="else the rollouts of a step")
     parser.add_argument("--processes", type=int, default=1, help="of the learner, one a GPU")
-    parser.add_argument("--checkpoint-every", type=int, default=1)
-    parser.add_argument("--workdir", type=Path, help="kept, and gone on from")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 

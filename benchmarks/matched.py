@@ -34,7 +34,7 @@ LEVELS = ("3", "4", "5")
 POOLS = {"math_l345.jsonl": slice(1600), "math_l345_lesson.jsonl": slice(1600, 2400)}
 
 #: Columns of a rollout that the page keeps; completions stay where they were made.
-KEPT = [
+KEPT = (
     "arm",
     "adapter",
     "step",
@@ -46,10 +46,10 @@ KEPT = [
     "tag_valid",
     "finish",
     "num_tokens",
-]
+)
 COST = """
-select sum(rollouts)::bigint as rollouts, sum(tokens)::bigint as tokens, sum(gpu_hours) as gpu_hours, sum(usd) as usd,
-    any_value(device) as device, min(time)::date as since
+select format('{:,} rollouts of {:,} tokens, {:.2f} hours of {}, {:.2f} US$ at the prices of the root, {}', sum(rollouts)::bigint,
+    sum(tokens)::bigint, sum(gpu_hours), any_value(device), sum(usd), min(time)::date::varchar) as paid
 from charges
 """
 
@@ -148,21 +148,9 @@ def page(root: Path, dest: Path) -> None:
     about, _, answer = rest.partition("## The answer\n\n")
     verdict, holds, words = answer.partition("\n## Bands\n")[0].split("\n\n", 2)
     chart = f"![Gain of each arm and seed]({beside.name}/answer_gain.svg)"
-    cost = query(COST, charges=_charges(root)).to_pylist()[0]
-    paid = (
-        f"{cost['rollouts']:,} rollouts of {cost['tokens']:,} tokens, {cost['gpu_hours']:.2f} GPU hours"
-        f" ({cost['device']}), {cost['usd']:.2f} US$ at the prices of the root, {cost['since']}"
-    )
-    parts = (
-        title,
-        verdict,
-        holds,
-        chart,
-        about.strip(),
-        words.strip(),
-        f"## Cost\n\n{paid}",
-        (beside / "attempts.md").read_text(),
-    )
+    paid = query(COST, charges=_charges(root))["paid"][0].as_py()
+    first = (title, verdict, holds, chart, about.strip(), words.strip(), f"## Cost\n\n{paid}")
+    parts = (*first, (beside / "attempts.md").read_text())
     dest.write_text("\n\n".join(parts))
     rows = "select distinct on (sampled, arm, adapter, step, seed, problem_id, rollout) * from rows order by all"
     tables = pa.concat_tables(_rows(file.parent) for file in sorted(root.glob("rollouts/*/data.parquet")))

@@ -6,8 +6,7 @@
 Both use one vLLM, loaded once, with the same sampling parameters and seeds, so they write the same number of tokens. The
 stage renders and encodes prompts, samples in durable portions, grades, writes ledger and artifact; the bare call gets token
 ids and returns objects. They take turns, each repeat with seeds of its own; the ratio is of the medians. `streaming`
-makes results durable as they finish, as GPU profiles do; `batches` is how CPU profiles sample. Beside wall-clock time the
-CPU time of this process is compared, which other work on the machine moves less; the graders' own is printed.
+makes results durable as they finish, as GPU profiles do; `batches` is how CPU profiles sample.
 """
 
 from __future__ import annotations
@@ -94,11 +93,10 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
     warm = replace(base, seed=10**6, max_tokens=min(64, args.max_tokens))
     bare_tokens(tools, store, pool, policy, warm, args)  # both warm
     rates: dict[str, list[float]] = {way: [] for way in args.ways}
-    per_cpu: dict[str, list[float]] = {how: [] for how in rates}
     for repeat in range(args.repeats):
         for place, how in enumerate(rates):
             draw = replace(base, seed=1000 * (repeat + 1) + (0 if how == "bare" else place))
-            load, graders, cpu, began = os.getloadavg()[0], _children(), time.process_time(), time.perf_counter()
+            load, began = os.getloadavg()[0], time.perf_counter()
             if how == "bare":
                 wrote = bare_tokens(tools, store, pool, policy, draw, args)
             else:
@@ -113,33 +111,17 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
                 )
                 wrote = sum(store.read(made, ["num_tokens"])["num_tokens"].to_pylist())
             seconds = time.perf_counter() - began
-            own, others = time.process_time() - cpu, _children() - graders
             rates[how].append(wrote / seconds)
-            per_cpu[how].append(wrote / own)
             print(
-                f"{repeat} {how:10} {wrote:8,} tokens {seconds:7.2f} s {wrote / seconds:9,.0f} tok/s, CPU {own:6.2f} s and"
-                f" graders {others:5.2f} s, load {load:.1f}",
-                flush=True,
+                f"{repeat} {how:10} {wrote:8,} tokens {seconds:7.2f} s {wrote / seconds:9,.0f} tok/s, load {load:.1f}"
             )
     if "bare" not in rates:
         return
-    bare, bare_cpu = statistics.median(rates["bare"]), statistics.median(per_cpu["bare"])
-    print(
-        f"\n{platform.machine()}, {os.cpu_count()} CPUs; {args.model.name}, {args.problems} problems × {args.group_size}"
-    )
+    bare = statistics.median(rates["bare"])
+    print(f"\n{platform.machine()}, {os.cpu_count()} CPUs; {args.model.name}, {args.problems} × {args.group_size}")
     for how in (way for way in args.ways if way != "bare"):
-        rate, cpu = statistics.median(rates[how]), statistics.median(per_cpu[how])
-        print(
-            f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f};"
-            f" a CPU second: {cpu:,.0f} and {bare_cpu:,.0f}, ratio {cpu / bare_cpu:.3f}"
-        )
-
-
-def _children() -> float:
-    """CPU seconds of the graders so far, and of what they forked."""
-    import psutil
-
-    return sum(sum(p.cpu_times()[:4]) for p in psutil.Process().children(recursive=True))
+        rate = statistics.median(rates[how])
+        print(f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f}")
 
 
 def bare_tokens(
