@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 #: Names in LaTeX or ASCII, each followed by the characters of Unicode that it stands for.
@@ -67,7 +68,7 @@ RENAMED = (
         r"| [a-z]\b)",
         r"\\\1 ",
     ),
-    (r"(?<![A-Za-z\\])sqrt ?\(([^()]*)\)", r"\\sqrt{\1}"),
+    (r"(?<![A-Za-z\\])\\?sqrt ?(\[\d\])? ?\(([^()]*)\)", r"\\sqrt\1{\2}"),
     (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
     (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
     (r"(?<=[\])]) ?U ?(?=[\[({])", r"\\cup "),
@@ -98,9 +99,6 @@ RENAMED = (
 
 
 MAX_DEPTH = 60
-#: Under a root sign of Unicode.
-MAX_ROOT_CHARS = 200
-
 #: Letters that name options or points, one after the other.
 _LETTER = r" ?\(?(?:[A-Za-z]|[IVX]{2,4})\)?"
 _LETTERS = rf"{_LETTER}(?: ?(?:,|;|,? and){_LETTER})+ ?"
@@ -173,52 +171,40 @@ def strip_punctuation(text: str) -> str:
     return text
 
 
-_GREEK_NAME = re.compile(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)(?: SYMBOL)?")
+def _forms(kind: str) -> str:
+    """Characters with a compatibility form of a kind, such as superscripts."""
+    some = map(chr, range(0x80, 0x2200))
+    return "".join(c for c in some if c not in SYMBOLS and unicodedata.decomposition(c).startswith(f"<{kind}>"))
+
+
+def _compatible(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).replace("−", "-")
+
+
+def _greek() -> Iterator[tuple[int, str]]:
+    for char in (0xB5, *range(0x370, 0x400)):
+        name = unicodedata.name(chr(char), "").replace("MICRO SIGN", "GREEK SMALL LETTER MU")
+        if found := re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)(?: SYMBOL)?", name):
+            letter = found[2].lower().replace("lamda", "lambda")
+            yield char, f"\\{letter if found[1] == 'SMALL' else letter.title()} "
+
+
+_CHARACTERS = {**{ord(char): name for char, name in SYMBOLS.items()}, **dict(_greek())}
+_WRITTEN_OUT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(f"[{_forms('super')}]+"), lambda m: f"^{{{_compatible(m[0])}}}"),
+    (re.compile(f"[{_forms('sub')}]+"), lambda m: f"_{{{_compatible(m[0])}}}"),
+    (re.compile(f"[{_forms('fraction')}]"), lambda m: r"\frac{{{}}}{{{}}}".format(*_compatible(m[0]).split("⁄"))),
+    (re.compile(r"([√∛∜]) *(\d+(?:\.\d+)?)?"), lambda m: rf"\sqrt{_ROOTS[m[1]]}" + (f"{{{m[2]}}}" if m[2] else " ")),
+)
+_ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
 
 
 def _ascii(text: str) -> str:
-    out, i = [], 0
-    while i < len(text):
-        char = text[i]
-        if char < "\x80":
-            out.append(char)
-        elif char in SYMBOLS:
-            out.append(SYMBOLS[char])
-        elif greek := _GREEK_NAME.fullmatch(unicodedata.name(char, "").replace("MICRO SIGN", "GREEK SMALL LETTER MU")):
-            name = greek[2].lower().replace("lamda", "lambda")
-            out.append(f"\\{name if greek[1] == 'SMALL' else name.title()} ")
-        elif (form := unicodedata.decomposition(char)).startswith(("<super>", "<sub>")):
-            mark, j = ("^" if form.startswith("<super>") else "_"), i
-            kind = form.split(">")[0]
-            while j < len(text) and unicodedata.decomposition(text[j]).startswith(kind):
-                j += 1
-            body = unicodedata.normalize("NFKC", text[i:j]).replace("−", "-")
-            out.append(f"{mark}{{{body}}}")
-            i = j
-            continue
-        elif form.startswith("<fraction>"):
-            top, _, bottom = unicodedata.normalize("NFKC", char).partition("⁄")
-            out.append(rf"\frac{{{top}}}{{{bottom}}}")
-        elif char in "√∛∜":
-            body, i = _root_body(text, i + 1)
-            index = {"√": "", "∛": "[3]", "∜": "[4]"}[char]
-            out.append(rf"\sqrt{index}{{{_ascii(body)}}}")
-            continue
-        else:
-            out.append(unicodedata.normalize("NFKC", char))
-        i += 1
-    return "".join(out)
-
-
-def _root_body(text: str, i: int) -> tuple[str, int]:
-    while i < len(text) and text[i] == " ":
-        i += 1
-    if i < len(text) and text[i] in "({":
-        end = matching(text[: i + MAX_ROOT_CHARS], i)
-        if end is not None:
-            return text[i + 1 : end], end + 1
-    run = re.compile(r"\d+(?:\.\d+)?|[A-Za-z]|π").match(text, i)
-    return (run.group(), run.end()) if run else ("", i)
+    if text.isascii():
+        return text
+    for pattern, written_out in _WRITTEN_OUT:
+        text = pattern.sub(written_out, text)
+    return unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
 
 
 def matching(text: str, start: int) -> int | None:

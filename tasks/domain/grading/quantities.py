@@ -82,12 +82,13 @@ _SIGNS = (
     " 千克 克 吨 度 岁 支 块 рублей рубля рубль руб часов часа час минут минуты минута штук шт дней дня день лет"
     " года год человек человека способов способа см км м мм кг г градусов чисел"
 )
-_SIGNS_OF_UNITS = {
+_SINGULAR = {
     **dict.fromkeys("unit square cubic sq".split(" "), ""),  # noqa: SIM905
     **{name: name for name in _SIGNS.split()},
     **{f"{prefix}{name}": f"{sign}{unit}" for prefix, sign in _PREFIXES.items() for name, unit in _PREFIXED.items()},
     **{name: sign for sign, names in zip(*[iter(_NAMES.split())] * 2, strict=True) for name in names.split(",")},
 }
+_SIGNS_OF_UNITS = {**{f"{name}s": sign for name, sign in _SINGULAR.items() if len(name) > 1}, **_SINGULAR}
 _CURRENCIES = {r"\$": "$", "$": "$", "€": "euro", "£": "lb", "¥": "yen", "₹": "rupee"}
 _TEXT_UNIT = re.compile(
     r"^(?P<number>.+?) ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname"
@@ -107,9 +108,11 @@ _NOUNS = (
     " student friend player team passenger apple orange egg onion strawberry cookie candy sandwich cake slice piece cup"
     " bottle can bag box pack book page photo movie song album game match question problem marble ball card coin nickel"
     " dime penny toy car plant tree flower fish dog cat rabbit bird tile row step pencil pen eraser room house calorie"
-    " function polynomial"
+    " function polynomial pair"
 )
-_COUNTED = frozenset(_NOUNS.split())
+_PLURALS = (("", ""), ("", "s"), ("", "es"), ("y", "ies"))
+#: Forms of nouns, each with its singular.
+_COUNTED = {n.removesuffix(y) + end: n for n in _NOUNS.split() for y, end in _PLURALS if n.endswith(y)}
 _ADJECTIVES = re.compile(
     "(?:(?:such|ordered|unordered|distinct|different|positive|negative|real|complex|possible|total|whole|prime|even|odd"
     "|valid|red|blue|green|black|white|yellow|integer|rational|non-?negative|of|these) )*"
@@ -171,27 +174,15 @@ def _product(words: list[str]) -> str | None:
     known = [_known(word) for word in words]
     if None not in known:
         return "".join(sign for sign in known if sign)
-    adjectives, noun = " ".join([*words[:-1], ""]).lower(), _singular(words[-1].lower())
-    counted = noun in _COUNTED or (noun == "pair" and "ordered" in adjectives)
-    return adjectives + noun if counted and _ADJECTIVES.fullmatch(adjectives) else None
+    adjectives, noun = " ".join([*words[:-1], ""]).lower(), _COUNTED.get(words[-1].lower())
+    if noun == "pair" and "ordered" not in adjectives:
+        return None
+    return adjectives + noun if noun and _ADJECTIVES.fullmatch(adjectives) else None
 
 
 def _known(word: str) -> str | None:
     """The symbol of a unit with this name; only symbols are case-sensitive."""
-    if word in _SIGNS_OF_UNITS:
-        return _SIGNS_OF_UNITS[word]
-    low = word.lower()
-    return next(
-        (_SIGNS_OF_UNITS[name] for name in (low, _singular(low)) if name in _SIGNS_OF_UNITS and len(low) > 1), None
-    )
-
-
-def _singular(word: str) -> str:
-    """A counted noun in the singular; any other word without its s."""
-    for ending, instead in (("ies", "y"), ("es", ""), ("s", ""), ("", "")):
-        if word.endswith(ending) and (one := word.removesuffix(ending) + instead) in _COUNTED:
-            return one
-    return word.removesuffix("s") if len(word) > 2 and not word.endswith("ss") else word
+    return _SIGNS_OF_UNITS.get(word, _SIGNS_OF_UNITS.get(word.lower()) if len(word) > 1 else None)
 
 
 MAX_NUMBER_DIGITS = 2_000
