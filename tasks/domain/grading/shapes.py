@@ -308,21 +308,21 @@ def named(relation: Shape) -> set[str]:
 
 def in_order_of(names: Sequence[Shape], answer: Shape) -> Shape:
     """`(q,p)=(5,2)` and `q=5, p=2` as the tuple in the order `(p,q)`; anything else unchanged."""
-    if answer.kind == "relation" and answer.marks == ("=",) and answer.items[0].kind == "tuple" == answer.items[1].kind:
-        left, right = answer.items[0].items, answer.items[1].items
-    elif (
-        answer.kind in ("list", "choice")
-        and not {*answer.marks} & {"or", "lor"}
-        and all(i.kind == "relation" and i.marks == ("=",) for i in answer.items)
-    ):
-        left, right = tuple(i.items[0] for i in answer.items), tuple(i.items[1] for i in answer.items)
-    else:
+    equations = answer.items if answer.kind in ("list", "choice") else (answer,)
+    if not all(e.kind == "relation" and e.marks == ("=",) for e in equations) or {*answer.marks} & {"or", "lor"}:
         return answer
-    wanted, given = [squeeze(n.text) for n in names], [squeeze(n.text) for n in left]
-    if sorted(wanted) != sorted(given) or len(set(given)) < len(given) or len(left) != len(right):
+    sides = [equation.items for equation in equations]
+    if answer.kind == "relation":
+        left, right = answer.items
+        if not left.kind == "tuple" == right.kind or len(left.items) != len(right.items):
+            return answer
+        sides = list(zip(left.items, right.items, strict=True))
+    values = {squeeze(side[0].text): side[1] for side in sides}
+    wanted = [squeeze(name.text) for name in names]
+    if sorted(wanted) != sorted(values) or len(sides) != len(values):
         return answer
-    values = tuple(right[given.index(name)] for name in wanted)
-    return Shape("tuple", f"({','.join(value.text for value in values)})", values, ("(", ")"))
+    ordered = tuple(values[name] for name in wanted)
+    return Shape("tuple", f"({','.join(value.text for value in ordered)})", ordered, ("(", ")"))
 
 
 def renamed(gold_name: str, name: str) -> tuple[str, str] | None:
