@@ -27,7 +27,7 @@ INSTEAD: dict[str, Any] = {
     "argument": lambda value, *_: value,
     "second argument": lambda _, value: value,
     "no unit": lambda text: (text, None),
-    "no root": lambda _, at: ("", at),
+    "nothing": (),
     **{f"without {n}": tuple(s for i, s in enumerate(reading._SENTENCES) if i != n) for n in range(3)},
 }
 #: Rule, example, names in tasks.domain.grading, what stands in their place.
@@ -44,7 +44,7 @@ letters of options | `(C)` for `\text{(C)}` | terms._option | None
 tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._clean | argument
 what follows from relations | `x+3=10 \Rightarrow x=7` | latex_normalisation._IMPLIES | no match
 formulas over several lines | `\begin{aligned}…` | latex_normalisation.one_line | argument
-roots in Unicode | `√(2+π)` | latex_normalisation._root_body | no root
+superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | latex_normalisation._WRITTEN_OUT | nothing
 repeating decimals | `0.\overline 3` | quantities._REPEATING | no match
 spaced thousands | `1 234` | quantities._SPACED_THOUSANDS | no match
 rounding signs | `≈7` | latex_normalisation._APPROXIMATELY | no match
