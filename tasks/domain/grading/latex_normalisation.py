@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from tasks.domain.grading.regions import closing
+
 #: Names in LaTeX or ASCII, each followed by the characters of Unicode that it stands for.
 _WRITTEN = r"""
 - −–—‐‑﹣  * ∗  / ÷∕⁄  " “”  ' ’‘′  '' ″  . 。  ( ⟨  ) ⟩  \% ％  ^{\circ} °º  \times ×  \cdot ⋅·∙  \pm ±  \mp ∓
@@ -154,7 +156,7 @@ def _brace_arguments(text: str) -> str:
         at = match.end()
         for _ in range(1 if match[1] == "sqrt" else 2):
             found = _ARGUMENT.match(text, at)
-            end = matching(text, found.start(1)) if found and found[1] == "{" else found and found.end() - 1
+            end = closing(text, found.end()) if found and found[1] == "{" else found and found.end() - 1
             if not found or end is None:
                 break
             out.append("{" + (_brace_arguments(text[found.end() : end]) if found[1] == "{" else found[1]) + "}")
@@ -204,17 +206,7 @@ def _ascii(text: str) -> str:
         return text
     for pattern, written_out in _WRITTEN_OUT:
         text = pattern.sub(written_out, text)
-    return unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
-
-
-def matching(text: str, start: int) -> int | None:
-    r"""Index of the brace or parenthesis that closes the one at `start`; None if it is never closed."""
-    depth = 0
-    for found in re.compile(r"\\.|[()]" if text[start] == "(" else r"\\.|[{}]").finditer(text, start):
-        depth += (found[0] in "({") - (found[0] in ")}")
-        if depth == 0:
-            return found.start()
-    return None
+    return "".join(c if c.isascii() else unicodedata.normalize("NFKC", c) for c in text.translate(_CHARACTERS))
 
 
 _EMPTY_ARGUMENT = re.compile(

@@ -6,15 +6,17 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tasks.domain.grading.latex_normalisation import matching
+from tasks.domain.grading.regions import closing
 
-_ONES = (
+_ONES = (  # noqa: SIM905
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
     " eighteen nineteen"
-)
-_UNITS = {word: value for value, word in enumerate(_ONES.split())}
-_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
-SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split(" ")  # noqa: SIM905
+_BELOW_100 = {word: value for value, word in enumerate(_ONES)}
+_BELOW_100 |= {word: 10 * value for value, word in enumerate(_TENS, start=2)}
+_BELOW_100 |= {f"{ten} {one}": _BELOW_100[ten] + _BELOW_100[one] for ten in _TENS for one in _ONES[1:10]}
+SCALES = {"dozen": 12, "trillion": 10**12, "billion": 10**9, "million": 10**6, "thousand": 1000, "hundred": 100}
 _ORDINALS = "half third fourth fifth sixth seventh eighth ninth tenth"
 _PARTS = {"quarter": 4, **{word: value for value, word in enumerate(_ORDINALS.split(), start=2)}}
 
@@ -44,24 +46,16 @@ def number_in_words(text: str) -> Fraction | None:
 
 
 def _cardinal(words: list[str]) -> Fraction | None:
-    """Each word is smaller than a preceding scale; digits may only come first, before a scale."""
-    total, current, last = Fraction(0), Fraction(0), 0
-    for place, word in enumerate(words):
-        if word in SCALES:
-            current = (current or 1) * SCALES[word] if place else Fraction(SCALES[word])
-            if SCALES[word] > 100:
-                total, current = total + current, Fraction(0)
-            last = SCALES[word]
-            continue
-        value = _UNITS.get(word, _TENS.get(word))
-        if value is None and place == 0 and len(words) > 1 and re.fullmatch(r"\d+(\.\d+)?", word):
-            current, last = Fraction(word), 1
-            continue
-        follows = last in (0, 100) or last >= 1000 or (last == 10 and 0 < (value or 0) < 10)
-        if value is None or not follows:
-            return None
-        current, last = current + value, 10 if word in _TENS else 1
-    return total + current if words else None
+    """What stands behind a scale is smaller than it; digits may only stand before one."""
+    scale = next((scale for scale in SCALES if scale in words), None)
+    if scale is None:
+        small = _BELOW_100.get(" ".join(words))
+        return None if small is None else Fraction(small)
+    above, below = words[: words.index(scale)], words[words.index(scale) + 1 :]
+    digits = len(above) == 1 and re.fullmatch(r"\d+(\.\d+)?", above[0])
+    times = Fraction(above[0]) if digits else _cardinal(above) if above else Fraction(1)
+    rest = _cardinal(below) if below else Fraction(0)
+    return None if times is None or rest is None or rest >= SCALES[scale] else times * SCALES[scale] + rest
 
 
 #: Longer texts hold no number with a unit; patterns that look for one are kept away from them.
@@ -244,7 +238,7 @@ def number(text: str) -> Number | None:
 
 
 def _unwrap(text: str) -> str:
-    while text and text[0] in "({" and "," not in text and matching(text, 0) == len(text) - 1:
+    while text and text[0] in "({" and "," not in text and closing(text, 1, text[0]) == len(text) - 1:
         text = text[1:-1].strip()
     return text
 

@@ -39,7 +39,6 @@ _DRESSING = re.compile(
     r"|\\(?:q?quad|(?:thin|en)space|[lc]?dots)\b|\\[ ,;:!]"
 )
 _BEFORE_DRESSING = re.compile(r"[^<\\]*")
-_BRACE = re.compile(r"\\.|[{}]", re.S)
 
 
 def visible(text: str) -> str:
@@ -56,8 +55,8 @@ def visible(text: str) -> str:
     out, end = [], 0
     while match := _UNSEEN.search(text, end):
         out.append(text[end : match.start()])
-        closing = _closing(text, match.end())
-        end = closing + 1 if match["argument"] else closing
+        stop = closing(text, match.end())
+        end = len(text) if stop is None else stop + (match["argument"] is not None)
     return "".join(out) + text[end:]
 
 
@@ -87,14 +86,21 @@ def _inked(text: str) -> bool:
     return any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in text)
 
 
-def _closing(text: str, start: int) -> int:
-    """End of the group that is open at this position; the end of the text if it is never closed."""
+_BRACKETS = {"{": re.compile(r"\\.|[{}]", re.S), "(": re.compile(r"\\.|[()]", re.S)}
+
+
+def closing(text: str, start: int, opening: str = "{") -> int | None:
+    r"""Where the group that is open at this position is closed; None if it never is. `\{` opens none.
+
+    >>> closing(r"{1\}{2}}3", 1), closing("(1,2)", 1, "("), closing("{1", 1)
+    (7, 4, None)
+    """
     depth = 0
-    for match in _BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(match.group(), 0)
+    for match in _BRACKETS[opening].finditer(text, start):
+        depth += 1 if match.group() == opening else -(len(match.group()) == 1)
         if depth < 0:
             return match.start()
-    return len(text)
+    return None
 
 
 def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
@@ -137,7 +143,7 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
     """
     if not _BOX.search(text):
         return [], False, False
-    closing = _closing_braces(text)
+    ends = _closing_braces(text)
     found: list[str] = []
     gaps: list[str] = []
     end, cut = 0, False
@@ -154,13 +160,13 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
             found.append(inner)
             end = start + len(inner)
             continue
-        stop = closing.get(start)
+        stop = ends.get(start)
         cut = stop is None
         if stop is None:  # an unclosed box ends with its line, without final punctuation
             stop, end = start + max(1, len(text[start:].partition("\n")[0].rstrip("$. "))), len(text)
         else:
             end = stop + 1
-        inner = _unboxed(text, start + 1, stop, closing)
+        inner = _unboxed(text, start + 1, stop, ends)
         percent = not cut and _PERCENT.match(text, end)
         found.append(("not " if _DENIAL.search(gap) else "") + inner + (r"\%" if percent else ""))
     if (
@@ -204,13 +210,13 @@ def final_answer(text: str) -> tuple[str, str | None]:
     return (text[: stated[-1].start()], stated[-1]["answer"].strip("* \t\r")) if stated else (text, None)
 
 
-def _unboxed(text: str, start: int, end: int, closing: dict[int, int]) -> str:
+def _unboxed(text: str, start: int, end: int, ends: dict[int, int]) -> str:
     """The text between two positions, without the surrounding boxes if there is one box in each."""
     while match := _INNER_BOX.match(text, start, end):
         inner = match.end()
         if text[inner : inner + 1] != "{":
             break
-        stop = closing.get(inner, end)
+        stop = ends.get(inner, end)
         if _BOX.search(text, stop, end):
             break
         start, end = inner + 1, stop
@@ -220,10 +226,10 @@ def _unboxed(text: str, start: int, end: int, closing: dict[int, int]) -> str:
 def _closing_braces(text: str) -> dict[int, int]:
     r"""Position of every closed opening brace → position of its closing brace. `\{` is not a brace, `\\{` is."""
     open_at: list[int] = []
-    closing = {}
-    for match in _BRACE.finditer(text):
+    ends = {}
+    for match in _BRACKETS["{"].finditer(text):
         if match.group() == "{":
             open_at.append(match.start())
         elif match.group() == "}" and open_at:
-            closing[open_at.pop()] = match.start()
-    return closing
+            ends[open_at.pop()] = match.start()
+    return ends

@@ -13,8 +13,9 @@ from itertools import product
 from typing import Literal
 
 from tasks.domain.grading.formulas import GREEK, Expr, Unreadable, nodes, parse
-from tasks.domain.grading.latex_normalisation import matching, normalise, split
+from tasks.domain.grading.latex_normalisation import normalise, split
 from tasks.domain.grading.quantities import number
+from tasks.domain.grading.regions import closing
 from tasks.domain.grading.terms import CANONICAL, MIRROR, squeeze
 
 #: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
@@ -176,7 +177,7 @@ def _bracketed(text: str) -> Shape | None:
         return Shape("set", text, _flatten(_shapes(split(inner, _BETWEEN)[0])) if inner else ())
     if text in (r"\emptyset", r"\{\}"):
         return Shape("set", text, ())
-    if text.startswith("{") and matching(text, 0) == len(text) - 1:
+    if text.startswith("{") and closing(text, 1) == len(text) - 1:
         inside, _ = split(text[1:-1], _COMMA)
         return Shape("set", text, _shapes(inside)) if len(inside) > 1 else _shape(text[1:-1])
     if not _one_bracket(text):
