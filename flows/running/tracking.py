@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from flows.running.plan import Planned
-from flows.running.sessions import Listener, unheard
+from flows.running.sessions import Listener, silent
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -207,7 +207,7 @@ def tracked(
     check_installed(names)
     with ExitStack() as stack:
         trackers = [Tracker(name, of, store, spent, set(known)) for name in names]
-        yield reduce(followed_by, [stack.enter_context(tracker.listening()) for tracker in trackers], unheard)
+        yield reduce(followed_by, [stack.enter_context(tracker.listening()) for tracker in trackers], silent)
 
 
 def send_finished(names: Sequence[str], of: TrackerRun, store: Store, planned: Sequence[Planned]) -> int:
