@@ -203,16 +203,16 @@ def _figure_named(name: str) -> Figure:
 @click.option(
     "--pool",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Problems with golds, where the files have none.",
+    help="Problems with golds, if the files have none.",
 )
-@click.option("--name", default="imported", help="Name of the study that is written.")
+@click.option("--name", default="imported", help="Name of the new study.")
 @options.root
 def import_(files: tuple[Path, ...], arms: tuple[str, ...], pool: Path | None, name: str, root: Path) -> None:
-    """Take in rollouts that were sampled elsewhere.
+    """Import rollouts of other tools.
 
     FILES: JSONL or Parquet with a column completion, samples of lm-eval, .eval files of inspect, traces of verifiers,
-    completions of TRL. Each file is an arm. They are graded and entered into the ledger; NAME.toml is a study that
-    compares them: `varband run NAME.toml` makes its report and samples nothing.
+    completions of TRL. Each file is an arm. Varband grades the rollouts and stores them in the ledger. NAME.toml is a
+    study that compares the arms: `varband run NAME.toml` makes its report and samples nothing.
     """
     from flows.imported import bring
     from storage.artifacts.store import Store

@@ -168,13 +168,15 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
 @options.budget
 @click.option("--slurm", is_flag=True, required=True, help="Submit to Slurm.")
 @click.option("--partition", help="Partition of the jobs.")
-@click.option("--time", "limit_of_time", help="Time limit of a job, as sbatch takes it; a run goes on in the next.")
-@click.option("--gpus", type=click.IntRange(min=0), help="GPUs of a job; by default those that an arm takes.")
+@click.option(
+    "--time", "limit_of_time", help="Time limit of a job, in sbatch's format; the run continues in the next job."
+)
+@click.option("--gpus", type=click.IntRange(min=0), help="GPUs per job.  [default: as many as an arm needs]")
 @click.option(
     "--jobs", type=click.IntRange(min=0), default=1, help="Jobs that share the study; 0: one for each arm and seed."
 )
 @click.option("--sbatch", "more", multiple=True, metavar="OPTION", help="Another option of sbatch. May be repeated.")
-@click.option("--dry-run", is_flag=True, help="Print the commands instead.")
+@click.option("--dry-run", is_flag=True, help="Print the commands without submitting.")
 @options.as_json
 def submit(
     root: Path,
@@ -249,8 +251,8 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
 @click.command()
 @study_options
 @options.engine
-@click.option("--by", "names", multiple=True, required=True, help="Name of a person who decides it. May be repeated.")
-@click.option("--rule", help="When the question is answered, in words; else by the confidence sequence.")
+@click.option("--by", "names", multiple=True, required=True, help="Person who registers the study. May be repeated.")
+@click.option("--rule", help="Decision rule, in words.  [default: the confidence sequence decides]")
 @options.as_json
 def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool, **wishes: Any) -> None:
     """Register a study: its question, decision rule, names and date, in a hash-chained file of the root.

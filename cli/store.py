@@ -22,7 +22,7 @@ def _print(table: object, as_json: bool, title: str | None = None) -> None:
 
 @click.group()
 def store() -> None:
-    """List, show, query, pin, remove and verify artifacts."""
+    """List, show, query, remove and verify artifacts."""
 
 
 @store.command()
@@ -57,13 +57,13 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 @click.argument("ref", shell_complete=options.refs)
 @click.option("-n", "--rows", default=10, help="Rows to show.")
 @click.option("--completions", metavar="N", type=click.IntRange(min=1), help="Show N completions of each arm instead.")
-@click.option("--failed", is_flag=True, help="Of these, only ones without an answer, valid tags or an end.")
+@click.option("--failed", is_flag=True, help="Show only completions without an answer, valid tags or an end.")
 @options.root_there
 @options.as_json
 def show(ref: str, rows: int, completions: int | None, failed: bool, root: Path, as_json: bool) -> None:
     """Show an artifact: recipe, schema, first rows, inputs. REF may be abbreviated.
 
-    With --completions: show how completions end, of a rollouts artifact, or of all of a study or run.
+    With --completions: show how completions end; REF may then be a study or a run.
     """
     from storage.artifacts.store import Store
     from storage.reading.catalog import find, lineage
@@ -162,7 +162,7 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 
 @store.command()
 @click.option("--older-than", metavar="AGE", default="7d", help="Keep artifacts younger than this, e.g. 12h, 30d.")
-@click.option("--yes", is_flag=True, help="Move them to the bin, and delete what earlier calls moved there.")
+@click.option("--yes", is_flag=True, help="Move them to the bin, and delete artifacts that earlier calls moved there.")
 @click.option("--restore", is_flag=True, help="Move everything in the bin back to the store.")
 @options.root_there
 @options.as_json
@@ -214,7 +214,7 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
 
 @store.command()
 @click.argument("what", shell_complete=options.refs)
-@click.option("--yes", is_flag=True, help="Move it to the bin.  [default: only list what would be moved]")
+@click.option("--yes", is_flag=True, help="Move it to the bin.  [default: only list the artifacts]")
 @options.root_there
 @options.as_json
 def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:

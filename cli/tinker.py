@@ -19,10 +19,12 @@ def tinker() -> None:
 
 @tinker.command()
 @click.argument("model", default="demo")
-@click.option("--name", help="Name by which clients ask for the model.  [default: that of its folder]")
+@click.option("--name", help="Model name in clients' requests.  [default: the folder's name]")
 @click.option("--port", type=click.IntRange(1, 65535), default=8702, help="Port to listen on.")
-@click.option("--lora-alpha", type=click.IntRange(min=1), default=32, help="Alpha of every adapter, as Tinker has 32.")
-@click.option("--lora-rank", type=click.IntRange(min=1), default=32, help="Largest rank that vLLM has to serve.")
+@click.option(
+    "--lora-alpha", type=click.IntRange(min=1), default=32, help="LoRA alpha of every adapter; Tinker uses 32."
+)
+@click.option("--lora-rank", type=click.IntRange(min=1), default=32, help="Largest LoRA rank that vLLM serves.")
 @click.option("--context", type=click.IntRange(min=2), default=4096, help="Longest prompt and completion, in tokens.")
 @options.engine
 @options.root

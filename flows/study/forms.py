@@ -46,8 +46,8 @@ class SettingForm(BaseModel):
     """One more setting of the profile."""
 
     model_config = FORM | ConfigDict(title="Setting")
-    field: SettingName = Field(description="Its path in the profile.")
-    value: Text = Field(description="As on the command line after `--set field=`.")
+    field: SettingName = Field(description="Path of the setting, such as training.steps.")
+    value: Text = Field(description="Value, as after `--set field=` in a command.")
 
 
 class ArmForm(BaseModel):
@@ -74,7 +74,7 @@ class StudyForm(BaseModel):
     limit: int | None = Field(default=None, ge=1, le=100_000, description="Draw only N problems of the pool.")
     pools: list[Text] = Field(default=[], description="Files of problems, named sets, or sets on the hub.")
     data: Text | None = Field(default=None, description="Folder of the sources' files on the workers.")
-    model: Text | None = Field(default=None, description="A folder, OWNER/NAME@COMMIT, or sha256:… of one.")
+    model: Text | None = Field(default=None, description="A folder, OWNER/NAME@COMMIT, or sha256:… of a folder.")
     stands_on: list[ArmForm] = Field(default=[], description="Arms with their own base model or adapter.")
     encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or its sha256:….")
     engine: EngineName = Field(default="auto", description="Sampling engine; auto: vLLM if it runs, else transformers.")
@@ -106,7 +106,7 @@ class PinnedForm(StudyForm):
     run."""
 
     overrides: str | None = Field(
-        default=None, description="The grader's overrides as JSON lines; absent: the active ones."
+        default=None, description="The grader's overrides as JSON lines; empty: the active ones."
     )
 
     @classmethod
