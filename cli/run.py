@@ -232,16 +232,13 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
     """Show what a run would make, reuse and cost, and the difference that it can detect. Makes nothing."""
     from cli.view import show_plan
     from flows.running.forecast import Forecast
-    from flows.running.plan import plan as planned
-    from flows.running.plan import to_sample
-    from flows.study.memory import Machine, memory_lines
+    from flows.study.memory import Machine
     from storage.artifacts.store import Store
     from tasks.domain.budget import Budget
 
     limits, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
-    memory = memory_lines(study, Machine.here(), to_sample(planned(study, store)))
-    priced = Forecast.of(study, store, limits.over(study.profile.budget), tuple(memory))
+    priced = Forecast.of(study, store, limits.over(study.profile.budget), Machine.here())
     if as_json:
         options.write_json(priced.as_json())
     else:

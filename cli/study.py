@@ -72,6 +72,7 @@ def check(file: str, root: Path) -> None:
     from flows.problems import prepare
     from flows.running.forecast import Forecast, misread_traces
     from flows.running.plan import plan
+    from flows.study.memory import Machine
     from flows.study.request import ENDING, Request, questions_of, text_of
     from storage.artifacts.store import Store
     from storage.errors import UserError
@@ -82,11 +83,12 @@ def check(file: str, root: Path) -> None:
     for word in (file, *(f"{file}/{question}" for question in questions)):
         try:
             found = Request(profile=word, text=text).study(store, planning=True)
-            plan(found, store, prepare)
             absent |= found.absent
             if word == file:
-                sentences |= dict.fromkeys(Forecast.of(found, store, found.profile.budget).head())
-            sentences |= dict.fromkeys(misread_traces(found))
+                sentences |= dict.fromkeys(Forecast.of(found, store, found.profile.budget, Machine.here()).head())
+            else:
+                plan(found, store, prepare)
+                sentences |= dict.fromkeys(misread_traces(found))
         except UserError as error:
             faults[str(error)] = None
     if faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,20 +64,36 @@ class Watch:
         self._seen: set[Ref] = set()
         self.to_make: set[Ref] = set()
         self._printed: dict[Ref, float] = {}
+        self._step: dict[Ref, Event] = {}
+        self._waiting: dict[Ref, tuple[str, float]] = {}
+        self._ended = threading.Event()
         self._live = Live(console=self.console, transient=True, get_renderable=lambda: self._bars)
 
     def __enter__(self) -> Watch:
         if self.console.is_terminal:
             self._live.start()
+        else:
+            threading.Thread(target=self._tick, daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._ended.set()
         self._live.stop()
 
+    def _tick(self) -> None:
+        """In a pipe, say now and then how long a stage has been waiting for its engine."""
+        while not self._ended.wait(PIPED_SECONDS):
+            for title, began in [*self._waiting.values()]:
+                seconds = time.monotonic() - began
+                self.console.print(f"  {title}: waiting for the engine, {seconds:.0f} s", markup=False, soft_wrap=True)
+
     def on_progress(self, event: Event) -> None:
+        self._waiting.pop(event.ref, None)
         match event.event:
             case "started":
                 waits = "waiting for the engine" if event.ref.kind in OCCUPYING else ""
+                if waits:
+                    self._waiting[event.ref] = event.title, time.monotonic()
                 self._bar[event.ref] = self._bars.add_task(event.title, total=None, unit="", detail=waits)
             case "advanced" if event.ref in self._bar:
                 detail = "" if event.unit == "steps" else event.detail  # a step has a line of its own
@@ -99,14 +116,18 @@ class Watch:
 
     def _print_progress(self, event: Event) -> None:
         """Print every step of a training, on a terminal too, and other progress now and then."""
+        now, done = time.monotonic(), f"{event.done:,} of {event.total:,}"
         if event.unit == "steps":
-            step = f"step {event.done:,} of {event.total:,}"
-            self.console.print(f"  {event.title}: {step} · {event.detail}", markup=False, soft_wrap=True)
+            self._step[event.ref] = event
+            words = f"step {done} · {event.detail}"
+        elif self.console.is_terminal or now - self._printed.get(event.ref, 0.0) < PIPED_SECONDS:
             return
-        if self.console.is_terminal or time.monotonic() - self._printed.get(event.ref, 0.0) < PIPED_SECONDS:
-            return
-        self._printed[event.ref] = time.monotonic()
-        self.console.print(f"  {event.title}: {event.done:,} of {event.total:,} {event.unit}", soft_wrap=True)
+        else:
+            words = f"{done} {event.unit}"
+            if last := self._step.get(event.ref):
+                words = f"step {last.done + 1:,} of {last.total:,} · {words}"
+        self._printed[event.ref] = now
+        self.console.print(f"  {event.title}: {words}", markup=False, soft_wrap=True)
 
     def _line(self, colour: str, event: Event, what: str) -> None:
         self.console.print(f"  [{colour}]{event.title:<34} {what:<28}[/] [dim]{event.ref}[/]", soft_wrap=True)

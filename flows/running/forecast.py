@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, replace
 
 from flows.running.costs import FILL, Cost, Estimator, costs, total
 from flows.running.fit import problems_before_checks, prompt_notes
-from flows.running.plan import Planned, plan, why_not
+from flows.running.plan import Planned, plan, to_sample, why_not
 from flows.study.layout import gpus_line
+from flows.study.memory import Machine, memory_lines
+from flows.study.objectives import alike
 from flows.study.prices import team_prices
 from flows.study.profile import Profile
 from flows.study.resolve import Study
@@ -19,7 +21,9 @@ from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import Journal
 from tasks.domain.budget import Budget, Prices, plainly
+from tasks.domain.problems.problems import answer_type
 from tasks.domain.problems.sources import SOURCES
+from tasks.domain.scaffolds import MATH
 from tasks.domain.statistics.nights import CANARY_TOKENS
 from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
@@ -34,6 +38,8 @@ LENGTHS = {
     "assumed": f"this store has measured none of an arm's ({100 * FILL[1]:.0f} % of max_tokens assumed)",
 }
 IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$", "of disk")
+#: Golds that are read to see whether they are prose, and the share from which that is worth a warning.
+GOLDS, PROSE = 500, 0.1
 #: Assumed standard deviations of a seed's accuracy: about as measured here on a 1.5B model, and the least of the 5 to
 #: 15 pp in the literature.
 SEED_SDS = (0.02, 0.05)
@@ -41,8 +47,9 @@ SEED_SDS = (0.02, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """called: the study's name. costs: one per planned stage. spent: amounts of the run's attempts so far. notes:
-    further remarks. problems: how many are used, and why."""
+    """called: the study's name. costs: one per planned stage. spent: amounts of the run's attempts so far. warnings: what the
+    user should know before running. notes: further remarks. problems: how many are used, and why. on_cpu: hours are
+    those of this machine's CPU."""
 
     called: str
     planned: list[Planned]
@@ -50,24 +57,27 @@ class Forecast:
     limits: Mapping[str, float]
     spent: Amounts
     sees: Foresight | None
+    warnings: tuple[str, ...]
     notes: tuple[str, ...]
     problems: str = ""
+    on_cpu: bool = False
 
     @classmethod
-    def of(cls, study: Study, store: Store, budget: Budget, notes: tuple[str, ...] = ()) -> Forecast:
-        """Compute it without making anything. Raise UserError for unreadable prices."""
+    def of(cls, study: Study, store: Store, budget: Budget, machine: Machine | None = None) -> Forecast:
+        """Compute it without making anything. machine: where it will run, if that is known. Raise UserError for
+        unreadable prices."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
-        own = [
+        warnings = [
             *base_notes(study),
             not_measured(study.profile, planned),
             f"the run would pause before training: {said}" if (said := why_not(planned, store)) else "",
-            without(study),
             *misread_traces(study),
+            *alike(study.profile),
+            prose_golds(study, planned),
             gpus_line(study.profile.hardware, num_gpus()),
-            *notes,
+            *(memory_lines(study, machine, to_sample(planned)) if machine else ()),
             *prompt_notes(study, store, planned),
-            nightly(planned, prices),
         ]
         return cls(
             called=study.profile.called,
@@ -76,8 +86,10 @@ class Forecast:
             limits=budget.limits(),
             spent=Journal(store.root, run_id(study.profile.called, planned[-1].step.ref)).spent(),
             sees=foresight(study, store, planned, prices),
-            notes=tuple(filter(None, own)),
+            warnings=tuple(filter(None, warnings)),
+            notes=tuple(filter(None, [without(study), nightly(planned, prices)])),
             problems=problems_line(study, store, planned, prices),
+            on_cpu=prices.device == "cpu" and study.profile.hardware.device != "cuda",
         )
 
     @property
@@ -92,21 +104,27 @@ class Forecast:
         yield from self._budgets()
 
     def head(self) -> Iterator[str]:
-        """Yield the sentences without the notes and the budget."""
+        """Yield the sentences without the notes and the budget, warnings last."""
         if self.problems:
             yield self.problems
         todo, left = sum(p.made_here for p in self.planned), sum(p.left for p in self.planned)
         elsewhere = f", {left} are left for another machine" if left else ""
         yield f"{self.called}: {todo} of {len(self.planned)} stages would be made{elsewhere}"
-        in_all = [f"{n.strip()} {name}" for n, name in zip(amounts(self.whole), IN_ALL, strict=True) if n != NONE]
+        whole, hours = self.whole, self.whole.gpu_hours
+        in_all = [f"{n.strip()} {name}" for n, name in zip(amounts(whole), IN_ALL, strict=True) if n != NONE]
+        if self.on_cpu:
+            in_all = [lasting(hours) if "GPU-hours" in each else each for each in in_all]
         yield f"in all {', '.join(in_all) or 'nothing that costs'}"
-        if self.whole.basis and self.whole.least < self.whole.most:
-            range_of = f"{short(self.whole.least).strip()} to {short(self.whole.most).strip()} tokens"
-            usd = [self.whole.usd * of / self.whole.tokens for of in (self.whole.least, self.whole.most)]
-            dollars = f" and US$ {usd[0]:,.2f} to {usd[1]:,.2f}" if usd[1] else ""
-            yield f"{range_of}{dollars}, as long as completions turn out to be: {LENGTHS[self.whole.basis]}"
+        if whole.basis and whole.least < whole.most:
+            low, high = (tokens / whole.tokens for tokens in (whole.least, whole.most))
+            ranges = [f"{short(whole.least).strip()} to {short(whole.most).strip()} tokens"]
+            each = f"{lasting(low * hours)} to {lasting(high * hours)}"
+            ranges += [each if self.on_cpu else f"{low * hours:.2g} to {high * hours:.2g} GPU-hours"] if hours else []
+            ranges += [f"US$ {low * whole.usd:,.2f} to {high * whole.usd:,.2f}"] if whole.usd else []
+            yield f"{', '.join(ranges)}, as long as completions turn out to be: {LENGTHS[whole.basis]}"
         if self.sees is not None:
             yield self.sees.sentence()
+        yield from self.warnings
 
     def _budgets(self) -> Iterator[str]:
         for name, limit in self.limits.items():
@@ -143,7 +161,7 @@ class Forecast:
             "budget": dict(self.limits),
             "spent": self.spent.model_dump(),
             "sees": None if self.sees is None else asdict(self.sees),
-            "notes": list(self.notes),
+            "notes": [*self.warnings, *self.notes],
         }
 
 
@@ -171,6 +189,15 @@ def short(value: float) -> str:
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} T"
+
+
+def lasting(hours: float) -> str:
+    """
+    >>> lasting(0.148), lasting(2.34), lasting(0.001)
+    ('9 minutes', '2.3 hours', '1 minute')
+    """
+    minutes = max(1, round(60 * hours))
+    return f"{hours:.1f} hours" if minutes > 99 else f"{minutes} minute{'s' * (minutes > 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +327,21 @@ def misread_traces(study: Study) -> list[str]:
                 f" prompt, so no completion will be in form: give it a scaffold with trace_opened = {say}"
             )
     return found
+
+
+def prose_golds(study: Study, planned: Sequence[Planned]) -> str:
+    """Return a warning if many reference answers are words and an arm's answers are read as mathematics."""
+    build = next((p.step.arguments for p in planned if p.step.ref.kind == "pool" and p.made_here), None)
+    if build is None or MATH not in study.profile.answer_kinds:
+        return ""
+    golds = [row["gold"] for row in (problems_before_checks(build, study.places) or ())[:GOLDS]]
+    prose = [gold for gold in golds if answer_type(gold) == "text"]
+    if len(prose) <= PROSE * len(golds):
+        return ""
+    return (
+        f"{len(prose)} of {len(golds)} reference answers are words, such as {prose[0]!r:.60}, and answers are read as"
+        ' mathematics: set answer_kind = "exact_text" in the scaffolds if they are to be compared word by word'
+    )
 
 
 def without(study: Study) -> str:

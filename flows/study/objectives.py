@@ -112,7 +112,7 @@ def alike(study: Profile) -> list[str]:
         "train alike: the policy has not moved from the sampling one when it gets its one update a batch, and these"
         " losses have one direction there; set training.epochs or training.minibatches above 1, or leave one out"
     )
-    return [f"objectives {' and '.join(names)} {words}" for names in groups.values() if len(names) > 1]
+    return [f"objectives {', '.join(map(repr, names))} {words}" for names in groups.values() if len(names) > 1]
 
 
 def _first_update(training: LearnerConfig) -> object:

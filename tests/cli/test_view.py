@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from pathlib import Path
 
 import pytest
 
-from cli.view import glimpse, level_lines
+import cli.view
+from cli.view import Watch, glimpse, level_lines
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.recorded import first_screen
 from storage.records.runs import Run, now, write_run
+from tasks.stage import Progress
 from tests import warm
 
 OF_ARMS = ("trained_as", "model", "adapter")
@@ -82,3 +86,20 @@ def test_the_first_screen_is_that_of_the_report(demo_store: Path) -> None:
     lines = list(level_lines(store, report))
     assert lines[0] == f"{'panel':16} {'·' * 22}o─●{'·' * 8}  75.0 %   +6.2 points"
     assert len(lines) == 2 and all(len(line) <= 80 for line in lines)
+
+
+def test_a_pipe_shows_the_wait_for_an_engine_and_a_training_by_its_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli.view, "PIPED_SECONDS", 0.02)
+    ref = Ref("training", "0" * 16)
+    with Watch() as watch:
+        watch.on_progress(Progress("started", "train panel", ref))
+        time.sleep(0.2)
+        watch.on_progress(Progress("advanced", "train panel", ref, 1, 4, "steps", detail="reward 0.50"))
+        time.sleep(0.05)
+        watch.on_progress(Progress("advanced", "train panel", ref, 9, 16, "rollouts"))
+    *waiting, step, rollouts = capsys.readouterr().out.splitlines()
+    assert waiting and {*waiting} == {"  train panel: waiting for the engine, 0 s"}
+    assert step == "  train panel: step 1 of 4 · reward 0.50"
+    assert rollouts == "  train panel: step 2 of 4 · 9 of 16 rollouts"
