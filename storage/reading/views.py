@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.kinds import SOMETIMES
+from storage.artifacts.kinds import DIAGNOSTICS, SOMETIMES
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -41,7 +41,8 @@ class Views:
         self._waiting = dict(parquet)
         self._turn = Lock()
         for name, table in tables.items():
-            self._connection.register(name, table)
+            if name not in parquet:
+                self._connection.register(name, table)
 
     def close(self) -> None:
         self._connection.close()
@@ -100,20 +101,22 @@ def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]
 
 
 def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[Path]]:
-    """Return argument → Parquet of its artifacts. Errors: UserError if one was deleted."""
+    """Return argument → Parquet of its artifacts, and `diagnostics`: those of trainings that have any. Errors:
+    UserError if one was deleted."""
     found = {}
     for argument, refs in inputs.items():
         found[argument] = store.rows_of(map(Ref.parse, refs))
         for path in found[argument]:
             if not path.exists():
                 raise UserError(f"{path.parent.name} was deleted: run the study again to remake it and its report")
-    return found
+    beside = [store.files(Ref.parse(ref)) / "diagnostics.parquet" for ref in inputs.get("trainings", ())]
+    return found | ({"diagnostics": known} if (known := [path for path in beside if path.exists()]) else {})
 
 
 def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> dict[str, pa.Table]:
     """Return tables that queries need beside the inputs, and an empty one for each input that this report lacks.
-    `arms`: in the order of their colours. `measured`: the final rollouts of each diversity. `sliced_by`: the benchmark
-    of each pass@k and contrast."""
+    `arms`: in the order of their colours. `diagnostics`: empty, for trainings without any. `measured`: the final
+    rollouts of each diversity. `sliced_by`: the benchmark of each pass@k and contrast."""
 
     def texts(**columns: Sequence[str]) -> pa.Table:
         return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
@@ -124,6 +127,7 @@ def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> d
         "arms": texts(arm=arms).append_column("place", pa.array(range(len(arms)), pa.int32())),
         "measured": texts(final=[p[0] for p in pairs], diversity=[p[1] for p in pairs]),
         "sliced_by": texts(**sliced),
+        "diagnostics": DIAGNOSTICS.empty_table(),
     }
     empty = {
         name: kind.schema.append(pa.field("ref", pa.string())).empty_table()

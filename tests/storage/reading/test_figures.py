@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage.artifacts.kinds import Votes
+from storage.artifacts.kinds import DIAGNOSTICS, Votes
 from storage.errors import UserError
 from storage.reading import views as module
 from storage.reading.figures import FIGURES
-from storage.reading.views import views
+from storage.reading.views import helper_tables, views
 from storage.sql import named
 from tasks.report import render as inputs
 from tasks.report.render import _figure
@@ -43,6 +43,19 @@ def test_every_study_checks_its_figures_before_anything_is_made(monkeypatch: pyt
     monkeypatch.setattr(inputs, "FIGURES", lost)
     with pytest.raises(UserError, match=r"report_entropy_fall\.sql: unknown source 'entropy_fal'.*votes"):
         experiment(None)  # type: ignore[arg-type]
+
+
+def test_the_parts_of_a_reward_are_shown_by_step(tmp_path: Path) -> None:
+    file, values = (
+        tmp_path / "diagnostics.parquet",
+        {"reward_correct": 0.5, "reward_length": -0.1, "signal_groups": 1.0},
+    )
+    rows = [{"arm": "panel", "seed": 0, "step": 1, "metric": name, "value": value} for name, value in values.items()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=DIAGNOSTICS), file)
+    for files, expected in (({"diagnostics": [file]}, [("correct", 0.5), ("length", -0.1)]), ({}, [])):
+        with views(files, helper_tables({}, ["panel"])) as asked:
+            found = asked.ask("report_reward_parts").to_pylist()
+        assert [(row["part"], row["reward"]) for row in found] == expected
 
 
 def test_a_measure_that_its_study_did_not_ask_for_is_lacking_for_no_other_reason() -> None:
