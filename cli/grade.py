@@ -54,8 +54,7 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
 @grade.command()
 @options.as_json
 def selftest(as_json: bool) -> None:
-    """Test the grader on its adversarial suite. Prints false positives and negatives by family. Exit code 1 if it makes
-    a mistake."""
+    """Test the grader on its adversarial suite. Prints errors by family. Exit code 1 if it makes a mistake."""
     import pyarrow as pa
 
     from cli.tables import print_table

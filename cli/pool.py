@@ -104,8 +104,8 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
 @click.option("--against", multiple=True, metavar="SOURCE", help="Search for duplicates in these sets too.")
 @click.option("--code", help="List all findings with this code.")
 def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None, **wishes: Any) -> None:
-    """Check golds and texts of a pool, and find duplicates. Duplicates are searched in the pool and, with --against, in
-    other sets."""
+    """Check golds and texts of a pool, and find duplicates. Duplicates are searched within the pool and in sets given
+    by --against."""
     from cli.tables import print_table
     from storage.sql import query
     from tasks.domain.problems.sources import SOURCES

@@ -35,8 +35,8 @@ SERVER = {
 @options.root_there
 @options.as_json
 def report(ref: str | None, output: Path, query: str | None, against: str | None, root: Path, as_json: bool) -> None:
-    """Write the report REF (default: the newest) as HTML and Markdown. REF may be abbreviated, or be a run's id or a
-    study's name."""
+    """Write the report REF (default: the newest) as HTML and Markdown. REF may be a run's id, a study's name, or
+    abbreviated."""
     from cli.tables import print_table
     from storage.artifacts.ref import Ref
     from storage.artifacts.store import Store

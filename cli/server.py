@@ -67,8 +67,7 @@ def _deployments_of(word: str) -> tuple[Deployment, ...]:
 @options.root
 @options.as_json
 def doctor(root: Path, as_json: bool) -> None:
-    """Check root, disk, versions, GPUs, server, pools and workers, and print how to fix problems. Exit code 1 if a
-    check fails."""
+    """Check root, disk, versions, GPUs, server, pools and workers, and print fixes. Exit code 1 if a check fails."""
     from flows.upkeep.doctor import examine
 
     checks, colours = examine(root), {"ok": "green", "warn": "yellow", "fail": "red"}

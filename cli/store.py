@@ -168,8 +168,7 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 @options.as_json
 def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
     """List unreferenced artifacts; with --yes move them to the bin. Kept, with everything they were made from: reports,
-    audits, pools, trained adapters, and artifacts that running, paused, crashed or failed runs need. The ledger is
-    never touched."""
+    audits, pools, trained adapters, and artifacts that unfinished runs need. The ledger is never touched."""
     from storage.records import garbage
 
     if yes and restore:

@@ -51,8 +51,7 @@ class Clock(TimeRemainingColumn):
 
 
 class Watch:
-    """Shows running stages: on a terminal a live line for each, in a pipe one line per finished stage and progress
-    lines."""
+    """Shows running stages: on a terminal a live line for each, in a pipe one per finished stage and progress lines."""
 
     def __init__(self, store: Store | None = None, *, apart: bool = False) -> None:
         """store: print examples of new artifacts from it. apart: print to standard error."""

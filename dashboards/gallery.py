@@ -1,4 +1,4 @@
-"""The gallery: a static page of problems with rollouts side by side. Rollouts are data: escaped, truncated, never
+"""The gallery: a static page of problems with rollouts side by side. Rollouts are escaped, truncated, never
 executed."""
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ def show_section(section: Section) -> None:
 
 
 def table(rows: pa.Table) -> None:
-    """Show a table without empty columns: headings in words, shares in percent, intervals in one cell, a dash for
-    unknown values."""
+    """Show a table without empty columns: headings in words, shares in percent, intervals in one cell, dashes for
+    unknowns."""
     kept = columns_with_values(rows)
     number = st.column_config.NumberColumn
     config: dict[str, Any] = {}

@@ -101,8 +101,7 @@ class _Arms:
         return ArmArtifacts(self.screened[arm], before, tuple(trained), tuple(results))
 
     def _start(self, arm: str, taught: Start | None) -> Start:
-        """Return the policy that is screened and from which an arm's main training starts: the base model after its
-        head's lessons."""
+        """Return the start of an arm's main training, which is screened: the base model after its head's lessons."""
         base = Policy(arm=arm, model=self.study.models[arm], scaffold=self.study.profile.arm(arm).scaffold)
         if taught is None:
             return Start(base)
@@ -266,8 +265,7 @@ class _Arms:
         return Measured(where, heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)
 
     def _searched(self, start: Start) -> tuple[Searches, ...]:
-        """One artifact per search method, and one of the method whose rollouts they share; none without search
-        methods."""
+        """One artifact per search method, and one of the method whose rollouts they share; none without methods."""
         p, policy, at = self.study.profile, start.policy, self.at.studied
         methods = with_base({name: method_named(name) for name in p.search.methods})
         return tuple(

@@ -93,8 +93,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The result of an import. disagreements: rollouts whose verdict differs from the other tool's, among those it
-    judged."""
+    """The result of an import. disagreements: rollouts whose verdict differs from the other tool's, if any."""
 
     arm: str
     rollouts: int

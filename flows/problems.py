@@ -35,8 +35,7 @@ class Chosen:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """All problems of a study, made before any model is used. lessons: keyed by name. calibration: the similarity from
-    which traces count as equal, only if a training needs it, so that other studies' first screenings do not wait for
-    it."""
+    which traces count as equal, only if a training needs it, so that other screenings do not wait for it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]

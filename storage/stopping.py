@@ -84,8 +84,7 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Start the processes of this block so that they ignore Ctrl-C from their first instruction; their parent ends
-    them."""
+    """Start this block's processes so that they ignore Ctrl-C from their first instruction; their parent ends them."""
     was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -99,8 +99,7 @@ def _place(spec: SourceSpec) -> Path:
 
 
 def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
-    """Return texts of the evaluation sets that these sources must keep out, unless the pool contains them for
-    evaluation."""
+    """Return texts of the evaluation sets that these sources must keep out, unless the pool evaluates them."""
     present = {spec.name for spec in sources}
     guards = {
         name: _place(spec).parent / SOURCES[name].file

@@ -119,8 +119,7 @@ def enter_shard(step: Step, rollouts: int, shard: int) -> None:
 
 
 def open_shards(step: Step, rollouts: int, done: set[int]) -> Iterator[int]:
-    """Yield the shards with missing rollouts. done: shards known to be complete, which are skipped; newly found ones
-    are added."""
+    """Yield the shards with missing rollouts. done: complete shards, which are skipped; newly found ones are added."""
     draw, problems = _sampled_problems(step, Found)
     for shard, (_, part) in enumerate(in_parts(problems, draw.group_size, rollouts)):
         if shard in done:

@@ -281,8 +281,7 @@ def _scores(
     pending: Sequence[Asked], rows: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], terms: Terms
 ) -> list[Reading]:
     """Return the reward model's scores, computed together; empty without a model, and for completions that answer no
-    problem. Self-certainties use distributions that the engine had already, so reading them again is not counted as a
-    cost."""
+    problem. Self-certainties use distributions that the engine had already, so reading them again is free."""
     found = [Reading()] * len(pending)
     if any(tree.method.reward == CERTAINTY for tree, _, _ in pending):
         if terms.adapter is not None and not terms.adapter.folder.is_dir():

@@ -241,7 +241,7 @@ class Turns:
         return classed
 
     def _with_candidates(self, rollouts: Sequence[TrainRollout], rows: Sequence[Row]) -> list[TrainRollout]:
-        """Add each rollout's solutions, graded separately. The rollout is correct if one is, and well-formed if all
+        """Add each rollout's solutions, graded separately. A rollout is correct if one is, and well-formed if all
         are."""
         scaffold, number = self.start.scaffold, self.learner.candidates
         texts = [solutions(row["completion"], number) for row in rows]

@@ -184,8 +184,7 @@ class Estimator:
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """learned, read: tokens that take hours but no token budget; reading is assumed as fast as sampling. Several
-        engines divide a stage's rollouts; they shorten training little, because each step waits for its longest
-        rollout."""
+        engines divide a stage's rollouts; they shorten training little: each step waits for its longest rollout."""
         service = self.study.profile.hardware.engine == "tinker" and kind == "training"
         elsewhere = (kind in SAMPLED and not self.prices.hours_of_sampling) or service
         sampled = 0.0 if elsewhere else cost.tokens

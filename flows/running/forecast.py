@@ -97,7 +97,7 @@ class Forecast:
         return total(self.costs)
 
     def sentences(self) -> Iterator[str]:
-        """Yield the sentences of a plan: problems, stages, cost, detectable difference, notes, and whether the budget
+        """Yield a plan's sentences: problems, stages, cost, detectable difference, notes, and whether the budget
         suffices."""
         yield from self.head()
         yield from self.notes
@@ -166,8 +166,7 @@ class Forecast:
 
 
 def amounts(cost: Cost) -> list[str]:
-    """Cells of a plan's line; a dash for resources that the stage does not use. `kept`: rollouts already in the
-    ledger."""
+    """Cells of a plan's line; a dash for resources that the stage does not use. `kept`: rollouts in the ledger."""
     numbers = (
         (cost.rollouts, f"{cost.rollouts:,}"),
         (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),

@@ -76,8 +76,8 @@ def stages_of(study: Study, store: Store, listener: Listener = silent, **orchest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charging:
-    """The run that is charged, its budget over all attempts, and the prices. month: limit for all runs of the root in
-    one month."""
+    """The run that is charged, its budget over all attempts, and the prices. month: limit for the root's runs of one
+    month."""
 
     run: str
     budget: Budget = field(default_factory=Budget)

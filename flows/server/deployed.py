@@ -113,8 +113,7 @@ def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
 
 
 def _wait_for_storage(why: str) -> None:
-    """Show the run as parked and wait. The process stays alive, so the run does not count as lost and needs no
-    answer."""
+    """Show the run as parked and wait. The process stays alive, so the run does not count as lost."""
     _say_parked(why)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(this_run().id, Running(name=PARKED, message=why), force=True)

@@ -41,8 +41,7 @@ _USABLE = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine's GPUs, bytes per GPU, and bytes of free host memory. gpu: 0 if there is none or its memory is
-    unknown."""
+    """A machine's GPUs, bytes per GPU, and bytes of free host memory. gpu: 0 if none or unknown."""
 
     gpus: int
     gpu: int

@@ -1,5 +1,4 @@
-"""The models of each arm: base models, adapters and the encoder, found on this machine or the hub and identified by
-content."""
+"""The models of each arm: base models, adapters and the encoder, found here or on the hub and identified by content."""
 
 from __future__ import annotations
 

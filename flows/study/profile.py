@@ -205,8 +205,7 @@ class Search(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(Checked):
-    """One complete study, by name. `own`: arms that the study defines, or whose model, adapter or training it
-    changes."""
+    """One complete study, by name. `own`: arms that the study defines or changes."""
 
     name: str
     """Name of the profile that the study is based on."""

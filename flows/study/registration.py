@@ -29,7 +29,7 @@ def entry_of(study: Study, names: Iterable[str], rule: str, *, sampled: bool) ->
 
 
 def registered(study: Study, root: Path) -> str:
-    """Return a sentence: whether it was registered before sampling, when and by whom, and which settings have changed
+    """Return a sentence: whether it was registered before sampling, when and by whom, and which settings changed
     since."""
     try:
         own = [entry for entry in entries(root) if entry.study == study.profile.called]
@@ -50,8 +50,7 @@ def registered(study: Study, root: Path) -> str:
 
 
 def earlier_looks(study: Study, root: Path) -> tuple[str, ...]:
-    """Return the reports of runs with the same question and fewer or other seeds, problems or rollouts, newest
-    first."""
+    """Return reports on the same question with fewer or other seeds, problems or rollouts, newest first."""
 
     def fixed(changes: Iterable[str]) -> set[str]:
         return {change for change in changes if not change.startswith(tuple(f"{path}: " for path in GROWING))}

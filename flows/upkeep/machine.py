@@ -20,8 +20,8 @@ UNKNOWN = "unknown"
 
 
 def environment_now(study: Study, policy: Policy) -> dict[str, str]:
-    """Return the sampling and grading environment of this machine. The version of a server is `unknown` if it does not
-    report it."""
+    """Return the sampling and grading environment of this machine. A server that does not report its version has
+    `unknown`."""
     hardware = study.profile.hardware
     if engine_name(hardware.engine) == "openai":
         server = endpoint_for(hardware.endpoint)

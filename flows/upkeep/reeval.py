@@ -51,8 +51,7 @@ CORRECT = pa.schema([LEDGER.field(name) for name in ("problem_id", "correct")])
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One adapter and the rollouts of its first evaluation, which are the reference. step: the DAG step that made
-    them."""
+    """One adapter and the rollouts of its first evaluation, which are the reference. step: the step that made them."""
 
     policy: Policy
     training: Training

@@ -67,8 +67,7 @@ class Regraded:
 
 
 def regrade_store(store: Store) -> Regraded:
-    """Make a regraded artifact beside each one whose verdicts change, and report the changes in the rest of the
-    ledger."""
+    """Make a regraded artifact beside each one whose verdicts change, and report changes elsewhere in the ledger."""
     grader = toolbox().grader
     found = Regraded(grader.version, CHANGES.empty_table())
     flips, artifacts = [found.changes], []

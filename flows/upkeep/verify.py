@@ -70,8 +70,7 @@ class Verified:
 
 def verify(root: Path, *, repair: bool = False) -> Verified:
     """Check everything. repair: move damaged files to `.damaged`; the original command makes them again. Readable lines
-    of a journal are kept. Files that are unreadable for other reasons stay in place. Raise UserError if there is no
-    root."""
+    of a journal are kept. Files that are unreadable for other reasons stay. Raise UserError if there is no root."""
     if not root.is_dir():
         raise UserError(f"root {root}: is not a folder, so there is nothing to verify")
     examined, rows = 0, []

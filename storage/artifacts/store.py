@@ -273,8 +273,7 @@ class Store:
 
     @contextmanager
     def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Hold the lease of `ref` while it is made. A second process, on any machine, waits and then reuses the
-        artifact."""
+        """Hold the lease of `ref` while it is made. A second process, on any machine, waits and reuses it."""
         with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
             yield
 

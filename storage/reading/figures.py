@@ -135,8 +135,7 @@ def chosen_measures(settings: str) -> tuple[str, ...]:
 
 
 def _figure(query: str) -> Figure:
-    """Read a figure from its query's header. Errors: TypeError or KeyError, with the query's name, for an invalid
-    header."""
+    """Read a figure from its query's header. Errors: TypeError or KeyError for an invalid header."""
     given = tomllib.loads(header(query))
     try:
         chart = Chart(**given.pop("chart")) if "chart" in given else None

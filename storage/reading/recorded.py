@@ -55,8 +55,7 @@ def answer_of(root: Path, report: str) -> str:
 
 
 def first_screen(store: Store, report: Ref) -> dict[str, Any]:
-    """Return the verdict of a report, what it holds for, and a sentence on its audit; empty for a report of an older
-    version."""
+    """Return the verdict of a report, what it holds for, and a sentence on its audit; empty for an older version."""
     path = linkless(store.files(report), "answer.json")
     return orjson.loads(path.read_bytes()) if path.is_file() else {}
 

@@ -59,8 +59,7 @@ def set_aside(root: Path, path: Path) -> Path:
 
 
 def put_back(path: Path, content: bytes) -> Path:
-    """Write the readable part of a damaged file back, under another name if its writer has begun a new file
-    meanwhile."""
+    """Write the readable part of a damaged file back, under another name if its writer began a new file."""
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     write_durably(aside, content)
     try:

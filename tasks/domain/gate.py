@@ -48,8 +48,7 @@ class ScreenedArm:
 
 
 class Reason(NamedTuple):
-    """One failed limit. arms: affected arms. of_form: beyond this limit arms would be compared by form, not by
-    ability."""
+    """One failed limit. arms: affected arms. of_form: beyond it arms are compared by form, not ability."""
 
     arms: tuple[str, ...]
     words: str

@@ -24,8 +24,7 @@ def brought(group: Group) -> list[str]:
 
 
 def pinned(group: Group, name: str) -> str:
-    """Return a name with package and version. Errors: UserError if no package or two packages provide it, or another
-    version."""
+    """Return a name with package and version. Errors: UserError if no package, two, or another version has it."""
     entry = _entry(group, name.partition("@")[0])
     assert entry.dist is not None
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"

@@ -225,8 +225,7 @@ def check_training_memory(
 
 def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0) -> None:
     """Raise UserError if copies of a mixture's base for merging do not fit into host memory. copies: one for each
-    sampling engine and each process of the learner. checkpoints: bytes of all checkpoints that are written at the same
-    time."""
+    sampling engine and each process of the learner. checkpoints: bytes of simultaneous checkpoints."""
     weights = loaded_bytes(base, bytes_per_value)
     if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
         raise UserError(

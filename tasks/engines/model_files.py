@@ -57,8 +57,7 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 
 def weight_files(folder: Path) -> list[Path]:
     """Return the weight files of a model: the shards in its index, else `model.safetensors`, else none. Errors:
-    UserError for an unreadable index, and if both exist, because transformers would load the single file and vLLM the
-    shards."""
+    UserError for an unreadable index, and if both exist, because transformers and vLLM would load different ones."""
     if not (folder / INDEX).is_file():
         return [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else []
     try:

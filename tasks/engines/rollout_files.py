@@ -41,8 +41,7 @@ CUT = ("length", "max_tokens", "model_length")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
     """One rollout of another tool. prompt: as the model got it, including the problem; problem, gold, key: of the
-    problem, if the file has them. num_tokens: None where the file does not count them. correct: the verdict of the
-    other tool."""
+    problem, if the file has them. num_tokens: None if unknown. correct: the other tool's verdict."""
 
     completion: str
     prompt: str = ""

@@ -120,8 +120,7 @@ def curves_of(
     groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares, ends: pa.Table | None = None
 ) -> pa.Table:
     """Return the training curves. Schema: Curves. series: `heldout`, `gain` (with the shares of training pool and
-    exposure), `training`. ends: groups of the final evaluation, from which gains are computed; None: gains from the
-    curve."""
+    exposure), `training`. ends: groups of the final evaluation, for the gains; None: gains from the curve."""
     rows = heldout_rows(groups)
     rows += with_shares(gain_rows(groups if ends is None else ends), training, exposure)
     if steps is not None and steps.num_rows:

@@ -38,8 +38,7 @@ ORDERS = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Words:
-    """A window: the first words of each trace. grams: by order, gram_NT, the id of the n-gram that begins at each
-    place."""
+    """A window: the first words of each trace. grams: gram_NT by order: the n-gram that begins at each place."""
 
     grams: tuple[np.ndarray, ...]
 
@@ -212,8 +211,7 @@ def _weighted(group: Group, log_weight_N: np.ndarray, k: int) -> float:
 
 
 def vendi(group: Group, k: int) -> float | None:
-    """Return the Vendi score of k traces, from 1 to k (`vendi_of_k`). It includes any effect of length on the
-    encoder."""
+    """Return the Vendi score of k traces, from 1 to k (`vendi_of_k`). Trace length affects it."""
     return vendi_of_k(group.vectors_ND, k)
 
 

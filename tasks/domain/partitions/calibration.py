@@ -28,8 +28,7 @@ class LabelledGroup:
 
 
 class Counts(NamedTuple):
-    """Numbers of pairs of labelled traces: put into one class or not by the partition, correctly (true) or not
-    (false)."""
+    """Numbers of pairs of labelled traces: joined by the partition or not, correctly (true) or not (false)."""
 
     true_joined: int = 0
     false_joined: int = 0

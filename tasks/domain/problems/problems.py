@@ -42,8 +42,7 @@ class PoolPolicy:
     draw_seed: int | None = None
 
     def in_pool_order(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the problems in the order in which the pool takes them: by a hash of seed and problem, equal on every
-        machine."""
+        """Return the problems in the pool's order: by a hash of seed and problem, equal on every machine."""
         if self.limit is None or self.draw_seed is None:
             return rows
         return sorted(rows, key=lambda row: _hash(f"{self.draw_seed}:{problem_id(row['problem'])}"))

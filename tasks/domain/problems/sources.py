@@ -103,8 +103,8 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class HubSpec(SourceSpec):
-    """A source from the hub. hub: a list of (source, dataset id, commit): the source itself, then the sets that are
-    kept out of it."""
+    """A source from the hub. hub: (source, dataset id, commit) of the source, then of the sets that are kept out of
+    it."""
 
     hub: tuple[tuple[str, str, str], ...] = ()
 

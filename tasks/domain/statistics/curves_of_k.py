@@ -78,8 +78,7 @@ class KCurve:
 def levels(
     values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False
 ) -> list[dict[str, Any]]:
-    """Return one row per column: the mean share, its interval (`proportions`), the population it holds for, or a
-    reason."""
+    """Return one row per column: the mean share, its interval (`proportions`) and population, or a reason."""
     mean = combined([(1.0, values_SPV)], [trained])
     low_V, high_V = proportions(values_SPV, trained, beyond, gradual=gradual)
     why = {"low": None, "high": None, "reason": ONE_PROBLEM if mean.n < 2 else SILENT}

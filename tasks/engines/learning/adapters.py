@@ -114,8 +114,7 @@ class Adapters:
         self._aside.shutdown(wait=True)
 
     def _next(self, old: int, step: int) -> bool:
-        """Return whether a later step still samples from the adapter after `old` once the adapter after `step` is
-        served."""
+        """Return whether a later step samples from the adapter after `old` when that after `step` is served."""
         return step - self.config.staleness <= old <= step
 
     def stay(self, step: int) -> None:

@@ -260,8 +260,7 @@ def _like_this_thread() -> ThreadPoolExecutor:
 
 
 class StepRollouts:
-    """The groups of each step. sample: makes rollouts durable before it returns; called in one process, never
-    concurrently."""
+    """The groups of each step. sample: makes rollouts durable before it returns; never called concurrently."""
 
     def __init__(
         self, problems: Sequence[PromptProblem], config: LearnerConfig, adapters: Adapters, sample: SampleFn

@@ -212,8 +212,7 @@ class LiveSampling:
         self._over = False
 
     def run(self, first: Sequence[RolloutRequest], adapter: ServedAdapter | None) -> None:
-        """Sample until no request is left. Rollouts that finished before an error are kept, because they are paid
-        for."""
+        """Sample until no request is left. Rollouts that finished before an error are kept."""
         self._ask(first)
         ended: SimpleQueue[Completion | None] = SimpleQueue()
         with ThreadPoolExecutor(1) as thread:

@@ -305,8 +305,7 @@ _STEPS = ((64, 8), (256, 16), (512, 32), (1 << 30, 64))
 
 
 def step_tokens(hardware: Hardware) -> int:
-    """Return the token limit of an engine step: one token per decoding rollout, and the same number of prompt
-    tokens."""
+    """Return the token limit of an engine step: one per decoding rollout, and as many prompt tokens."""
     return max(512, 2 * hardware.max_num_seqs)
 
 
