@@ -156,44 +156,40 @@ class Api:
         return self._queued(model_id, number, work)
 
     def save_weights(self, body: types.SaveWeightsRequest) -> Json:
-        """Save the state to resume from. The sum of gradients before a step is no part of it."""
-        path = f"{PREFIX}{body.model_id}/weights/{body.path or body.seq_id}"
+        return self._saved(body, "weights", body.path or str(body.seq_id), overwrite=body.overwrite)
 
-        def work(learner: Learner) -> Answer:
-            shape = self.model(body.model_id).shape
-            with checkpoints.writing(self.root, path, shape, overwrite=body.overwrite) as folder:
-                save_file(learner.updater.tensors(), folder / STATE)
-            return {"type": "save_weights", "path": path}
-
-        return self._queued(body.model_id, body.seq_id, work)
+    def save_weights_external(self, body: types.SaveWeightsExternalRequest) -> Json:
+        return self._saved(body, "external_weights", body.path)
 
     def save_weights_for_sampler(self, body: types.SaveWeightsForSamplerRequest) -> Json:
         """Save weights to sample from; those without a name belong to a new sampler."""
-        number = body.sampling_session_seq_id
-        path = f"{PREFIX}{body.model_id}/sampler_weights/{body.path or f'{UNNAMED}{number}'}"
+        if body.path is not None:
+            return self._saved(body, "sampler_weights", body.path)
+        session, number = body.model_id.partition(":")[0], body.sampling_session_seq_id
+
+        def sampler(path: str) -> Answer:
+            made = self._new_sampler(session, number, checkpoints.find(self.root, path))
+            return {"type": body.type, "sampling_session_id": made}
+
+        return self._saved(body, "sampler_weights", f"{UNNAMED}{number}", then=sampler)
+
+    def _saved(
+        self, body: Any, kind: str, name: str, *, overwrite: bool = False, then: Callable[[str], Answer] | None = None
+    ) -> Json:
+        """Save a checkpoint: `weights` are the state to resume from, without a summed gradient; the other kinds are an
+        adapter in PEFT format, in float32. then: makes the answer of the path."""
+        path, shape = f"{PREFIX}{body.model_id}/{kind}/{name}", self.model(body.model_id).shape
 
         def work(learner: Learner) -> Answer:
-            self._export(learner, body.model_id, path)
-            if body.path is not None:
-                return {"type": "save_weights_for_sampler", "path": path}
-            sampler = self._new_sampler(body.model_id.partition(":")[0], number, checkpoints.find(self.root, path))
-            return {"type": "save_weights_for_sampler", "sampling_session_id": sampler}
+            lora = learner.policy.lora
+            with checkpoints.writing(self.root, path, shape, overwrite=overwrite) as folder:
+                if kind == "weights":
+                    save_file(learner.updater.tensors(), folder / STATE)
+                else:
+                    lora.export(folder, self.base, lora.master.dtype)
+            return then(path) if then else {"type": body.type, "path": path}
 
         return self._queued(body.model_id, body.seq_id, work)
-
-    def save_weights_external(self, body: types.SaveWeightsExternalRequest) -> Json:
-        path = f"{PREFIX}{body.model_id}/external_weights/{body.path}"
-
-        def work(learner: Learner) -> Answer:
-            self._export(learner, body.model_id, path)
-            return {"type": "save_weights_external", "path": path}
-
-        return self._queued(body.model_id, body.seq_id, work)
-
-    def _export(self, learner: Learner, model_id: str, path: str) -> None:
-        """Write the weights in PEFT format, in float32."""
-        with checkpoints.writing(self.root, path, self.model(model_id).shape) as folder:
-            learner.policy.lora.export(folder, self.base, learner.policy.lora.master.dtype)
 
     def create_sampling_session(self, body: types.CreateSamplingSessionRequest) -> Json:
         if body.model_path is None:

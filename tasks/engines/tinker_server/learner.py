@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,12 @@ def cispo(t: Tokens, low: float, high: float) -> Tensor:
     return -ratio_T * t.advantages_T * t.logprobs_T
 
 
-#: What each loss reads: behaviour log-probs, or none, and each token's weight or advantage.
-INPUTS = {
-    "cross_entropy": (None, "weights"),
-    "importance_sampling": ("logprobs", "advantages"),
-    "ppo": ("logprobs", "advantages"),
-    "cispo": ("logprobs", "advantages"),
+#: The terms of each loss, from tokens, the learner's config and the two clip thresholds.
+TERMS: dict[str, Callable[[Tokens, LearnerConfig, float, float], Tensor]] = {
+    "cross_entropy": lambda t, c, *_: reinforce(t, c),
+    "importance_sampling": lambda t, c, *_: importance_sampling(t, c),
+    "ppo": lambda t, c, low, high: clipped(t, replace(c, clip_low=1 - low, clip_high=high - 1)),
+    "cispo": lambda t, _, low, high: cispo(t, low, high),
 }
 
 
@@ -90,8 +90,8 @@ class Learner:
         self, data: Sequence[Datum], loss: str, settings: Mapping[str, float], *, forward_only: bool
     ) -> tuple[list[np.ndarray], float]:
         """Return (log-probs_T of each datum's targets, summed loss), and add the gradient unless `forward_only`."""
-        if loss not in INPUTS:
-            raise UserError(f"no loss {loss!r} here: choose from {', '.join(INPUTS)}")
+        if loss not in TERMS:
+            raise UserError(f"no loss {loss!r} here: choose from {', '.join(TERMS)}")
         logprobs, total = list[np.ndarray](), 0.0
         for part in packs_of(data, self.budget):
             with torch.set_grad_enabled(not forward_only):
@@ -105,21 +105,12 @@ class Learner:
         return logprobs, total
 
     def _pack(self, data: Sequence[Datum], loss: str, settings: Mapping[str, float]) -> tuple[Tensor, Tensor]:
-        pack = pack_of(data, *INPUTS[loss])
+        pack = pack_of(data, *((None, "weights") if loss == "cross_entropy" else ("logprobs", "advantages")))
         logprobs_K, _ = self.policy.logprobs(pack)
         arrays = (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
         tokens = Tokens(logprobs_K, *(on_device(array, self.policy.device) for array in arrays))
-        low, high = settings.get("clip_low_threshold", 0.8), settings.get("clip_high_threshold", 1.2)
-        match loss:
-            case "cross_entropy":
-                terms_K = reinforce(tokens, self.config)
-            case "importance_sampling":
-                terms_K = importance_sampling(tokens, self.config)
-            case "ppo":
-                terms_K = clipped(tokens, replace(self.config, clip_low=1 - low, clip_high=high - 1))
-            case _:
-                terms_K = cispo(tokens, low, high)
-        return logprobs_K, terms_K.sum()
+        clips = settings.get("clip_low_threshold", 0.8), settings.get("clip_high_threshold", 1.2)
+        return logprobs_K, TERMS[loss](tokens, self.config, *clips).sum()
 
     def step(self, adam: Any) -> float:
         """Update the weights by the summed gradient, and return its norm. adam: the SDK's AdamParams. Errors: UserError
