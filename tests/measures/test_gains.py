@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.measures.curves import gains_of
+from storage.artifacts.kinds import Rollouts, Training
+from storage.artifacts.store import Store
+from tasks.domain.grading.grading import GRADER_VERSION
+from tasks.domain.grpo.learner_config import BASELINE
+from tasks.domain.statistics.means import Seeded
+from tasks.measures.curves import curves_of, gains_of, training_rows, with_shares
 from tasks.measures.groups import count_groups
+from tasks.measures.objectives import compare_objectives, compared, of_steps, values_of
+from tasks.measures.over_seeds import improvement, improvement_of_pairs, over_seeds_and_sources, over_seeds_of
+from tasks.partitions import partition_answers
+from tests.dashboards.made_up_rows import steps_of
+from tests.dashboards.synthetic import put
+from tests.measures.conftest import MakeRollouts
 
 Make = Callable[..., pa.Table]
 
@@ -73,3 +86,205 @@ def test_a_problem_asked_twice_in_other_words_counts_once(rollouts: Make) -> Non
     assert (once["n"], once["clusters"], twice["n"], twice["clusters"]) == (3, 3, 6, 3)
     for figure in ("estimate", "low", "high", "p_value", "detectable"):
         assert once[figure] == pytest.approx(twice[figure])
+
+
+# Held-out curves, gains beside shares, training's series.
+
+
+def test_held_out_and_gain_by_hand(rollouts: Make) -> None:
+    before = rollouts({p: "c" if p == "a" else "w" for p in "abcd"})
+    after = rollouts({p: "w" if p == "d" else "c" for p in "abcd"}, step=40, adapter="training-1")
+    rows = curves_of(count_groups(pa.concat_tables([before, after])), None, {}, {}).to_pylist()
+    held = {(r["step"], r["source"]): r for r in rows if r["series"] == "heldout"}
+    assert (held[0, "all"]["estimate"], held[40, "all"]["estimate"]) == (0.25, 0.75)
+    assert held[0, "all"]["method"] == "Wilson on the effective number of problems"
+    gain = next(r for r in rows if r["series"] == "gain" and r["source"] == "all")
+    assert (gain["estimate"], gain["n"], gain["step"]) == (0.5, 4, 40)
+    # differences 0 1 1 0: mean 1/2, variance 1/3; kurtosis 1, so that 1/(5·6)/(1 + 4)^2.5 = .0006 stands for what was not
+    # seen; t = .5/sqrt(1/12 + .0006) = 1.7259 with 2·4/(1 − 1 + 17/4) = 1.88 degrees of freedom
+    assert (gain["p_value"], gain["p_adjusted"], gain["family"]) == (
+        pytest.approx(0.2342, abs=1e-4),
+        gain["p_value"],
+        "gains: Benjamini-Hochberg of 1",
+    )
+    assert gain["holds_for"] == "these adapters, not the recipe"
+
+
+def test_seeds_are_combined_by_problem(rollouts: Make) -> None:
+    tables = [
+        rollouts({"a": "cc", "b": "ww"}, step=2, adapter="one"),
+        rollouts({"a": "ww", "b": "ww"}, step=2, adapter="two"),
+    ]
+    rows = curves_of(count_groups(pa.concat_tables(tables)), None, {}, {}).to_pylist()
+    row = next(r for r in rows if r["series"] == "heldout" and r["source"] == "all")
+    held_method = "Wilson on the effective number of problems"
+    assert row["holds_for"] == "the recipe, by 2 seeds"
+    assert (row["estimate"], row["seeds"], row["n"], row["rollouts"], row["method"]) == (0.25, 2, 2, 8, held_method)
+
+
+def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
+    # every problem gains the same within a seed: +1 under one, 0 under the other, so only drawing seeds varies it
+    before = rollouts(dict.fromkeys("abcd", "ww"))
+    after = [rollouts(dict.fromkeys("abcd", g), step=2, adapter=name) for g, name in (("cc", "one"), ("ww", "two"))]
+    rows = curves_of(count_groups(pa.concat_tables([before, *after])), None, {}, {}).to_pylist()
+    gain = next(r for r in rows if r["series"] == "gain" and r["source"] == "all")
+    # variance of the seeds' means 1/2, over 2 seeds 1/4, so an error of 2 on the logit of 1/2; t with 1 degree of freedom
+    # is 12.7: of the seeds anything from 0 to 1. That no problem differs adds 1/(5·6) with 3: √(.5² + 3.182²/30) = .767
+    assert (gain["estimate"], gain["high"], gain["seeds"]) == (0.5, 1.0, 2)
+    assert gain["low"] == pytest.approx(0.5 - 0.7665, abs=1e-3)
+    # at p = .36: t is 1.59 with 1 degree of freedom, 3.2 logits or .46, and 1.08 with 3; √(.46² + 1.08²/30) = .5
+    assert gain["p_value"] == pytest.approx(0.36, abs=0.005)
+    assert gain["method"] == "t over problems and seeds"
+
+
+def test_gains_stand_beside_what_was_trained_on() -> None:
+    rows = [{"series": "gain", "arm": "panel", "source": "amc"}, {"series": "gain", "arm": "thinking", "source": "amc"}]
+    a, b = with_shares(rows, {"panel": {"amc": 1, "aime": 3}}, {"panel": {"amc": 1, "aime": 1}})
+    assert (a["training_share"], a["exposure_share"]) == (0.25, 0.5)
+    assert (b["training_share"], b["exposure_share"]) == (None, None)
+
+
+def test_training_series_keep_nulls_with_their_reason() -> None:
+    bands = {"variance": [3, 5, 8], "all_zero": [4, 2, 0], "all_one": [1, 1, 0]}
+    steps = pa.table({"arm": ["panel"] * 3, "step": [1, 1, 2], "entropy": [0.4, 0.6, None]} | bands)
+    found = {(r["metric"], r["step"]): r for r in training_rows(steps)}
+    assert (found["entropy", 1]["estimate"], found["entropy", 1]["low"], found["entropy", 1]["seeds"]) == (0.5, 0.4, 2)
+    assert (found["entropy", 2]["estimate"], found["entropy", 2]["reason"]) == (None, "not measured at this step")
+    assert found["variance", 1]["estimate"] == pytest.approx(4.0)
+    assert (found["variance_share", 1]["estimate"], found["variance_share", 2]["estimate"]) == (0.5, 1.0)
+
+
+# Interquartile mean and probability of improvement over seeds, by hand and on made-up trainings.
+
+
+def trained(arm: str, chances: list[float], seed: int, problems: int = 20) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [
+        {"arm": arm, "step": 9, "adapter": f"{arm}{s}", "seed": s, "problem_id": f"{i:03d}"}
+        | {"source": "amc" if i % 2 else "aime", "group_size": 8, "num_correct": int(rng.binomial(8, chance))}
+        | {"num_tokens": 80}
+        for s, chance in enumerate(chances)
+        for i in range(problems)
+    ]
+
+
+def test_a_broken_seed_moves_the_mean_and_not_the_interquartile_mean() -> None:
+    rows = over_seeds_of(pa.Table.from_pylist(trained("a", [0.6, 0.6, 0.6, 0.6, 0.0], 1)), 0).to_pylist()
+    row, spread = rows
+    assert spread["metric"] == "SD between seeds" and spread["low"] < spread["estimate"] < spread["high"]
+    assert row["mean"] < 0.5 < row["low"] < row["estimate"] < row["high"] or row["estimate"] - row["mean"] > 0.08
+    assert (row["seeds"], row["n"], row["holds_for"]) == (5, 20, "the recipe, by 5 seeds")
+
+
+def test_the_interquartile_mean_of_few_problems_near_an_edge_is_covered() -> None:
+    rng, covered = np.random.default_rng(7), []
+    for _ in range(120):
+        chances = [rng.beta(0.06, 1.94, 10) for _ in range(3)]
+        parts = [rng.binomial(8, chance_P, (3, 10)) / 8 for chance_P in chances]
+        _, low, high = over_seeds_and_sources(parts, 0)
+        covered.append(low <= 0.03 <= high)
+    assert np.mean(covered) >= 0.92
+
+
+def test_the_better_recipe_improves_on_the_other() -> None:
+    table = pa.Table.from_pylist(trained("a", [0.7] * 5, 2) + trained("b", [0.3] * 5, 3))
+    rows = [r for r in over_seeds_of(table, 0).to_pylist() if r["metric"] == "probability of improvement"]
+    assert [r["source"] for r in rows] == ["all", "aime", "amc"]
+    assert rows[0]["estimate"] == 1.0 and 0.5 < rows[0]["low"] < 1.0 == rows[0]["high"]
+    few = pa.Table.from_pylist(trained("a", [0.7] * 2, 2) + trained("b", [0.3] * 2, 3))
+    said = [r["reason"] for r in over_seeds_of(few, 0).to_pylist()]
+    assert said[0] == "2 seeds: an interval of this wants 3" and said[-1] == "2 seeds: an interval of this wants 5"
+
+
+def test_arms_of_the_same_adapters_are_set_against_each_other_seed_by_seed() -> None:
+    """Every seed is better under the first arm by as much, and seeds differ by more than that."""
+    chances = [0.3, 0.4, 0.5, 0.6, 0.7]
+    own = trained("a", [c + 0.1 for c in chances], 2) + trained("b", chances, 2)
+    shared = [row | {"adapter": f"t{row['adapter'][1:]}"} for row in own]
+    apart, paired = (
+        next(r for r in over_seeds_of(pa.Table.from_pylist(rows), 0).to_pylist() if r["source"] == "amc" and r["other"])
+        for rows in (own, shared)
+    )
+    assert apart["estimate"] < 0.9 and apart["holds_for"].startswith("new seeds of both recipes")
+    assert paired["estimate"] >= 0.9 and paired["holds_for"] == "new seeds, each under both arms, on these problems"
+    assert improvement_of_pairs(np.array([2.0, 2, 2, 2, 1]), np.array([1.0, 1, 1, 2, 2]))[0] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(("effect", "truth"), [(0.0, 0.5), (1.0, 0.7602), (2.5, 0.9615)])
+def test_the_chance_of_improvement_is_covered(effect: float, truth: float) -> None:
+    rng = np.random.default_rng(4)
+    found = [improvement(rng.normal(effect, 1, 5), rng.normal(0, 1, 5)) for _ in range(200)]
+    assert np.mean([low <= truth <= high for _, low, high in found]) >= 0.9
+
+
+# Objectives compared, by hand and where nothing differs.
+
+
+NAMES = ["pass@1"]
+
+
+def policy(*seeds: Sequence[float] | np.ndarray, trained: int = 0) -> Seeded:
+    """Of pass@1 by seed and problem. trained: the number of its first adapter."""
+    values_SP = np.array(seeds)
+    cluster_SP = np.tile(np.arange(values_SP.shape[1]), (len(seeds), 1))
+    values_SPV = np.stack([values_SP, cluster_SP], axis=2)
+    return Seeded(values_SPV, np.arange(values_SP.shape[1]), trained > 0, np.arange(len(seeds)) + trained)
+
+
+def test_metrics_of_a_problem_by_hand() -> None:
+    """Of 16: one right way seven times, another once, one wrong answer eight times. Among 8 the first way is missed with
+    chance C(9, 8)/C(16, 8), the second with C(15, 8)/C(16, 8) = 1/2, and that answer with C(8, 8)/C(16, 8)."""
+    traces = [*["1+1=2."] * 7, "3-1=2.", *["hm"] * 8]
+    found = values_of([True] * 8 + [False] * 8, [0] * 8 + [1] * 8, traces)
+    assert found["pass@1"] == 0.5 and found["pass@8"] == pytest.approx(1 - 1 / 12870)
+    assert found["distinct answers among 8"] == pytest.approx(2 * (1 - 1 / 12870))
+    assert found["right ways among 8"] == pytest.approx(1 - 9 / 12870 + 0.5)
+
+
+def test_wrong_answers_are_one_if_the_grader_says_so(rollouts: MakeRollouts, in_store: Store) -> None:
+    """By value or text they would be two: neither is a number, and they are spelt otherwise."""
+
+    def answering(*wrong: str, step: int) -> Rollouts:
+        rows = rollouts({"p0": "w" * 8, "p1": "w" * 8}, step=step)
+        at = rows.schema.get_field_index("canonical")
+        return put(in_store, Rollouts, rows.set_column(at, rows.schema.field(at), pa.array([*wrong] * 2)), about=step)
+
+    start, end = answering(*["x+1"] * 4, *["1+x"] * 4, step=0), answering(*["x+1"] * 4, *["x+2"] * 4, step=5)
+    table = compare_objectives(
+        objectives=(BASELINE,),
+        starts=(start,),
+        ends=(end,),
+        start_answers=(partition_answers(rollouts=start, grader_version=GRADER_VERSION),),
+        end_answers=(partition_answers(rollouts=end, grader_version=GRADER_VERSION),),
+        trainings=(put(in_store, Training, steps_of("panel", 0, 5)),),
+    )
+    found = {row["metric"]: row for row in in_store.read(table).to_pylist()}["distinct answers among 8"]
+    assert (found["before"], found["after"]) == (1.0, 2.0)
+
+
+def test_changes_and_what_is_more_than_the_baselines() -> None:
+    start = policy([0.0, 0.0, 0.5, 0.5])
+    ends = {BASELINE: policy([0.5, 0.0, 0.5, 1.0], trained=1), "other": policy([1.0, 0.0, 1.0, 1.0], trained=2)}
+    own, other = compared(NAMES, start, ends)
+    assert (own["before"], own["after"], own["change"]) == (0.25, 0.5, 0.25) and "over_baseline" not in own
+    assert (other["change"], other["over_baseline"]) == (0.5, 0.25)
+    assert other["over_low"] < 0.25 < other["over_high"] and 0 < other["p_value"] < 1
+    assert (own["seeds"], own["n"]) == (1, 4)
+
+
+def test_an_objective_that_changes_nothing_is_not_told_as_better() -> None:
+    """One in twenty at most, of studies of like objectives; here of 200."""
+    rng, said = np.random.default_rng(1), 0
+    for _ in range(200):
+        problems = rng.uniform(0, 1, 20)
+        drawn = [policy(*(rng.binomial(8, problems) / 8 for _ in range(3)), trained=first) for first in (1, 4)]
+        row = compared(NAMES, policy(problems), {BASELINE: drawn[0], "alike": drawn[1]})[1]
+        said += row["p_value"] < 0.05
+    assert said <= 18
+
+
+def test_of_steps_takes_the_first_and_the_last_five() -> None:
+    steps = [{"entropy": e, "live_groups": 0.5, "num_tokens": 10, "signal_groups": None} for e in (9.0, *[1.0] * 6)]
+    found = {row["metric"]: row for row in of_steps("x", [steps, steps])}
+    assert (found["entropy"]["before"], found["entropy"]["after"]) == (9.0, 1.0)
+    assert found["tokens"]["after"] == 70 and "before" not in found["signal_groups"]

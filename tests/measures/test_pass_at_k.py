@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from storage.artifacts.kinds import Searches
+from tasks.domain.statistics.difficulty import adaptive_saving, rollouts_until_decided
 from tasks.domain.statistics.means import ONE_PROBLEM
+from tasks.embedding import embedded
+from tasks.measures.diversity import ceilings_of
 from tasks.measures.groups import count_groups
 from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of, solved_by_of
+from tasks.measures.search import COLUMNS, ORACLE, PASS_AT_1, curves_of, within_budgets
+from tasks.measures.search import contrasts_of as search_contrasts
+from tasks.measures.tokens import tokens_of
+from tasks.measures.votes import votes_of
+from tests.measures.conftest import classed_by_letter
 
 Make = Callable[..., pa.Table]
 
@@ -94,3 +107,251 @@ def test_unequal_groups_are_judged_at_the_smaller_size_too(rollouts: Make) -> No
     assert (row["solved_by"], row["equal_n"]) == ("arm_only", False)
     assert row["chance_of_arm"] == pytest.approx(0.5)  # two of the four rollouts: 3 of 6 pairs hold the correct one
     assert row["chance_of_other"] == 0.0
+
+
+# Token costs and paired lengths, by hand.
+
+
+def rows(table: pa.Table) -> list[dict]:
+    return tokens_of(table).to_pylist()
+
+
+def test_tokens_per_correct_by_hand(rollouts: Make) -> None:
+    # tokens are 10, 20, … along a group: a has 30 for 1 correct, b has 30 for 2
+    row = next(r for r in rows(rollouts({"a": "cw", "b": "cc"})) if r["source"] == "all")
+    assert (row["num_tokens"], row["num_correct"], row["estimate"], row["mean"]) == (60, 3, 20.0, 15.0)
+    assert row["low"] <= 20.0 <= row["high"]
+
+
+def test_a_cost_is_of_the_problems_that_its_interval_is_of(rollouts: Make) -> None:
+    """A problem that one seed was not asked: before, it was in the estimate and not in the interval, which then could
+    lie beside it."""
+    groups = {"a": "cw", "b": "cc", "d": "wc", "e": "cc"}
+    seeds = [groups | {"dear": "c" * 30}, groups, groups]
+    table = pa.concat_tables([rollouts(g, step=9, adapter=f"a{i}") for i, g in enumerate(seeds)])
+    row = next(r for r in rows(table) if r["source"] == "all")
+    assert (row["n"], row["num_correct"], row["num_tokens"], row["estimate"]) == (4, 18, 360, 20.0)
+    assert row["low"] < 20.0 < row["high"]
+
+
+def test_the_cost_of_one_arm_over_another_by_hand(rollouts: Make) -> None:
+    """Six problems of 30 tokens, of 9 correct answers in all, against six of 45, of 7."""
+    first, second = {"a": "cw", "b": "cc", "d": "cw", "e": "cc", "f": "cw", "g": "cc"}, {"a": "cc"}
+    both = [rollouts(first), rollouts(dict.fromkeys("abdefg", "cw") | second, arm="z", tokens=15)]
+    (row,) = [
+        r for r in rows(pa.concat_tables(both)) if r["metric"] == "tokens_per_correct_ratio" and r["source"] == "all"
+    ]
+    assert (row["arm"], row["other"], row["n"]) == ("panel", "z", 6)
+    assert row["estimate"] == pytest.approx((180 / 9) / (270 / 7))
+    assert row["low"] < row["estimate"] < row["high"]
+    few = [rollouts({"a": "cw", "b": "cc"}), rollouts({"a": "cw", "b": "cw"}, arm="z", tokens=15)]
+    (row,) = [
+        r for r in rows(pa.concat_tables(few)) if r["metric"] == "tokens_per_correct_ratio" and r["source"] == "all"
+    ]
+    assert (row["low"], row["reason"]) == (None, "fewer than 3 problems' worth of correct answers")
+
+
+def test_accuracy_of_answers_leaves_out_what_gave_none(rollouts: Make) -> None:
+    (row,) = [
+        r
+        for r in rows(rollouts({"a": "cwtt", "b": "cccc", "d": "tttt"}))
+        if r["metric"] == "accuracy_answered" and r["source"] == "all"
+    ]
+    assert row["estimate"] == pytest.approx(5 / 6)
+    assert 0 < row["low"] < 5 / 6 < row["high"] <= 1
+    none = rows(rollouts({"a": "tt"}))[1]
+    assert (none["metric"], none["estimate"], none["reason"]) == (
+        "accuracy_answered",
+        None,
+        "no rollout gave an answer",
+    )
+
+
+def test_lengths_by_who_is_correct(rollouts: Make) -> None:
+    both = pa.concat_tables(
+        [rollouts({"a": "cc", "b": "cw"}), rollouts({"a": "cc", "b": "wc"}, arm="thinking", tokens=30)]
+    )
+    found = {r["bucket"]: r for r in rows(both) if r["metric"] == "bucket" and r["source"] == "all"}
+    assert {bucket: r["n"] for bucket, r in found.items()} == {
+        "all_paired": 2,
+        "arm_only": 1,
+        "both_correct": 1,
+        "other_only": 1,
+    }
+    correct = found["both_correct"]
+    assert (correct["mean"], correct["other_mean"], correct["longer_in"]) == (15.0, 45.0, 1)
+    assert correct["ratio_geomean"] == pytest.approx(3)
+
+
+# maj@k, shortest@k and the shuffled-problem ceiling, by hand; adaptive screening by brute force.
+
+
+def test_majority_of_three_by_hand(rollouts: Make) -> None:
+    # classes 0 0 0 | 1 2 1: the majority of all three is right, and wrong
+    rows = votes_of([classed_by_letter(rollouts({"a": "ccc", "b": "www"}))], (1, 3, 4), 0).to_pylist()
+    found = {(r["metric"], r["source"], r["k"]): r for r in rows}
+    assert found["maj@k", "all", 3]["estimate"] == 0.5
+    assert found["shortest@k", "all", 1]["estimate"] == 0.5
+    assert (found["maj@k", "all", 4]["estimate"], found["maj@k", "all", 4]["n"]) == (None, 2)
+    assert "fewer than k = 4" in found["maj@k", "all", 4]["reason"]
+
+
+def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
+    table = classed_by_letter(rollouts({"a": "wcw"}))  # lengths 10, 20, 30
+    table = table.set_column(table.column_names.index("logprob_sum"), "logprob_sum", pa.array([-10.0, -2.0, -60.0]))
+    found = {(r["metric"], r["k"]): r for r in votes_of([table], (1, 2, 3), 0).to_pylist() if r["source"] == "all"}
+    assert found["likeliest@k", 1]["estimate"] == pytest.approx(1 / 3)
+    assert found["likeliest@k", 2]["estimate"] == pytest.approx(2 / 3)  # of three pairs, the two that hold it
+    assert found["likeliest@k", 3]["estimate"] == 1.0
+    assert found["shortest@k", 3]["estimate"] == 0.0
+    found = {r["metric"]: r for r in votes_of([classed_by_letter(rollouts({"a": "cc"}))], (1,), 0).to_pylist()}
+    assert (found["likeliest@k"]["estimate"], found["likeliest@k"]["reason"]) == (
+        None,
+        "a problem has fewer than k = 1 rollouts, or one without a log-probability",
+    )
+
+
+def test_parts_in_any_order_are_the_whole(rollouts: Make) -> None:
+    """Also where subsets are drawn: 12 rollouts have 924 of six."""
+    table = classed_by_letter(rollouts({"a": "cwcwwwcwcwwt", "b": "cccccwwwwwww", "d": "wwwwwcwwwwwc"}))
+    parts = [table.filter(pc.field("problem_id") == p) for p in ("d", "a", "b")]
+    backwards = [part.take(list(range(part.num_rows))[::-1]) for part in parts]
+    assert votes_of(parts, (2, 6), 0) == votes_of([table], (2, 6), 0) == votes_of(backwards, (2, 6), 0)
+
+
+@pytest.mark.parametrize("letters", ["cw", "ccw", "ccww", "cwwww", "www"])
+def test_stopping_when_decided_against_all_orders(letters: str) -> None:
+    def needed(order: tuple[str, ...]) -> int:
+        return next((i for i in range(1, len(order) + 1) if len(set(order[:i])) == 2), len(order))
+
+    expected = np.mean([needed(o) for o in permutations(letters)])
+    assert rollouts_until_decided(len(letters), letters.count("c")) == pytest.approx(expected)
+
+
+def test_dead_problems_save_nothing() -> None:
+    assert adaptive_saving([(8, 0), (8, 8)])["estimate"] == 0.0
+    measured = adaptive_saving([(8, 0), (2, 1), (5, 4)])  # screened so: 15 of 24
+    assert (measured["count"], measured["estimate"]) == (9, 0.375)
+    assert adaptive_saving([])["reason"] == "no problem of this source"
+
+
+def test_ceiling_by_hand(rollouts: Make) -> None:
+    # a: two equal vectors; b: two equal ones at right angles to them
+    v = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
+    row = ceilings_of(embedded(rollouts({"a": "cc", "b": "cw"}), v, np.ones(4), "whole")).to_pylist()[0]
+    assert (row["within"], row["between"], row["position"], row["problems"]) == (0.0, 1.0, 0.0, 2)
+    assert (row["floor"], row["reworded"]) == (None, 0)
+    alone = ceilings_of(embedded(rollouts({"a": "cc"}), v[:2], np.ones(2), "whole")).to_pylist()[0]
+    assert (alone["between"], alone["reason"]) == (None, "one problem only")
+
+
+def test_floor_by_hand(rollouts: Make) -> None:
+    # a's first trace lies at 60 degrees from itself in other words; distance 1/2, as far as its second trace
+    table, half = rollouts({"a": "cc", "b": "cw"}), np.array([[0.5, 3**0.5 / 2]], np.float32)
+    v = np.array([[1, 0], half[0], [0, -1], [0, -1]], np.float32)
+    said = embedded(table.slice(0, 1), half, np.ones(1), "reworded")
+    rows = ceilings_of(pa.concat_tables([embedded(table, v, np.ones(4), "whole"), said])).to_pylist()
+    assert [(r["window"], r["n"], r["reworded"]) for r in rows] == [("whole", 4, 1)]
+    assert rows[0]["floor"] == pytest.approx(0.5)
+    # within: (1/2 + 0)/2; between: 1, 1, 1 + √3/2 twice; position: (1/4 − 1/2)/(1 + √3/4 − 1/2)
+    assert rows[0]["between"] == pytest.approx(1 + 3**0.5 / 4)
+    assert rows[0]["position"] == pytest.approx(-0.25 / (0.5 + 3**0.5 / 4))
+
+
+# Search within budgets: values written out by hand.
+
+
+BUDGETS = (10, 20, 40)
+
+
+def nodes(searches: dict[tuple[str, str, str], list[tuple[int, bool, bool]]]) -> pa.Table:
+    """(arm, method, problem) → of each round its tokens, whether its rollout is right, whether the answer then is."""
+    fixed = {"adapter": None, "step": 0, "cut": None, "num_prompt_tokens": 2, "num_scored_tokens": 0}
+    rows: list[dict[str, Any]] = [
+        {"problem_id": problem, "arm": arm, "method": method, "round": place, "num_tokens": tokens - 2}
+        | {"correct": right, "chosen_correct": chosen}
+        | fixed
+        for (arm, method, problem), rounds in searches.items()
+        for place, (tokens, right, chosen) in enumerate(rounds)
+    ]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([Searches.schema.field(name) for name in COLUMNS]))
+    return table.append_column("cluster", table["problem_id"])
+
+
+#: p: wrong after 8 tokens, right after 18. q: right after 15, wrong after 30; its first rollout does not fit 10 tokens.
+ONE_ARM = {
+    ("panel", "first", "p"): [(8, False, False), (10, True, False)],
+    ("panel", "first", "q"): [(15, True, True), (15, False, True)],
+    ("panel", "majority", "p"): [(8, False, False), (10, True, True)],
+    ("panel", "majority", "q"): [(15, True, True), (15, False, False)],
+}
+
+
+def estimates(table: pa.Table, **where: object) -> list[float]:
+    return [r["estimate"] for r in table.to_pylist() if all(r[k] == v for k, v in where.items())]
+
+
+def test_curves_areas_and_slopes_by_hand() -> None:
+    table = curves_of(within_budgets(nodes(ONE_ARM), BUDGETS), BUDGETS)
+    of = {"metric": "accuracy"}
+    assert estimates(table, **of, method="majority") == [0.0, 1.0, 0.5]
+    assert estimates(table, **of, method="first") == [0.0, 0.5, 0.5]
+    assert estimates(table, **of, method=ORACLE) == [0.0, 1.0, 1.0]
+    assert estimates(table, **of, method=PASS_AT_1) == [0.25, 0.5, 0.5]
+    # p is right from 18 to 40, q from 15 to 30: (22 + 15) / 2 / 40
+    assert estimates(table, metric="area", method="majority") == [pytest.approx(0.4625)]
+    assert estimates(table, metric="slope", method="majority") == [pytest.approx(0.25)]
+    assert {r["series"] for r in table.to_pylist() if r["method"] == ORACLE} == {"ceiling"}
+    spent = [(r["tokens"], r["rollouts"]) for r in table.to_pylist() if r["method"] == "majority" and r["tokens"]]
+    assert spent == [(4.0, 0.5), (16.5, 1.5), (24.0, 2.0)]
+
+
+def test_methods_and_arms_are_paired_by_problem() -> None:
+    other = {("thinking", method, problem): rounds for (_, method, problem), rounds in ONE_ARM.items()}
+    other["thinking", "majority", "q"] = [(15, True, True), (15, False, True)]
+    table = search_contrasts(within_budgets(nodes(ONE_ARM | other), BUDGETS), BUDGETS)
+    rows = [r for r in table.to_pylist() if r["budget"] == 40 and r["metric"] == "accuracy"]
+    methods = {(r["arm"], r["method"], r["other_method"]): r["estimate"] for r in rows if r["arm"] == r["other"]}
+    assert methods == {("panel", "first", "majority"): 0.0, ("thinking", "first", "majority"): -0.5}
+    arms = {r["method"]: r["estimate"] for r in rows if r["arm"] != r["other"]}
+    assert arms == {"first": 0.0, "majority": -0.5, ORACLE: 0.0, PASS_AT_1: 0.0}
+    slopes = {
+        r["method"]: r["estimate"] for r in table.to_pylist() if r["metric"] == "slope" and r["arm"] != r["other"]
+    }
+    assert slopes == {"majority": pytest.approx(-0.25), ORACLE: pytest.approx(0.0)}
+    adjusted = [r for r in table.to_pylist() if r["p_value"] is not None]
+    assert adjusted and all(r["p_adjusted"] >= r["p_value"] and r["family"] for r in adjusted)
+
+
+def test_pass_at_1_is_the_chance_of_the_first_whatever_ended_the_drawing() -> None:
+    """Right rollouts take 10 tokens, wrong ones 40, half are right, and a budget of 40 ends the drawing after the first
+    wrong one: the mean of each problem's would be 0.32. Within five standard errors of 2000 problems."""
+    rng = np.random.default_rng(0)
+    searches = {}
+    for problem in range(2000):
+        rounds, spent = list[tuple[int, bool, bool]](), 0
+        while spent < 40:
+            right = bool(rng.random() < 0.5)
+            rounds.append((10 if right else 40, right, rounds[0][1] if rounds else right))
+            spent += rounds[-1][0]
+        searches["panel", "first", f"p{problem:04}"] = rounds
+    table = curves_of(within_budgets(nodes(searches), (40,)), (40,))
+    [found] = estimates(table, metric="accuracy", method=PASS_AT_1)
+    assert abs(found - 0.5) < 5 * (0.25 / 2000) ** 0.5
+
+
+def test_the_best_method_is_chosen_on_other_problems() -> None:
+    """Ten methods that guess alike, of 60 problems each: the best one's rate is too high, that of choosing is not."""
+    rng, naive, honest = np.random.default_rng(0), list[float](), list[float]()
+    for _ in range(20):
+        right = rng.random((10, 60)) < 0.5
+        searches = {
+            ("panel", f"guess{m}", f"p{p:02}"): [(10, bool(right[m, p]), bool(right[m, p]))]
+            for m in range(10)
+            for p in range(60)
+        }
+        table = curves_of(within_budgets(nodes(searches), (40,)), (40,))
+        naive.append(max(estimates(table, metric="accuracy")))
+        honest += estimates(table, metric="best")
+    assert np.mean(naive) > 0.57
+    assert abs(np.mean(honest) - 0.5) < 5 * np.std(honest) / 20**0.5 < 0.1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 from storage.artifacts.store import Store
 from storage.sql import query
 from tasks.domain.statistics.regression import Correlation, rank_correlations
+from tasks.embedding import embedded
 from tasks.evidence import VECTORS
+from tasks.measures.diversity import answers_of, compare_columns, diversity_of
 from tasks.measures.widths import MEASURES, vocabulary_of, widths_of
-from tests.measures.conftest import rows_of
+from tests.measures.conftest import classed_by_letter, rows_of
 
 Row = dict[str, Any]
 
@@ -114,3 +117,119 @@ def test_a_study_has_them(in_store: Store) -> None:
         assert ask(in_store.root, str(report), f"report_{name}").num_rows
     page = (in_store.files(report) / "report.md").read_text()
     assert "Width by every measure" in page and "Width beside length and accuracy" in page
+
+
+# Diversity tables: by hand on two-dimensional vectors, and null where there is nothing to compare.
+
+
+Make = Callable[..., pa.Table]
+WINDOWS = ("whole", "first256", "head2000chars")
+
+
+def vectors_of(table: pa.Table, angles: list[float]) -> pa.Table:
+    v = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    return embedded(table, v, np.full(len(angles), 0.5), "whole")
+
+
+def test_two_groups_by_hand(rollouts: Make) -> None:
+    table = vectors_of(rollouts({"a": "ccw", "b": "cw"}), [0, 0, np.pi / 2, 0, np.pi])
+    a, b = diversity_of(table).to_pylist()
+    assert a["diversity"] == pytest.approx(2 / 3, abs=1e-6)  # pairs 0, 1, 1
+    assert a["diversity_correct"] == pytest.approx(0.0, abs=1e-6)
+    assert (a["n"], a["num_correct"], a["clusters"], a["coverage"]) == (3, 2, 2, 0.5)
+    assert a["num_tokens"] == 20.0
+    assert a["per_1000_tokens"] == pytest.approx(1000 * a["diversity"] / 20)
+    assert b["diversity"] == pytest.approx(2.0, abs=1e-6)
+    assert b["diversity_correct"] is None
+
+
+def test_in_a_window_only_traces_that_fill_it_count(rollouts: Make) -> None:
+    """Of three traces one is as short as to be shown whole: it would be compared by less text than the others."""
+    angles = [0, np.pi / 2, np.pi]
+    v = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    seen = np.array([0.5, 1.0, 0.25])
+    shown = {w: diversity_of(embedded(rollouts({"a": "ccw"}), v, seen, w)).to_pylist()[0] for w in WINDOWS}
+    assert (shown["first256"]["n"], shown["first256"]["coverage"]) == (2, 0.375)
+    assert shown["first256"]["diversity"] == pytest.approx(2.0, abs=1e-6) and shown["first256"]["num_correct"] == 1
+    assert [shown[w]["n"] for w in ("whole", "head2000chars")] == [3, 3]
+    none = diversity_of(embedded(rollouts({"a": "ccw"}), v, np.ones(3), "last16")).to_pylist()[0]
+    assert (none["n"], none["diversity"], none["reason"]) == (0, None, "no trace is longer than the window")
+
+
+def test_answers_without_an_encoder(rollouts: Make) -> None:
+    # classes: 0 1 2 | none at all
+    table = classed_by_letter(rollouts({"a": "cww", "b": "tt"}))
+    rows = {r["problem_id"]: r for r in answers_of(table).to_pylist()}
+    assert rows["a"]["entropy"] == pytest.approx(np.log(3) + 2 / 6)
+    assert (rows["a"]["disagreement"], rows["a"]["distinct"], rows["a"]["distinct_wrong"]) == (1.0, 3, 2)
+    assert (rows["b"]["entropy"], rows["b"]["answered"]) == (None, 0)
+    assert rows["b"]["reason"] == "fewer than two rollouts gave an answer"
+
+
+def test_answers_of_a_group_do_not_depend_on_its_size() -> None:
+    """Means over many groups of 6 and of 24 from one population, beside what the plug-in of the entropy gives."""
+    rng, chances, found = np.random.default_rng(0), np.array([0.4, 0.3, 0.2, 0.1]), {}
+    truth = float(-(chances * np.log(chances)).sum())
+    for n in (6, 24):
+        classes = rng.choice(4, size=(1500, n), p=chances)
+        counts = np.stack([(classes == c).sum(axis=1) for c in range(4)], axis=1)
+        plug_in = np.mean([-(p[p > 0] * np.log(p[p > 0])).sum() for p in counts / n])
+        policy = {"arm": ["a"] * classes.size, "step": [0] * classes.size, "seed": [0] * classes.size}
+        problem, right = np.repeat([f"{i:04d}" for i in range(1500)], n), classes.ravel() == 0
+        rollouts = {
+            "source": ["s"] * classes.size,
+            "problem_id": problem,
+            "answer_class": classes.ravel(),
+            "correct": right,
+        }
+        table = answers_of(pa.table(policy | rollouts))
+        entropy, found[n] = (float(np.mean(table[name].to_numpy())) for name in ("entropy", "distinct_of_4"))
+        assert abs(entropy - truth) < abs(plug_in - truth) / 2
+    assert found[6] == pytest.approx(found[24], rel=0.02) == pytest.approx((1 - (1 - chances) ** 4).sum(), rel=0.02)
+
+
+def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) -> None:
+    first = diversity_of(vectors_of(rollouts({"a": "cc", "b": "cw", "d": "cc"}), [0, 1, 0, 2, 0, 0.5]))
+    second = diversity_of(
+        vectors_of(rollouts({"a": "cct", "b": "ccc", "e": "cc"}, arm="thinking"), [0, 0.1, 0, 0.2, 0, 1, 2])
+    )
+    rows = {(r["metric"], r["basis"]): r for r in compare_columns([first, second], ("diversity",)).to_pylist()}
+    row = rows["diversity", "all"]
+    assert (row["arm"], row["other"], row["n"]) == ("panel", "thinking", 2)
+    a, b = 1 - np.cos(1), 1 - np.cos(2)
+    assert row["mean"] == pytest.approx((a + b) / 2, abs=1e-6)
+    assert rows["diversity", "equal_n"]["n"] == 1
+    assert rows["diversity", "equal_n"]["reason"] == "one problem has no spread"
+
+
+@pytest.mark.parametrize(("apart", "other"), [(0.0, 0.5), (0.5, 0.0), (0.0, 0.0)])
+def test_an_arm_whose_traces_are_all_one_is_compared_and_has_no_ratio(
+    rollouts: Make, apart: float, other: float
+) -> None:
+    tables = []
+    for arm, angle in (("panel", apart), ("thinking", other)):
+        table = rollouts(dict.fromkeys("abde", "cw"), arm=arm)
+        tables.append(diversity_of(vectors_of(table, [v for i in range(4) for v in (0.0, angle * (1 + i / 9))])))
+    row = compare_columns(tables, ("diversity",)).to_pylist()[0]
+    assert row["n"] == 4 and np.sign(row["difference"]) == np.sign(apart - other)
+    assert (row["relative_low"], row["relative_high"]) == (None, None)
+
+
+def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:
+    """Every problem twice, under one cluster: interval and p stay."""
+    angles = {"panel": [0.3, 0.9, 1.4, 0.6], "thinking": [0.2, 0.4, 1.5, 0.1]}
+    told = []
+    for copies in (1, 2):
+        tables = []
+        for arm, apart in angles.items():
+            problems = {f"{name}{i}": angle for name, angle in zip("abde", apart, strict=True) for i in range(copies)}
+            table = rollouts(dict.fromkeys(problems, "cw"), arm=arm)
+            measured = diversity_of(vectors_of(table, [v for angle in problems.values() for v in (0.0, angle)]))
+            tables.append(
+                measured.append_column("cluster", pa.array([p[0] for p in measured["problem_id"].to_pylist()]))
+            )
+        told.append(compare_columns(tables, ("diversity",)).to_pylist()[0])
+    assert [(r["n"], r["clusters"]) for r in told] == [(4, 4), (8, 4)]
+    for name in ("low", "high", "p_value", "relative_low", "relative_high"):
+        assert told[0][name] == pytest.approx(told[1][name]), name
+    assert told[1]["p_t"] < told[0]["p_t"]  # as publications have it: each problem counts

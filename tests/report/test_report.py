@@ -8,9 +8,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pyarrow.csv
 import pytest
+from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
+from cli.export import export
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES, answer_figure, is_p_value
@@ -238,3 +241,53 @@ def test_renders_on_a_phone_and_on_paper(study: Study, browser, tmp_path: Path) 
         assert "sans-serif" in page.evaluate("getComputedStyle(document.body).fontFamily")
         page.close()
     assert said == []
+
+
+# Figures and tables as files for a paper: whole, of the report's own numbers, and read by others.
+
+
+def exported(study: Study, folder: Path, *words: str) -> list[Path]:
+    done = CliRunner().invoke(export, [*words, "--root", str(study.root), "-o", str(folder)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return [Path(line) for line in done.output.splitlines()]
+
+
+@pytest.mark.parametrize("name", ["bands", "passk", "crosstab", "diversity_pairs", "reward"])
+def test_a_figure_is_the_reports_drawing(name: str, study: Study, tmp_path: Path) -> None:
+    pages = exported(study, tmp_path, "figure", name)
+    drawings = exported(study, tmp_path, "figure", f"report_{name}", "--format", "svg")
+    assert [path.with_suffix("") for path in pages] == [path.with_suffix("") for path in drawings]
+    for page, drawing in zip(pages, drawings, strict=True):
+        assert page.read_bytes().startswith(b"%PDF-")
+        shape = max(re.findall(r' d="([^"]+)"', drawing.read_text()), key=len)
+        assert len(shape) > 20 and shape in study.page("report.html")
+
+
+def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> None:
+    (path,) = exported(study, tmp_path, "table", "gains")
+    rows = ask(study.root, str(study.report), "report_gains")
+    read = pyarrow.csv.read_csv(path)
+    assert read.column_names == rows.column_names
+    assert read["gain"].to_pylist() == rows["gain"].to_pylist()
+    (path,) = exported(study, tmp_path, "table", "diversity_pairs", "--format", "latex")
+    latex = path.read_text()
+    assert latex.count(r"\\") == ask(study.root, str(study.report), "report_diversity_pairs").num_rows + 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("figure", "gainz"), "no figure or table 'gainz'; did you mean 'gains'?"),
+        (("figure", "audit"), "audit has no chart; for its numbers: varband export table audit"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(words: tuple[str, ...], said: str, study: Study) -> None:
+    done = CliRunner().invoke(export, [*words, "--root", str(study.root)])
+    assert said in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_a_study_is_copied(study: Study, tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        export, ["study", "--without", "weights", str(tmp_path / "copy"), "--root", str(study.root)]
+    )
+    assert done.exit_code == 0 and "artifacts" in done.output and (tmp_path / "copy").is_dir()

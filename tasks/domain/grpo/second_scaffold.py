@@ -64,7 +64,7 @@ def solutions(completion: str, number: int) -> list[str]:
 
 #: Key of every correct answer: the grader considers them equal.
 RIGHT = "correct"
-#: From which on two strategies are one, as the labelled traces set it (tests/domain/grpo/test_diversity_objectives.py).
+#: From which on two strategies are one, as the labelled traces set it (tests/domain/grpo/test_advantages.py).
 THRESHOLD = 0.31
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
 from math import comb, log
 
@@ -10,10 +11,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from storage.errors import UserError
 from storage.rules import band
 from tasks.domain.grpo.advantages.best_of_k import DIVERGENCE
-from tasks.domain.grpo.advantages.group import Candidate, Context, Group, is_live
+from tasks.domain.grpo.advantages.group import Candidate, Context, Group, is_live, minus_mean
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
+from tasks.domain.grpo.advantages.structured import worths
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.second_scaffold import CRITIC, THRESHOLD, answer_key, second_scaffold, several, solutions
+from tasks.domain.partitions.by_strategy import jaccard, profile
+from tasks.domain.partitions.calibration import LabelledGroup, threshold_of
+from tasks.domain.scaffolds import PANEL, THINKING
+from tasks.engines.encoding import labelled_problems
 
 #: (correct, tag valid, answer if wrong, class of its trace)
 Outcome = tuple[bool, bool, int, int]
@@ -221,3 +230,208 @@ def test_all_wrong_with_mixed_tags_is_all_zero_although_it_is_live() -> None:
     group = formed(*((False, t) for t in (True, False, True, True)))
     assert band(0, 4) == "all_zero" and is_live(group.rewards_G.tolist())
     assert weights(group, "centred") == pytest.approx([0.05, -0.15, 0.05, 0.05])
+
+
+# Objectives that look beyond rewards, by hand.
+
+
+HALF = np.array([1.0, 1.0, 0.0, 0.0])
+SPREAD = 3**-0.5  # of HALF, n - 1
+TASK = np.array([0.5, 0.5, -0.5, -0.5]) / SPREAD
+
+
+def found(group: Group, kind: str, **context: object) -> list[float]:
+    return group_advantages(group, kind, Context(**context))[0].tolist()  # type: ignore[arg-type]
+
+
+def test_darling_by_trace_by_hand() -> None:
+    """Of three others, the first right rollout has two in another class (2/3), the second all three: rewards 2/3, 1, 0, 0
+    of mean 5/12."""
+    group = Group(HALF, HALF, traces=(0, 1, 0, 2))
+    assert found(group, "darling_trace") == pytest.approx([2 / 3 - 5 / 12, 1 - 5 / 12, -5 / 12, -5 / 12])
+
+
+@pytest.mark.parametrize("form", [np.zeros(4), np.array([0.1, 0.0, 0.1, 0.0])])
+def test_darling_asks_for_no_class_where_none_is_right(form: np.ndarray) -> None:
+    """So the encoder is not asked either: what a wrong rollout's way is changes nothing."""
+    seen, unseen = (Group(form, np.zeros(4), traces=ways) for ways in ((0, 1, 1, None), (None,) * 4))
+    for name in ("darling_trace", "darling_encoded"):
+        assert found(seen, name) == found(unseen, name) == pytest.approx(list(form - form.mean()))
+        assert "diversity" not in group_advantages(unseen, name, Context())[1]
+
+
+def test_darling_by_answer_by_hand() -> None:
+    """One right of four: all three others answer otherwise, so 1, 0, 0, 0 centred; three right: 1/3 each, of mean 1/4."""
+    rare, common = np.array([1.0, 0, 0, 0]), np.array([1.0, 1, 1, 0])
+    assert found(Group(rare, rare, answers=("correct", "3", "3", "4")), "darling_answer") == pytest.approx(
+        [0.75, -0.25, -0.25, -0.25]
+    )
+    assert found(Group(common, common, answers=(*("correct",) * 3, "3")), "darling_answer") == pytest.approx(
+        [1 / 12] * 3 + [-1 / 4]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "gated", "exploring"),
+    [
+        # b = 1/√4, 1/√4, 1, 1/√9; each minus the mean of the other three
+        ("ucb_mean", False, [-1 / 9, -1 / 9, 5 / 9, -1 / 3]),
+        # wrong ones have none: 1/2, 1/2, 0, 0
+        ("ucb_mean", True, [1 / 3, 1 / 3, -1 / 3, -1 / 3]),
+        ("ucb_constant", False, [0.0, 0.0, 0.5, -1 / 6]),
+        ("ucb_constant", True, [0.0, 0.0, 0.0, 0.0]),
+        ("batch_exploration", False, [-0.25, -0.25, 0.0, 0.0]),
+        ("batch_exploration", True, [-0.25, -0.25, 0.0, 0.0]),
+    ],
+)
+def test_exploration_by_hand(kind: str, gated: bool, exploring: list[float]) -> None:
+    """The right answer was given 4 times before, "3" never, "5" nine times."""
+    group = Group(HALF, HALF, "p", ("correct", "correct", "3", "5"))
+    before = {"p": {"correct": 4, "5": 9}, "another": {"3": 100}}
+    assert found(group, kind, gated=gated, visits=before) == pytest.approx(TASK + 0.2 * np.array(exploring))
+
+
+def test_no_answer_earns_no_bonus() -> None:
+    wrong = np.zeros(2)
+    group = Group(wrong, wrong, "p", (None, "3"))
+    assert found(group, "ucb_mean", gated=False) == pytest.approx([-0.2, 0.2])
+    assert found(Group(wrong, wrong, "p", (None, None)), "batch_exploration", gated=False) == [0.0, 0.0]
+
+
+def test_reinforce_plus_plus_weighs_a_group_against_its_step() -> None:
+    """Rewards of the step: 1 1 1 1 1 0 0 0, mean 5/8, spread √(15)/8: a solved group is above it, an unsolved one below."""
+    solved, mixed = np.ones(4), np.array([1.0, 0.0, 0.0, 0.0])
+    step = (Group(solved, solved), Group(mixed, mixed))
+    assert found(step[0], "reinforce_plus_plus", step=step) == pytest.approx([3 / 15**0.5] * 4)
+    assert found(step[1], "reinforce_plus_plus", step=step) == pytest.approx([3 / 15**0.5] + [-5 / 15**0.5] * 3)
+
+
+def test_gdpo_hears_form_beside_correctness() -> None:
+    """A right one without its tags and a wrong one with them are worth the same, whatever the tag reward is."""
+    for cost in (0.2, 0.02):
+        group = Group(np.array([1.0 - cost, 1.0, 0.0, -cost]), HALF)
+        advantages = found(group, "gdpo")
+        assert advantages[0] == pytest.approx(advantages[2], abs=1e-9)
+        assert advantages[1] == pytest.approx(2**0.5) == pytest.approx(-advantages[3])
+
+
+def test_the_threshold_is_the_one_that_labelled_traces_set() -> None:
+    labelled = [
+        LabelledGroup(jaccard([profile(trace) for trace in problem.traces]), problem.solutions)
+        for problem in labelled_problems()
+    ]
+    assert round(threshold_of(labelled), 2) == THRESHOLD
+
+
+# VPO and Multi-RLVR by hand, and what is read of a completion of several answers.
+
+
+LEARNER = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=1, lora_alpha=1)
+candidate = st.builds(Candidate, st.booleans(), st.integers(1, 30), st.one_of(st.none(), st.integers(0, 3)))
+completions = st.lists(st.lists(candidate, max_size=4), min_size=2, max_size=8)
+
+
+def of(candidates: list[list[Candidate]]) -> Group:
+    correct = np.array([float(any(c.correct for c in one)) for one in candidates])
+    return Group(correct, correct, "p", candidates=candidates)
+
+
+def several_answers_found(candidates: list[list[Candidate]], kind: str) -> np.ndarray:
+    return group_advantages(of(candidates), kind, Context())[0]
+
+
+def test_what_candidates_are_worth_by_hand() -> None:
+    """Right ones of 10, 5 and 10 characters, two one way and one another; the wrong one is worth nothing to any judge."""
+    one = [Candidate(True, 10, 0), Candidate(False, 2, 3)]
+    other = [Candidate(True, 5, 1), Candidate(True, 10, 0)]
+    first, second = worths([one, other])
+    assert first.tolist() == [[1.0, 0.0, 0.5], [0.0, 0.0, 0.0]]
+    assert second.tolist() == [[1.0, 0.5, 1.0], [1.0, 0.0, 0.5]]
+
+
+def test_multi_rlvr_by_hand() -> None:
+    right, wrong = Candidate(True, 3), Candidate(False, 3)
+    three = [[right, right], [right, wrong], [wrong, wrong]]
+    assert several_answers_found(three, "multi_rlvr_sum") == pytest.approx(np.array([1, 0, -1]) * 1.5**0.5)
+    assert several_answers_found(three, "multi_rlvr_max") == pytest.approx(np.array([1, 1, -2]) / 2**0.5)
+
+
+SEVERAL = sorted(name for name, one in ADVANTAGES.items() if "candidates" in one.needs)
+
+
+@given(completions, st.sampled_from(SEVERAL), st.integers(2, 5))
+def test_wrong_candidates_their_order_and_their_length_say_nothing(
+    candidates: list[list[Candidate]], kind: str, scale: int
+) -> None:
+    """Nor does the unit that lengths are in."""
+    before = several_answers_found(candidates, kind)
+    more = [[Candidate(False, 1, 9), *reversed(one)] for one in candidates]
+    longer = [[replace(c, length=scale * c.length) for c in one] for one in candidates]
+    assert np.allclose(several_answers_found(more, kind), before) and np.allclose(
+        several_answers_found(longer, kind), before
+    )
+    assert abs(before.sum()) < 1e-9 and before.std() in (pytest.approx(0), pytest.approx(1))
+
+
+def test_solutions_are_told_apart_and_counted_once() -> None:
+    text = " ".join(PANEL.answer_in_form(answer, f"Ann: {answer}.") for answer in ("7", "8", "7", "9"))
+    assert solutions(text, 3) == [PANEL.answer_in_form("7", "Ann: 7."), PANEL.answer_in_form("8", "Ann: 8.")]
+    assert [PANEL.parse(one).region for one in solutions(text, 9)] == ["7", "8", "9"]
+    assert not solutions("no answer", 3)
+
+
+def test_each_has_a_scaffold_of_its_own_and_an_arm_without_tags_is_refused() -> None:
+    asked = several(PANEL, 3)
+    assert asked.digest != PANEL.digest and asked.stop != PANEL.stop and "3 times" in asked.prompt("1+1")
+    assert second_scaffold(LEARNER, PANEL) is None
+    assert second_scaffold(replace(LEARNER, advantage="vpo", candidates=4), PANEL) == several(PANEL, 4)
+    assert second_scaffold(replace(LEARNER, advantage="refined"), THINKING) == replace(CRITIC, chat=True)
+    with pytest.raises(UserError, match="thinking lacks") as raised:
+        second_scaffold(replace(LEARNER, advantage="vpo"), THINKING)
+    assert "\n" not in str(raised.value)
+
+
+# Groups in which an objective finds nothing: exactly zero, not the last digits of a sum.
+
+
+GROUP = formed(*((i < 2, False) for i in range(4)))
+CONTRADICTING = [formed(*((i < c, i >= c) for i in range(4))) for c in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("kind", "k"), [("pass_at_k", 3), ("pass_at_k", 4), ("pkpo", 4)])
+def test_a_form_that_all_break_adds_nothing(kind: str, k: int) -> None:
+    """0.8 - 1 is not -0.2. Any k of them hold a right one, so nothing is left to learn."""
+    assert not group_advantages(right(1, 1, 0, 0), kind, Context(k=k))[0].any()
+    assert not group_advantages(GROUP, kind, Context(k=k))[0].any()
+
+
+@pytest.mark.parametrize("group", CONTRADICTING, ids=["1 right", "2 right", "3 right"])
+def test_gdpo_is_nothing_where_form_says_the_opposite_of_correctness(group: Group) -> None:
+    """Their scores cancel; the spread of what cancelled is no scale."""
+    assert np.abs(group.rewards_G - group.rewards_G[0]).max() > 0
+    assert not group_advantages(group, "gdpo", Context(step=(group,)))[0].any()
+    beside = right(1, 1, 0, 0)
+    assert not group_advantages(group, "gdpo", Context(step=(group, beside)))[0].any()
+
+
+@pytest.mark.parametrize("kind", [name for name, one in ADVANTAGES.items() if one.of_parts and name != "gdpo"])
+def test_what_is_of_correctness_hears_it_where_totals_are_alike(kind: str) -> None:
+    """Two right ones so long that they cost 1, two wrong ones of no cost: the totals are alike, and correctness is not."""
+    correct, several = np.array([1.0, 1.0, 0.0, 0.0]), tuple((Candidate(i < 2, 9, i),) for i in range(4))
+    group = Group(np.zeros(4), correct, "p", ("correct", "correct", "3", "4"), (0, 1, 2, 3), several)
+    form = minus_mean(group.form_G)
+    advantages = group_advantages(group, kind, Context(k=2))[0] - form
+    assert advantages[:2].min() > advantages[2:].max()
+    assert not group_advantages(group, "centred", Context())[0].any()
+
+
+def test_leaving_the_trace_empty_does_not_pay() -> None:
+    """Four right, three one way and one that names none: it weighs least, where it once was the rare way."""
+    solved = np.ones(4)
+    found = group_advantages(Group(solved, solved, traces=(0, 0, 1, None)), "darling_trace", Context())[0]
+    assert found.argmin() == 3 and found == pytest.approx(np.array([2 / 3, 2 / 3, 1, 0.1]) - (7 / 3 + 0.1) / 4)
+
+
+def test_a_wrong_answer_that_says_correct_is_not_the_right_one() -> None:
+    keys = [answer_key(text, correct=False) for text in ("correct", " correct", "  correct", "incorrect")]
+    assert len({*keys, answer_key("7", correct=True)}) == 5

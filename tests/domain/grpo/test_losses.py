@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from storage.errors import UserError
 from tasks.domain.grpo import losses
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.grpo.losses import LOSSES, Tokens, divisor, k3, loss_for, summed
+from tasks.domain.grpo.losses import LOSSES, Tokens, clip_cov, covariances, divisor, k3, kl_cov, loss_for, summed
+from tests.domain.grpo.test_learner_config import CONFIG as LEARNER
 
 CONFIG = LearnerConfig(
     steps=1, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1, max_tokens=100
@@ -224,3 +226,60 @@ def test_bandit_gradient_is_the_policy_gradient() -> None:
     p = logits.detach().softmax(0)
     expected = -p * (rewards - (p * rewards).sum())
     assert logits.grad is not None and torch.allclose(logits.grad, expected, atol=1e-6)
+
+
+# What stands beside clipping, by hand: a soft gate, weights of tokens, a rewarded entropy.
+
+
+def test_sapo_by_hand() -> None:
+    """Ratio 2, A = 1, τ = 1: slope of -4 σ(r - 1) is -4 σ(1) (1 - σ(1)) r. A = -1 has τ = 1.05: a gate that closes sooner."""
+    at = math.log(2)
+    for advantage, tau in ((1.0, 1.0), (-1.0, 1.05)):
+        gate = 1 / (1 + math.exp(-tau))
+        expected = -advantage * 4 * gate * (1 - gate) * 2
+        assert gradient("sapo", [at], [0.0], torch.tensor([advantage])).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_weighed_tokens_by_hand() -> None:
+    """The first token has no term, the second is held to its behaviour by 3 |log-ratio|, the third is as it is."""
+    at = torch.tensor([0.1, 0.1, 0.1], requires_grad=True)
+    weights = torch.tensor([[0.0, 1.0, 1.0], [0.0, 3.0, 0.0]])
+    t = Tokens(at, torch.zeros(3), torch.ones(3), torch.zeros(3), weights)
+    summed(LOSSES["kl_cov"], t, None, CONFIG).backward()
+    ratio = math.exp(0.1)
+    assert at.grad is not None and at.grad.tolist() == pytest.approx([0.0, 3 - ratio, -ratio])
+
+
+def test_entropy_is_rewarded_beside_each_term() -> None:
+    entropy = torch.tensor([0.5, 2.0], requires_grad=True)
+    t = Tokens(torch.zeros(2), torch.zeros(2), torch.zeros(2), torch.tensor([0, 0]), None, entropy)
+    summed(LOSSES["grpo"], t, None, CONFIG, entropy_weight=0.25).backward()
+    assert entropy.grad is not None and entropy.grad.tolist() == [-0.125, -0.125]
+
+
+#: Log-probs -1 -1 -3 -3 and advantages 2 -2 2 -2: means -2 and 0, covariances 2 -2 -2 2.
+LOGPROBS, COVARIANCE_ADVANTAGES = np.array([-1.0, -1.0, -3.0, -3.0]), np.array([2.0, -2.0, 2.0, -2.0])
+tokens = st.lists(st.tuples(st.floats(-8, 0), st.sampled_from([-1.5, 0.5, 2.0])), min_size=2, max_size=60)
+
+
+def test_by_hand() -> None:
+    assert covariances(LOGPROBS, COVARIANCE_ADVANTAGES).tolist() == [2.0, -2.0, -2.0, 2.0]
+    half = replace(LEARNER, cov_share=0.5, cov_kl=0.7)
+    clipped = clip_cov(LOGPROBS, COVARIANCE_ADVANTAGES, half, (0,))
+    assert clipped.term_T.tolist() == [0.0, 1.0, 1.0, 0.0] and not clipped.kl_T.any()
+    held = kl_cov(LOGPROBS, COVARIANCE_ADVANTAGES, half, (0,))
+    assert np.allclose(held.kl_T, [0.7, 0.0, 0.0, 0.7]) and held.term_T.all()
+
+
+@given(tokens, st.integers(0, 99), st.sampled_from([1e-4, 0.1, 0.5]))
+def test_shares_and_draws(drawn: list[tuple[float, float]], key: int, share: float) -> None:
+    """At most the share, at least one; the same draw for the same key; KL on the largest alone."""
+    logprobs, advantages = (np.array(values) for values in zip(*drawn, strict=True))
+    config = replace(LEARNER, cov_share=share, cov_low=0.0)
+    found, most = covariances(logprobs, advantages), max(1, int(share * len(drawn)))
+    clipped = clip_cov(logprobs, advantages, config, (key,)).term_T == 0
+    assert np.array_equal(clipped, clip_cov(logprobs, advantages, config, (key,)).term_T == 0)
+    eligible = (found > 0) & (found < config.cov_high)
+    assert clipped.sum() == min(most, eligible.sum()) and eligible[clipped].all()
+    held = kl_cov(logprobs, advantages, config, (key,)).kl_T > 0
+    assert held.sum() == most and found[held].min() >= found[~held].max(initial=-np.inf)

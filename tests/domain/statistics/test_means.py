@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.nights import Cell, first_alarm
+from storage.rules import resample_classes, resample_means
+from tasks.domain.statistics import estimators as e
+from tasks.domain.statistics import paired_tests as s
 from tasks.domain.statistics.curves_of_k import at_fraction
 from tasks.domain.statistics.means import combined, errors_at_any_look, folded, holds_for, ratio, together
+from tasks.domain.statistics.nights import look
 from tasks.domain.statistics.paired_tests import explained_difference, unblurred, unsupported
+from tasks.domain.statistics.power import Design, simulate
 from tasks.domain.statistics.shares import proportions
 
 
@@ -181,3 +189,197 @@ def test_a_share_of_hardly_any_problem_is_covered(n: int) -> None:
     for share in np.concatenate([np.linspace(0.01, 4, 200) / n, 1 - np.linspace(0.01, 4, 200) / n]):
         chance = stats.binom.pmf(np.arange(n + 1), n, share)
         assert chance[(low <= share) & (share <= high)].sum() >= 0.92, share
+
+
+# Paired tests, intervals and corrections against worked values, scipy's independent routes and brute force.
+
+
+differences = st.lists(st.floats(-3, 3, allow_nan=False), min_size=2, max_size=12)
+
+
+@given(differences)
+@settings(deadline=None)
+def test_paired_is_scipys_paired_t(d: list[float]) -> None:
+    x = np.array(d)
+    assume(x.std() > 1e-6)
+    r, expected = s.paired(x, np.zeros(len(x))), stats.ttest_rel(x, np.zeros(len(x)))
+    assert (r["t"], r["p_t"]) == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    assert r["p_normal"] <= r["p_t"] + 1e-12
+
+
+@given(st.lists(st.floats(-2, 2, allow_nan=False), min_size=1, max_size=9))
+@settings(deadline=None)
+def test_sign_flips_are_exact_for_few_problems(d: list[float]) -> None:
+    x = np.array(d)
+    sums = np.array(list(product((1.0, -1.0), repeat=len(x)))) @ x
+    slack = 1e-12 * np.abs(x).sum()
+    assert s.sign_flip(x, draws=10, seed=0) == pytest.approx((np.abs(sums) >= abs(x.sum()) - slack).mean())
+
+
+@given(st.lists(st.integers(-4, 4).filter(bool), min_size=2, max_size=7))
+@settings(deadline=None, max_examples=30)
+def test_signed_ranks_of_few_problems_are_scipys_permutation_test(d: list[int]) -> None:
+    x = np.array(d, float)
+    every_flip: Any = stats.PermutationMethod(n_resamples=1 << 8)
+    theirs: Any = stats.wilcoxon(x, method=every_flip)
+    assert s.wilcoxon(x) == pytest.approx(theirs.pvalue)
+
+
+def test_sign_flips_of_many_problems_agree_with_t_and_are_never_zero() -> None:
+    x = np.random.default_rng(0).normal(0.3, 1, 60)
+    p, t = s.sign_flip(x, draws=20_000, seed=1), s.paired(x, np.zeros(60))["p_t"]
+    assert p == pytest.approx(t, abs=0.01)
+    assert s.sign_flip(np.ones(60), draws=100, seed=0) == pytest.approx(1 / 101)
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    none, one, same = (
+        s.paired(np.array(a), np.array(b)) for a, b in (([], []), ([1.0], [0.0]), ([1.0, 2.0], [0.0, 1.0]))
+    )
+    assert none == {"n": 0, "reason": "no problem in common"}
+    assert (one["difference"], one.get("p_t"), one["reason"]) == (1.0, None, "one problem has no spread")
+    assert (same["difference"], same.get("t")) == (1.0, None)
+    assert same["reason"] == "every problem differs by the same amount: no interval"
+
+
+def test_corrections_over_a_family_by_hand() -> None:
+    # Holm: 3·0.01, max(0.03, 2·0.02), max(0.04, 1·0.03); Benjamini-Hochberg: 0.03 for all three
+    assert s.adjust([0.01, 0.02, 0.03], "holm") == pytest.approx([0.03, 0.04, 0.04])
+    assert s.adjust([0.01, 0.02, 0.03], "bh") == pytest.approx([0.03, 0.03, 0.03])
+    assert s.adjust([None, 0.04], "holm") == [None, 0.04]
+    assert s.adjust([None], "bh") == [None]
+
+
+@given(st.lists(st.integers(0, 8), min_size=2, max_size=40))
+@settings(max_examples=20, deadline=None)
+def test_drawing_class_counts_is_the_bootstrap_over_problems(correct: list[int]) -> None:
+    values = np.array(correct, float) / 8
+    classes, counts = np.unique(values, return_counts=True)
+    by_class = resample_classes(counts, 4000, 0) @ classes
+    plain = resample_means(values[:, None], 4000, 1)[:, 0]
+    error = values.std() / math.sqrt(len(values))
+    assert by_class.mean() == pytest.approx(plain.mean(), abs=5 * error / math.sqrt(4000) + 1e-9)
+    assert by_class.std() == pytest.approx(error, rel=0.1, abs=1e-9)
+
+
+def test_power_agrees_with_a_published_table() -> None:
+    # 100 problems, +5 pp: G = 1 about 21 %, G = 16 about 98 % (notes on statistics, own simulation there)
+    assert simulate(0.05, Design(num_problems=100, group_size=1), trials=1000).power == pytest.approx(0.21, abs=0.04)
+    assert simulate(0.05, Design(num_problems=100, group_size=16), trials=1000).power == pytest.approx(0.98, abs=0.02)
+    with pytest.raises(ValueError, match="no shift"):
+        simulate(0.95, Design(num_problems=10, group_size=1), trials=100)
+
+
+@pytest.mark.parametrize("n", [9, 40])
+def test_differences_that_are_equal_up_to_rounding_tie(n: int) -> None:
+    """.3 − .2, .2 − .1 and .1 are three floats; .1 + .2 − .3 is not 0."""
+    exact = np.array([1, -1, 1, 0, 2, -2, 1, 1, 1] * 5)[:n]
+    rounded = np.array(
+        [0.3 - 0.2, 0.1 - 0.2, 0.2 - 0.1, 0.1 + 0.2 - 0.3, 0.3 - 0.1, 0.1 - 0.3, 0.1, 0.4 - 0.3, 0.1] * 5
+    )[:n]
+    assert s.wilcoxon(rounded) == s.wilcoxon(exact.astype(float))
+    cluster_P = np.arange(n) // 2
+    assert s.wilcoxon(rounded, cluster_P) == s.wilcoxon(exact.astype(float), cluster_P)
+
+
+# Estimators against worked values, brute force, and what must hold for any input.
+
+
+def unit_vectors(n: int, seed: int) -> np.ndarray:
+    v = np.random.default_rng(seed).normal(size=(n, 5))
+    return (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32)
+
+
+@given(st.integers(2, 12), st.integers(0, 99))
+@settings(deadline=None)
+def test_distance_and_spread_against_the_pairs_themselves(n: int, seed: int) -> None:
+    v = unit_vectors(n, seed)
+    by_pairs = np.mean([1 - float(v[i].astype(float) @ v[j].astype(float)) for i, j in combinations(range(n), 2)])
+    found = e.mean_pairwise_distance(v)
+    assert found is not None
+    assert found == pytest.approx(by_pairs, abs=1e-6)
+    # for unit vectors the published "emb_variance_trace" is (n-1)/n of the distance: over n - 1 it is the distance
+    assert e.spread(v) == pytest.approx(found, abs=1e-6)
+
+
+@given(st.integers(2, 10), st.integers(0, 50))
+@settings(deadline=None)
+def test_clusters_are_those_of_dbscan(n: int, seed: int) -> None:
+    from sklearn.cluster import DBSCAN
+
+    v = unit_vectors(n, seed)
+    labels = DBSCAN(eps=0.25, min_samples=2, metric="precomputed").fit_predict(np.clip(1 - v.astype(float) @ v.T, 0, 2))
+    expected = len(set(labels) - {-1}) + int((labels == -1).sum())
+    assert e.num_clusters(v) == expected
+
+
+def test_what_is_measured_of_a_group_does_not_depend_on_its_size() -> None:
+    """Means over many groups of 6 and of 24 from one population."""
+    rng = np.random.default_rng(0)
+    found: dict[int, list[float]] = {}
+    for n in (6, 24):
+        vectors = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in rng.normal(1.0, 1.0, size=(300, n, 5))]
+        found[n] = [
+            float(np.mean([e.length_cv(x) for x in rng.gamma(4.0, size=(3000, n))])),  # type: ignore[arg-type]
+            float(np.mean([e.vendi_of_k(v, 4) for v in vectors])),  # type: ignore[arg-type]
+            float(np.mean([e.spread(v) for v in vectors])),  # type: ignore[arg-type]
+        ]
+    assert found[6] == pytest.approx(found[24], rel=0.05)
+
+
+# Nightly drift: the scan's p-value against all permutations, its level by simulation, and what a night may leave out.
+
+
+def largest(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> float:
+    """The scan as its definition has it, problem by problem."""
+    found = []
+    for night in range(1, len(correct_NP)):
+        above, variance = 0.0, 0.0
+        for problem in range(correct_NP.shape[1]):
+            total, right = rollouts_NP[:, problem].sum(), correct_NP[:, problem].sum()
+            late = rollouts_NP[night:, problem].sum()
+            above += correct_NP[night:, problem].sum() - late * right / total
+            variance += late * right * (total - right) * (total - late) / total**2 / (total - 1)
+        found.append(abs(above) / variance**0.5)
+    return max(found)
+
+
+def test_p_is_that_of_all_permutations_within_problems() -> None:
+    correct_NP, rollouts_NP = np.array([[2, 2, 1], [1, 0, 1], [0, 0, 0]]), np.array([[2, 2, 2], [1, 2, 1], [1, 0, 1]])
+    ways = []
+    for problem in range(3):
+        drawn = np.repeat(np.arange(3), rollouts_NP[:, problem])
+        ones = [1] * correct_NP[:, problem].sum()
+        each = set(permutations(ones + [0] * (len(drawn) - len(ones))))
+        ways.append([np.bincount(drawn, weights, minlength=3) for weights in each])
+    observed = largest(correct_NP, rollouts_NP)
+    all_of_them = [largest(np.stack(way, axis=1), rollouts_NP) for way in product(*ways)]
+    exact = np.mean([one >= observed - 1e-9 for one in all_of_them])
+    found = look(correct_NP, rollouts_NP, level=1.0, seed=0)
+    assert abs(found.z) == pytest.approx(observed) and found.p == pytest.approx(exact, abs=0.01)
+
+
+@pytest.mark.parametrize("cell", [Cell(25, 1), Cell(40, 2)], ids=lambda cell: cell.name)
+def test_false_alarms_over_a_quarter(cell: Cell) -> None:
+    """At most 5 %: of 40 quarters 7 or more would come in 3 cases of 1,000."""
+    assert sum(first_alarm(cell, seed, 90) > 0 for seed in range(40)) < 7
+
+
+def test_a_drop_of_six_points_is_found_within_three_nights() -> None:
+    assert sum(first_alarm(Cell(100, 8, changed=1, drop=0.06), seed, 3) > 0 for seed in range(20)) >= 17
+
+
+def test_a_canary_is_compared_with_the_same_problems_alone() -> None:
+    """The first problem is easy: without the hard one tonight's share of .75 is a loss."""
+    found = look(np.array([[8, 0], [6, 0]]), np.array([[8, 8], [8, 0]]), level=0.04, seed=0)
+    assert (found.tonight, found.expected, found.change) == (0.75, 1.0, -0.25)
+    assert found.low < 0.8 and found.high == 1.0 and not found.alarm
+
+
+def test_an_old_change_counts_as_the_evaluation_after_the_window() -> None:
+    rng = np.random.default_rng(0)
+    correct_NP = np.vstack([rng.binomial(8, 0.8, (5, 50)), rng.binomial(8, 0.5, (33, 50))])
+    found = look(correct_NP[:10], np.full((10, 50), 8), level=0.04, seed=0)
+    assert look(correct_NP[:10], np.full((10, 50), 8), level=0.04, seed=0, changed=7).since >= 7
+    assert found.alarm and found.since == 5 and found.change == pytest.approx(-0.3, abs=0.05)
+    assert look(correct_NP, np.full(correct_NP.shape, 8), level=0.04, seed=0).since > len(correct_NP) - 31

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import signal
+import threading
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from storage.artifacts.kinds import EXPOSURE, Training
-from storage.errors import UserError
+from storage.errors import Parked, UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning import policy
+from tasks.engines.learning import checkpoints, policy
 from tasks.engines.learning.attention import ATTENTION_NAME
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
 from tasks.engines.learning.policy import scoring_policy
+from tasks.engines.learning.update import Updater
 from tests.engines.conftest import random_rollouts
 
 CONFIG = LearnerConfig(
     steps=4, groups_per_step=2, group_size=4, learning_rate=1e-2, lora_rank=4, lora_alpha=4, eval_every=3
 )
 PROBLEMS = [PromptProblem(f"p{i}", f"s{i % 2}") for i in range(6)]
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def sample(plan: StepPlan) -> list[TrainRollout]:
@@ -204,3 +214,201 @@ def test_nothing_of_a_training_stays_on_its_device(
             run(tiny_base, tmp_path, sample=lambda p: sample(p) if p.step < 3 else fail(p))
         assert kept.tb
     assert models and left[-1] == 0
+
+
+def state(step: int, recipe: str = "r") -> checkpoints.State:
+    return checkpoints.State(step, recipe, {"weights": torch.full((3,), float(step))}, [{"step": step}], [])
+
+
+def test_the_newest_comes_back_and_old_ones_go(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        checkpoints.save(tmp_path, state(step), keep=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0002", "step-0003"]
+    found = checkpoints.latest(tmp_path, "r")
+    assert found is not None
+    assert (found.step, found.steps, found.tensors["weights"].tolist()) == (3, [{"step": 3}], [3.0] * 3)
+
+
+def test_steps_are_ordered_by_number_and_not_by_name(tmp_path: Path) -> None:
+    for step in (9_998, 9_999, 10_000, 10_001):
+        checkpoints.save(tmp_path, state(step), keep=2)
+    assert {p.name for p in tmp_path.iterdir()} == {"step-10000", "step-10001"}
+    found = checkpoints.latest(tmp_path, "r")
+    assert found is not None and found.step == 10_001
+
+
+def test_half_a_checkpoint_does_not_count(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, state(1), keep=2)
+    (tmp_path / ".step-0002.77").mkdir()
+    (tmp_path / ".step-0002.77" / "state.json").write_text("{")
+    found = checkpoints.latest(tmp_path, "r")
+    assert found is not None and found.step == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0001"]
+
+
+@pytest.mark.parametrize("spoilt", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_never_written_over_good_ones(tmp_path: Path, spoilt: float) -> None:
+    checkpoints.save(tmp_path, state(1), keep=1)
+    with pytest.raises(UserError, match=r"after step 2 weights are not finite"):
+        checkpoints.save(tmp_path, replace(state(2), tensors={"weights": torch.tensor([1.0, spoilt])}), keep=1)
+    found = checkpoints.latest(tmp_path, "r")
+    assert found is not None and found.step == 1 and found.tensors["weights"].tolist() == [1.0] * 3
+    assert [p.name for p in tmp_path.iterdir()] == ["step-0001"]
+
+
+# Rollouts of the policy before the last one: what is asked of whom and when, and that stopping changes nothing.
+
+
+STALE = replace(CONFIG, staleness=1)
+
+
+@dataclass
+class Book:
+    """Rollouts that are a function of the weights that are asked, and remembered, as a ledger does."""
+
+    entries: dict[tuple[int, tuple[str, ...]], list[TrainRollout]] = field(default_factory=dict)
+    plans: list[StepPlan] = field(default_factory=list)
+
+    def sample(self, plan: StepPlan) -> list[TrainRollout]:
+        self.plans.append(plan)
+        key = (plan.step, plan.problem_ids)
+        if plan.problem_ids and key not in self.entries:
+            assert plan.adapter is not None and plan.adapter.folder.name == f"step-{plan.policy_step:04d}"
+            weights = (plan.adapter.folder / "adapter_model.safetensors").read_bytes()
+            seed = int.from_bytes(hashlib.sha256(weights).digest()[:4], "big") + plan.step
+            self.entries[key] = random_rollouts(plan.problem_ids, plan.group_size, seed)
+        return self.entries.get(key, [])
+
+
+def test_each_step_is_asked_of_the_policy_before_the_last(tiny_base: Path, tmp_path: Path) -> None:
+    """Evaluated are the policies after 0, 3 and 4 steps: once each, with the first plan that asks them."""
+    book = Book()
+    run(tiny_base, tmp_path, STALE, sample=book.sample)
+    assert [(p.step, p.policy_step, len(p.problem_ids), p.evaluate) for p in book.plans] == [
+        (1, 0, 2, True),
+        (2, 0, 2, False),
+        (3, 1, 2, False),
+        (4, 2, 2, False),
+        (5, 3, 0, True),
+        (5, 4, 0, True),
+    ]
+
+
+def test_the_next_step_is_sampled_while_this_one_trains(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step 1 does not update before step 2 is being sampled: it would wait for ever if sampling waited for it."""
+    asked, book, update, met = threading.Event(), Book(), Updater.update, list[bool]()
+
+    def sample(plan: StepPlan) -> list[TrainRollout]:
+        if plan.step == 2:
+            asked.set()
+        return book.sample(plan)
+
+    def waiting(self: Updater, *args: Any) -> dict[str, Any]:
+        met.append(asked.wait(60))
+        return update(self, *args)
+
+    monkeypatch.setattr(Updater, "update", waiting)
+    run(tiny_base, tmp_path, replace(STALE, steps=2), sample=sample)
+    assert met == [True, True]
+
+
+@pytest.mark.parametrize("extra_groups", [0, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "execution",
+    [Execution(device="cpu"), Execution(device="cpu", async_checkpoints=True, checkpoint_every=3)],
+    ids=["every step", "sparse"],
+)
+def test_stopped_anywhere_and_resumed_it_is_the_undisturbed_run(
+    tiny_base: Path, tmp_path: Path, execution: Execution, extra_groups: int
+) -> None:
+    config = replace(STALE, max_extra_groups=extra_groups)
+    stops = range(1, 2 * config.steps + 1)
+    whole = check_resumed(tiny_base, tmp_path, config, stops, lambda: Book().sample, execution=execution)
+    plain = run(tiny_base, tmp_path / "plain", replace(config, staleness=0), sample=Book().sample)
+    assert not same(whole.kept_adapters[-1], plain.kept_adapters[-1])
+
+
+def failing(at: int, book: Book) -> Callable[[StepPlan], list[TrainRollout]]:
+    def sample(plan: StepPlan) -> list[TrainRollout]:
+        if plan.step == at:
+            raise Parked("the budget is spent")
+        return book.sample(plan)
+
+    return sample
+
+
+@pytest.mark.parametrize("at", [1, 2, 4, 5])
+def test_a_wall_met_ahead_parks_after_the_update_that_is_paid_for(tiny_base: Path, tmp_path: Path, at: int) -> None:
+    done, book = list[int](), Book()
+    with pytest.raises(Parked, match="the budget is spent"):
+        run(tiny_base, tmp_path / "a", STALE, sample=failing(at, book), on_step=lambda m: done.append(m.row["step"]))
+    assert done == list(range(1, at))
+    resumed = run(tiny_base, tmp_path / "a", STALE, sample=book.sample)
+    assert same(
+        resumed.kept_adapters[-1], run(tiny_base, tmp_path / "b", STALE, sample=Book().sample).kept_adapters[-1]
+    )
+
+
+# KL to the start: which groups it holds, and what it is measured from.
+
+
+def test_kl_is_to_where_training_started(tiny_base: Path, tmp_path: Path) -> None:
+    """Zero at the first update, whether the start is the base model or an adapter; then it grows, and weight holds it
+    down. Null where the loss has none."""
+    config = replace(CONFIG, steps=6)
+    first = run(tiny_base, tmp_path / "first", config)
+    assert {row["kl_start"] for row in first.steps} == {None}
+    for init in (None, first.kept_adapters[-1]):
+        ends = []
+        for weight in (1e-6, 10.0):
+            folder = tmp_path / f"{init is None}-{weight}"
+            rows = run(tiny_base, folder, replace(config, kl_weight=weight), init=init).steps
+            assert rows[0]["kl_start"] == 0.0 and all(row["kl_start"] > 0 for row in rows[1:])
+            ends.append(rows[-1]["kl_start"])
+        assert ends[1] < 0.8 * ends[0]
+
+
+# Processes that share a step have the gradient, the weights and the numbers of one.
+
+
+ALONE = Execution(device="cpu", token_budget=40)
+TWO = replace(ALONE, processes=2)
+
+
+def others() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if p.cmdline()[1:3] == ["-m", "tasks.engines.learning.learner"]]
+
+
+def test_two_processes_are_one(tiny_base: Path, tmp_path: Path) -> None:
+    """After the first step, which shows the gradient, and after all of them; nobody is left behind."""
+    seen: list[int] = []
+
+    def look(plan: StepPlan) -> list[TrainRollout]:
+        seen.append(len(others()))
+        return sample(plan)
+
+    one = run(tiny_base, tmp_path / "one", execution=ALONE)
+    two = run(tiny_base, tmp_path / "two", execution=TWO, sample=look)
+    assert seen == [1] * 5 and others() == []
+    assert one.exposure == two.exposure
+    assert one.steps[0]["grad_norm"] == pytest.approx(two.steps[0]["grad_norm"], rel=1e-5)
+    for mine, shared in zip(one.steps, two.steps, strict=True):
+        assert {k for k, v in shared.items() if v is None} == {k for k, v in mine.items() if v is None} == {"kl_start"}
+        assert shared | {"kl_start": 0} == pytest.approx(mine | {"kl_start": 0}, rel=1e-4)
+    for name, matrix in weights(one.kept_adapters[-1]).items():
+        assert torch.allclose(weights(two.kept_adapters[-1])[name], matrix, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_parks_the_training(tiny_base: Path, tmp_path: Path) -> None:
+    def kill(metrics: StepMetrics) -> None:
+        if metrics.row["step"] == 2:
+            os.kill(others()[0].pid, signal.SIGKILL)
+
+    with pytest.raises(Parked, match=r"process 1 of the learner ended early, see .*process-1\.log"):
+        run(tiny_base, tmp_path, execution=TWO, on_step=kill)
+    done: list[StepMetrics] = []
+    run(tiny_base, tmp_path, execution=ALONE, on_step=done.append)
+    assert [m.row["step"] for m in done] == [3, 4]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.steps import TrainRollout
-from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.learning.lora import Kernels, LoraModule, gated, gated_backward, merged_mlp
+from tasks.engines.learning.policy import Execution, Policy, token_logprobs
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, shifted
 
@@ -98,3 +101,116 @@ def test_layers_of_packs_that_do_not_fit_are_recomputed_and_no_others(tiny_base:
     passes.clear()
     updater.gradient(rollouts, Clock())
     assert {rows: passes.count(rows) for rows in sizes} == packs | {sizes[-1]: 2 * packs[sizes[-1]]}
+
+
+# The GPU's fused layers, in float64 on the CPU, against the layers that they stand for.
+
+
+KERNELS = Kernels(gated, gated_backward)
+
+
+def layers(draw: torch.Generator) -> tuple[Any, Any, Any]:
+    made = []
+    for width_in, width_out in ((6, 10), (6, 10), (10, 6)):
+        linear = nn.Linear(width_in, width_out, bias=False).requires_grad_(False)
+        linear.weight.copy_(torch.randn(width_out, width_in, generator=draw))
+        a, b = torch.randn(3, width_in, generator=draw), torch.randn(width_out, 3, generator=draw)
+        module = LoraModule(linear, a, b, 0.5, merge=True)
+        module.merge()
+        module.a.grad, module.b.grad = torch.zeros_like(a), torch.zeros_like(b)
+        made.append(module)
+    return made[0], made[1], made[2]
+
+
+def gradients(of: tuple[Any, Any, Any], x: Tensor) -> list[Tensor]:
+    assert x.grad is not None
+    return [x.grad, *(m.grad for layer in of for m in (layer.a, layer.b))]
+
+
+def test_gated_backward_is_the_gradient_of_gated() -> None:
+    draw = torch.Generator().manual_seed(0)
+    gate, up, grad = (torch.randn(50, 8, generator=draw, requires_grad=True) for _ in range(3))
+    expected = torch.autograd.grad(gated(gate, up), (gate, up), grad)
+    product, *found = gated_backward(grad, gate, up)
+    assert torch.equal(product, gated(gate, up))
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("backward_passes", [1, 3])
+def test_a_merged_mlp_is_its_three_merged_layers(backward_passes: int) -> None:
+    """Also what several packs add up, and that an input without a gradient gets none."""
+    draw = torch.Generator().manual_seed(1)
+    fused, apart = layers(torch.Generator().manual_seed(2)), layers(torch.Generator().manual_seed(2))
+    x_fused = torch.randn(1, 20, 6, generator=draw).requires_grad_()
+    x_apart = x_fused.detach().clone().requires_grad_()
+    slope = torch.randn(1, 20, 6, generator=draw)
+    for _ in range(backward_passes):
+        out = merged_mlp(x_fused, fused, KERNELS)
+        gate, up, down = apart
+        expected = down(gated(gate(x_apart), up(x_apart)))
+        assert torch.allclose(out, expected)
+        (out * slope).sum().backward()
+        (expected * slope).sum().backward()
+    for one, other in zip(gradients(fused, x_fused), gradients(apart, x_apart), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
+    frozen = x_fused.detach()
+    merged_mlp(frozen, fused, KERNELS).sum().backward()
+    assert frozen.grad is None
+
+
+def drawn(rows: int = 13, width: int = 8, vocabulary: int = 50) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(0)
+    return (
+        torch.randn(rows, width, generator=g, requires_grad=True),
+        torch.randn(vocabulary, width, generator=g),
+        torch.randint(0, vocabulary, (rows,), generator=g),
+    )
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.5])
+@pytest.mark.parametrize("chunk", [1, 4, 13, 100])
+def test_logprobs_entropy_and_gradient_are_those_of_a_full_softmax(chunk: int, temperature: float) -> None:
+    hidden, weight, targets = drawn()
+    logprobs, entropy = token_logprobs(hidden, weight, targets, chunk, temperature)
+    slope = torch.randn(13, generator=torch.Generator().manual_seed(1))
+    (found,) = torch.autograd.grad((logprobs * slope).sum(), hidden)
+    full = torch.log_softmax(hidden @ weight.T / temperature, -1)
+    (expected,) = torch.autograd.grad((full.gather(1, targets[:, None])[:, 0] * slope).sum(), hidden, retain_graph=True)
+    assert torch.allclose(logprobs, full.gather(1, targets[:, None])[:, 0], atol=1e-5)
+    assert torch.allclose(entropy, -(full.exp() * full).sum(-1), atol=1e-5)
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.5])
+@pytest.mark.parametrize("chunk", [1, 4, 100])
+def test_the_entropy_that_is_rewarded_has_the_gradient_of_a_full_softmax(chunk: int, temperature: float) -> None:
+    """In float64, both gradients together; without `of_entropy` it has none."""
+    hidden, weight, targets = drawn()
+    wide = hidden.detach().double().requires_grad_()
+    slope, pull = torch.randn(2, 13, generator=torch.Generator().manual_seed(1))
+    logprobs, entropy = token_logprobs(hidden, weight, targets, chunk, temperature, of_entropy=True)
+    (found,) = torch.autograd.grad((logprobs * slope).sum() + (entropy * pull).sum(), hidden)
+    full = torch.log_softmax(wide @ weight.double().T / temperature, -1)
+    whole = (full.gather(1, targets[:, None])[:, 0] * slope).sum() - ((full.exp() * full).sum(-1) * pull).sum()
+    (expected,) = torch.autograd.grad(whole, wide)
+    assert torch.allclose(found.double(), expected, atol=1e-5)
+    assert not token_logprobs(hidden, weight, targets, chunk)[1].requires_grad
+
+
+def test_nothing_as_wide_as_the_vocabulary_is_kept_for_the_backward_pass() -> None:
+    kept: list[torch.Size] = []
+    hidden, weight, targets = drawn(rows=16, vocabulary=1000)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t.shape), t)[1], lambda t: t):
+        token_logprobs(hidden, weight, targets, 4)
+    assert kept == [torch.Size([16, 8])]
+
+
+def test_a_sure_token_keeps_its_small_gradient_in_bfloat16() -> None:
+    """p = 0.9991 rounds to 1 in bfloat16; 1 - p does not round to 0."""
+    hidden = torch.tensor([[7.0, 0.0, 0.0]], dtype=torch.bfloat16, requires_grad=True)
+    logprobs, _ = token_logprobs(hidden, torch.eye(3, dtype=torch.bfloat16), torch.tensor([0]), 8)
+    logprobs.sum().backward()
+    exact = torch.tensor([1.0, 0.0, 0.0]) - torch.tensor([7.0, 0.0, 0.0]).softmax(-1)
+    assert hidden.grad is not None
+    assert torch.allclose(hidden.grad[0].float(), exact, rtol=0.01, atol=0)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
@@ -20,6 +21,8 @@ from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import transformers as engine
 from tasks.engines.sampling.prompts import EndTokens, default_system_prompt, encode_prompt, opens_trace
 from tasks.engines.sampling.transformers import TransformersGenerator
+from tasks.engines.sampling.vllm import graph_sizes, step_tokens
+from tests.tiny_model import write_tiny_mixture, write_tiny_model
 
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
 DATED = "{{ strftime_now('%d %b %Y') }}: {{ messages[0]['content'] }}"
@@ -123,3 +126,66 @@ def test_a_chat_template_that_opens_the_trace_is_noticed(end: str, opened: bool,
     (folder / "chat_template.jinja").write_text(text)
     assert opens_trace(folder, THINKING) is opened
     assert opens_trace(folder, PANEL) is None and opens_trace(tmp_path / "nowhere", THINKING) is None
+
+
+# Self-certainty by the definition: the divergence of the uniform distribution from each token's, and its mean.
+
+
+SAMPLED = [([5, 6, 7], [8, 9]), ([10, 11], [12, 13, 14, 15]), ([20], [21])]
+
+
+def test_a_self_certainty_is_the_mean_divergence_from_the_uniform_distribution(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    write_tiny_model(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    found = TransformersGenerator(tmp_path, Hardware()).certainties(SAMPLED, None)
+    for (prompt, completion), certainty in zip(SAMPLED, found, strict=True):
+        divergences = []
+        for place in range(len(completion)):
+            with torch.no_grad():
+                logits = model(torch.tensor([prompt + completion[:place]])).logits[0, -1]
+            log_p = torch.log_softmax(logits, -1)
+            uniform = torch.full_like(log_p, 1 / len(log_p))
+            divergences.append(float(torch.nn.functional.kl_div(log_p, uniform, reduction="sum")))
+        assert certainty == pytest.approx(sum(divergences) / len(divergences), rel=1e-4) and certainty > 0
+    assert len(set(found)) == len(SAMPLED)
+
+
+# A mixture of experts by vLLM on a CPU: sampled as transformers reads it, and refused with a hole.
+
+
+@pytest.mark.slow
+def test_vllm_samples_a_mixture_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its newer model runner, which a GPU is asked for, has no kernels there and was a traceback."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    from transformers import AutoModelForCausalLM
+
+    from tasks.engines.sampling.vllm import VllmGenerator
+
+    folder = write_tiny_mixture(tmp_path / "moe")
+    made = VllmGenerator(folder, Hardware(kv_cache_mb=64, max_model_len=256), 0)
+    requests = [Request(i, tuple(range(5, 15 + i)), i, Decoding(max_tokens=12)) for i in range(4)]
+    completions = sorted(made.generate(requests, None), key=lambda c: c.key)
+    made.close()
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    for request, completion in zip(requests, completions, strict=True):
+        ids = torch.tensor([[*request.prompt_ids, *completion.token_ids]])
+        with torch.no_grad():
+            logprobs = model(ids).logits[0, len(request.prompt_ids) - 1 : -1].float().log_softmax(-1)
+        known = logprobs.gather(1, ids[0, len(request.prompt_ids) :, None]).squeeze(1).numpy()
+        assert len(completion.token_ids) > 0
+        assert np.abs(known - completion.logprobs_T).max() < 1e-4
+
+
+# Which batches have CUDA graphs, and what an engine is not started with.
+
+
+def test_a_full_batch_has_one_of_its_own_and_room_for_prompts_beside_it() -> None:
+    """100 rollouts decode by a graph of 100; while as many tokens of prompts are computed, by one of at most 512."""
+    for at_once in (100, 512, 1024):
+        hardware = Hardware(max_num_seqs=at_once)
+        sizes = graph_sizes(hardware)
+        assert at_once in sizes and sizes[-1] == step_tokens(hardware) >= 2 * at_once
+    assert step_tokens(Hardware(max_num_seqs=100)) == 512

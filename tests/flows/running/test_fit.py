@@ -26,8 +26,7 @@ from tasks.domain.budget import Budget, Prices
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.sampling.prompts import encode_prompt, loaded_tokenizer
 from tests.flows.running.test_plan import MODEL, study_of
-from tests.hollow import hollow_weights
-from tests.random_mixture import CONFIG
+from tests.tiny_model import CONFIG, hollow_weights
 
 LONG = "Add 1 and 2" + " and 3" * 200 + "."
 

@@ -18,8 +18,7 @@ from storage.artifacts.kinds import Training
 from storage.artifacts.store import Store
 from storage.records.nights import last_nights
 from tests.chaos.server_faults import api, deployment, logs, start, wait_for, wait_until
-from tests.receiver import Receiver, receiver
-from tests.servers import SMALL, Server, postgres, prefect_server
+from tests.servers import SMALL, Receiver, Server, postgres, prefect_server, receiver
 
 pytestmark = pytest.mark.slow
 

@@ -5,18 +5,30 @@ from __future__ import annotations
 
 import html
 import json
+import os
+import re
 import shlex
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.testing.utilities import prefect_test_harness
 
+from flows.server import deployed
+from flows.study.forms import BudgetForm, StudyForm
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.runs import Run, all_runs
 from storage.records.spending import charges
+from storage.roots import root_folder
 from tests.chaos.server_faults import api, start, wait_for, wait_until
-from tests.servers import SMALL, Server, postgres, prefect_server
+from tests.s3_server import object_storage
+from tests.servers import REPO, SHRUNK, SMALL, Server, end, postgres, prefect_server
+from tests.storage.records.test_records import a_night
 
 pytestmark = pytest.mark.slow
 
@@ -135,3 +147,184 @@ def test_a_planted_key_is_in_no_file_log_artifact_or_parameter(server: Server, f
     for kept in ("logs", "artifacts", "flow_runs", "task_runs"):
         pages = [api(server, "POST", f"/{kept}/filter", {"offset": 200 * i, "limit": 200}) for i in range(20)]
         assert pages[0].json() and SECRET not in "".join(page.text for page in pages)
+
+
+# Object storage that goes away under a run on a live server, and comes back.
+
+
+ROOT = "s3://varband-away/team"
+STUDY = """base = "demo"
+measures = ["tokens", "g_pass"]
+[pool]
+synthetic = 8
+heldout_per_source = 2
+[training]
+steps = 2
+groups_per_step = 2
+eval_every = 2
+[passk]
+draws = 200
+[hardware]
+engine = "transformers"
+batch_size = 32
+[arms.panel]
+"""
+
+
+def test_the_run_is_parked_and_comes_back_without_anybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "away.toml").write_text(STUDY)
+    with object_storage() as storage, postgres() as database, prefect_server(tmp_path, database) as server:
+        storage.make_bucket("varband-away")
+        settings = {**storage.environment, "VARBAND_CACHE": str(tmp_path / "cache"), "VARBAND_STORAGE_PATIENCE": "5"}
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        server.environment |= {**settings, "VARBAND_ROOT": ROOT}
+        server.varband("server", "deploy")
+        server.varband("server", "deploy", str(tmp_path / "away.toml"))
+        server.worker("cpu", "cpu-1")
+        run = start(server, "experiment/away")
+        wait_until(lambda: any("shard-" in line for line in storage.requests()))
+        storage.kill()
+        wait_for(server, run, "Parked", seconds=300)
+        storage.start()
+        wait_for(server, run, "Completed", seconds=900)
+        book = Ledger(root_folder(ROOT))
+        assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
+
+
+# Workers with a checkout, an environment and a root of their own: what differs is said before anything is paid.
+
+
+@pytest.fixture(scope="module")
+def other_hosts_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with postgres() as database, prefect_server(tmp_path_factory.mktemp("hosts"), database) as up:
+        up.varband("server", "deploy")
+        up.worker("cpu", "cpu-1")
+        yield up
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of its own, as another host has it: these files, one commit further."""
+    home = tmp_path_factory.mktemp("host") / "varband"
+    listed = subprocess.run(
+        ["git", "-C", str(REPO), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (REPO / name).is_file():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPO / name, home / name)
+    author = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "one commit further"]):
+        subprocess.run(["git", "-C", str(home), *words], check=True, capture_output=True)
+    return home
+
+
+def commit(checkout: Path) -> str:
+    words = ["git", "-C", str(checkout), "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def refused(other_hosts_server: Server, name: str, **environment: str) -> str:
+    """What a study says whose arm comes to a worker with this environment."""
+    other_hosts_server.worker("gpu", name, limit=1, **environment)
+    run = start(other_hosts_server, "experiment/experiment", study=SMALL, gpu_pool=True)
+    try:
+        found = wait_for(other_hosts_server, run, "Failed")
+    except AssertionError:
+        found = api(other_hosts_server, "GET", f"/flow_runs/{run}").json()
+    end(other_hosts_server.workers[name])
+    assert found["state"]["name"] == "Failed", found["state"]
+    message = found["state"]["message"]
+    assert "nothing was paid" in message and message.count("\n") == 0
+    assert charges(other_hosts_server.root).num_rows == 0
+    (record,) = all_runs(other_hosts_server.root)
+    assert record.state == "failed" and "nothing was paid" in record.why
+    return message
+
+
+def test_a_worker_runs_its_own_checkout_and_another_commit_is_refused(
+    other_hosts_server: Server, elsewhere: Path
+) -> None:
+    said = refused(other_hosts_server, "gpu-far", PYTHONPATH=str(elsewhere))
+    assert f"code {commit(elsewhere)}" in said and f"instead of {commit(REPO)}" in said
+
+
+def test_another_root_is_refused(other_hosts_server: Server, tmp_path: Path) -> None:
+    said = refused(other_hosts_server, "gpu-alone", VARBAND_ROOT=str(tmp_path / "own"))
+    assert str(tmp_path / "own") in said and "VARBAND_ROOT is another root" in said
+
+
+def test_a_name_that_somebody_typed_stays_and_settings_are_tags(other_hosts_server: Server) -> None:
+    found = api(other_hosts_server, "GET", "/deployments/name/experiment/experiment").json()
+    body = {"name": "a colder panel", "parameters": {"study": SMALL | {"seeds": [3]}, "budget": {"tokens": 10}}}
+    run = api(other_hosts_server, "POST", f"/deployments/{found['id']}/create_flow_run", body).json()["id"]
+    ended = wait_for(other_hosts_server, run, "Suspended")
+    assert ended["name"] == "a colder panel"
+    assert {"profile=demo", "arms=panel", "seeds=3", *(f"{field}={value}" for field, value in SHRUNK.items())} <= set(
+        ended["tags"]
+    )
+
+
+# Flows that need no worker, in this process on a test server: what their pages and states say, and what nothing costs.
+
+
+MINE = 'base = "demo"\nname = "mine"\narms = ["panel"]\nmodel = "nowhere/weights@' + "0" * 40 + '"\n'
+Pages = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[Pages]:
+    """The pages under a key, newest first."""
+    with prefect_test_harness(server_startup_timeout=180), get_client(sync_client=True) as client:
+        client: Any
+        asked = lambda key: {"artifacts": {"key": {"any_": [key]}}, "sort": "CREATED_DESC"}  # noqa: E731
+        yield lambda key: client.request("POST", "/artifacts/filter", json=asked(key)).json()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VARBAND_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def test_the_text_of_a_study_is_planned_as_an_artifact_and_nothing_is_made(root: Path, pages: Pages) -> None:
+    said = deployed.plan(StudyForm(file=MINE), BudgetForm(tokens=1000))
+    (page,) = pages("plan")
+    assert "mine: " in said and page["description"] == "mine"
+    for words in ("stages would be made", "not on this machine: nowhere/weights", "budget tokens=1000 does not hold"):
+        assert words in page["data"]
+    assert "a nightly re-evaluation of one adapter samples at most 200 k tokens (US$ 0.00)" in page["data"]
+    assert re.search(r"\| make \| train panel seed 0 \| [\d,]+ \|", page["data"])
+    assert not Store(root).refs()
+
+
+def test_a_collection_lists_what_it_would_take(root: Path, pages: Pages) -> None:
+    """Not how much alone: who ticks `remove` after it wants to know what."""
+    left = root / ".scratch" / "left"
+    left.mkdir(parents=True)
+    (left / "rows").write_bytes(b"12345")
+    for path in (left / "rows", left):
+        os.utime(path, (0, 0))
+    assert deployed.gc() == 1
+    (page,) = pages("gc")
+    assert page["description"] == "1 folders, 0.0 MB: would go"
+    row = {"path": ".scratch/left", "bytes": 5, "why": "scratch of a writer that is gone"}
+    assert json.loads(page["data"]) == [row] and left.exists()
+
+
+def test_a_night_is_green_only_if_all_was_compared_and_held(
+    root: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    band = {"expected": 0.6, "low": 0.5, "high": 0.7, "drawn": "whole"}
+    held = a_night("panel", 1, tonight=0.6, **band).keep(root)
+    drifted = a_night("panel", 2, tonight=0.2, state="drifted", found="accuracy 0.200", **band).keep(root)
+    for found, name in (([], "Unchecked"), ([held], "Completed"), ([held, drifted], "Drifted")):
+        monkeypatch.setattr(deployed, "reevaluate", lambda *_, found=found: iter(found))
+        state = deployed.reeval(canary_tokens=5, sample_anyway=True, return_state=True)
+        (page, *_) = pages("nightly")
+        assert state.name == name and page["description"] in state.message
+        assert ("data:image/svg+xml" in page["data"]) == bool(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
@@ -10,12 +11,17 @@ import pytest
 from flows.running.forecast import Forecast
 from flows.running.plan import plan
 from flows.study.changes import written_out
+from flows.study.prices import FILE, team_prices
 from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
+from storage.errors import UserError
 from storage.records.runs import Amounts, run_id
-from storage.records.spending import Charge, Journal
+from storage.records.spending import Charge, Journal, spent_in_month
 from tasks.domain.budget import Budget
+from tasks.engines.hardware import Hardware
+from tasks.metering import BudgetExceeded, of_team
 from tests import warm
+from tests.flows.running.test_accounting import COMPLETION, PROMPT, CountingGenerator, attempt
 
 PLAIN = 'base = "demo"\n[training]\nsteps = 3\n'
 HELD = PLAIN + "[budget]\ntokens = 2e4\nusd = 20\n"
@@ -99,3 +105,92 @@ def test_a_measure_that_the_study_cannot_make_is_said_by_its_plan(tmp_path: Path
     said = "measure asymptotes is chosen and not made: not requested in this run (profile field asymptote)"
     told = [*Forecast.of(Request(profile="a.toml", text=text).study(store), store, Budget()).sentences()]
     assert f"{said}; measure over_seeds is chosen and not made: nothing was trained" in told
+
+
+# Prices of the team: what is read, what is refused, and that a limit on money stops whoever is paid by the token.
+
+
+WRITTEN = """
+[devices]
+H100 = 1.25
+[remote."*"]
+prompt = 100
+completion = 200
+[remote."models.example"]
+prompt = 1000
+completion = 4000
+[month]
+usd = 0.5
+"""
+REMOTE = Hardware(engine="openai", endpoint="https://models.example/v1")
+
+
+def written(root: Path, text: str = WRITTEN) -> Path:
+    root.mkdir(exist_ok=True)
+    (root / FILE).write_text(text)
+    return root
+
+
+def test_the_teams_prices_stand_above_the_listed_ones(tmp_path: Path) -> None:
+    """An hour of an H100 is 1.25 $ and of an H200 the list's 3.50 $; a thousand tokens each way there cost 1 + 4 $."""
+    team = team_prices(written(tmp_path))
+    local = team.of("paper", Hardware())
+    assert [local.of_hours(f"NVIDIA {name}", 1) for name in ("H100", "H200")] == [1.25, 3.5]
+    assert local.of_tokens("panel", 1000, 1000) == 0
+    assert team.of("paper", REMOTE).of_tokens("panel", 1000, 1000) == 5.0
+    elsewhere = Hardware(engine="openai", endpoint="https://other.example/v1")
+    assert team.of("paper", elsewhere).of_tokens("panel", 1000, 1000) == pytest.approx(0.3)
+    assert team_prices(tmp_path / "none").of("paper", Hardware()).of_hours("H100", 1) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[devices]\nH100 = -1", "devices.H100: H100 is -1; it must be greater than or equal to 0"),
+        ('[remote."api.example:8000"]\nprompt = 1\ncompletion = 1', "is not a host name"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says) as refused:
+        team_prices(written(tmp_path, text))
+    assert FILE in str(refused.value)
+
+
+def test_money_limits_no_server_whose_tokens_have_no_price(tmp_path: Path) -> None:
+    unpriced, priced = team_prices(tmp_path), team_prices(written(tmp_path / "priced"))
+    with pytest.raises(UserError, match=r'\[remote."models.example"\]'):
+        unpriced.check_limits(unpriced.of("paper", REMOTE), REMOTE, Budget(usd=5), tmp_path)
+    unpriced.check_limits(unpriced.of("paper", REMOTE), REMOTE, Budget(tokens=5), tmp_path)
+    unpriced.check_limits(unpriced.of("paper", Hardware()), Hardware(), Budget(usd=5), tmp_path)
+    priced.check_limits(priced.of("paper", REMOTE), REMOTE, Budget(usd=5), tmp_path)
+
+
+def test_tokens_of_a_remote_engine_reach_the_limit_on_money(tmp_path: Path) -> None:
+    """10 + 40 tokens a rollout may cost 0.01 + 0.16 $ and cost 0.01 + 0.08; batches of 6: 1.02 before, 0.54 after."""
+    prices = team_prices(written(tmp_path)).of("paper", REMOTE)
+    generator = CountingGenerator()
+    with pytest.raises(BudgetExceeded, match="US dollars"):
+        attempt(tmp_path, "usd=2.0", generator, prices=prices)
+    each = (PROMPT * 1000 + COMPLETION * 4000) / 1e6
+    spent = Journal(tmp_path, "toy-1234").spent().usd
+    assert spent == pytest.approx(len(generator.sampled) * each) and spent <= 2.0
+    assert len(generator.sampled) == 12, "0.54 and 1.02 fit beneath 2, 1.08 and 1.02 do not"
+
+
+def test_a_month_is_all_runs_together_and_no_other_month(tmp_path: Path) -> None:
+    """100 tokens of another run this month and 70 of the last one, beneath a limit of 820: 720 are left, as for a run
+    whose own limit is that."""
+    today = datetime.now(UTC)
+    before = today.replace(day=1) - timedelta(days=1)
+    for run, when, tokens in (("other-1", today, 100), ("other-2", before, 70)):
+        time = when.isoformat(timespec="seconds")
+        Journal(tmp_path, run).enter([Charge(time=time, ref="r", kind="rollouts", title="t", tokens=tokens)])
+    assert spent_in_month(tmp_path, today.strftime("%Y-%m")).tokens == 100
+    assert spent_in_month(tmp_path, before.strftime("%Y-%m")).tokens == 70
+    generator = CountingGenerator()
+    with pytest.raises(BudgetExceeded, match=r"the team's month: .*raise \[month\]") as wall:
+        attempt(tmp_path, None, generator, month=Budget(tokens=820))
+    assert of_team(wall.value) and len(generator.sampled) == 18, "0, 180 and 360 leave 300 for a batch; 540 + 300 > 720"
+    with pytest.raises(BudgetExceeded, match="the budget leaves") as own:
+        attempt(tmp_path, "tokens=600", generator, month=Budget(tokens=10_000))
+    assert not of_team(own.value)

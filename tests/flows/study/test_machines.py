@@ -15,8 +15,7 @@ from flows.study.request import profile_of
 from flows.study.resolve import Study
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel
-from tests.hollow import hollow_weights
-from tests.random_mixture import CONFIG
+from tests.tiny_model import CONFIG, hollow_weights
 
 GIB = 1 << 30
 H200 = Machine(gpus=2, gpu=140 * GIB, host=250 * GIB)

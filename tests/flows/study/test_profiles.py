@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from flows.running.plan import plan
 from flows.study.objectives import alike
 from flows.study.profiles import BENCHMARKS, DEMO, PROFILES
-from flows.study.request import profile_of
+from flows.study.request import Request, profile_of
 from flows.study.resolve import resolve
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from tasks.domain.search.registry import method_named
+from tasks.domain.search.steps import Beam
+from tests.tiny_model import write_tiny_model
 
 
 def test_benchmarks_are_chosen_by_name() -> None:
@@ -75,3 +80,63 @@ def test_objectives_that_train_alike_are_named() -> None:
     [said] = alike(profile_of("mine.toml", HEAD + text))
     assert said.startswith("objectives 'as the study has it', 'clipped' train alike")
     assert not alike(profile_of("mine.toml", HEAD + "[training]\nepochs = 2\n" + text))
+
+
+# What a study may ask of test-time search: refused in one sentence before work starts.
+
+
+WRONG = {
+    "search.methods=majorty": r"unknown method 'majorty'; did you mean 'majority'\?",
+    "search.methods=particles:temperature=0": r"method particles: .*temperature is 0; it must be greater than 0",
+    "search.methods=majority,majority:width=16": r"search: methods: majority and majority:width=16 are the same method",
+}
+
+
+@pytest.mark.parametrize("setting", WRONG)
+def test_a_method_that_cannot_be_served_is_refused(setting: str) -> None:
+    with pytest.raises(UserError, match=WRONG[setting]) as raised:
+        overridden(PROFILES["demo"], [setting])
+    assert "\n" not in str(raised.value)
+
+
+def test_a_reward_model_is_named_by_its_content(tmp_path: Path) -> None:
+    """Methods that need none keep their names; a copy is the same one, other weights are another."""
+    store, names = Store(tmp_path / "store"), list[dict[str, str]]()
+    store.prepare()
+    folder = write_tiny_model(tmp_path / "one", labels=1)
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    for place in (folder, copy, write_tiny_model(tmp_path / "other", labels=2)):
+        planned = plan(asked(place).study(store), store)
+        names.append({p.step.title: str(p.step.ref) for p in planned if p.step.ref.kind == "searches"})
+    assert names[0] == names[1]
+    same = {title for title in names[0] if names[0][title] == names[2][title]}
+    assert {title for title in names[0] if "by=process" in title or "rewarded" in title} == set(names[0]) - same
+    assert any("majority" in title for title in same)
+
+
+def asked(reward: Path) -> Request:
+    methods = "majority,rewarded,beam:end=.:by=process"
+    settings = (f"search.methods={methods}", f"search.reward={reward}", "seeds=()")
+    return Request(profile="demo", settings=("arms=panel", *settings))
+
+
+@pytest.mark.parametrize(
+    ("methods", "base"),
+    [("majority,early_stopped:width=32", "first:width=32"), ("majority:width=20,first:width=24", "first:width=24")],
+)
+def test_the_ceiling_knows_every_rollout_that_a_method_may_draw(tmp_path: Path, methods: str, base: str) -> None:
+    """Else a wider method could pass it. There is one of it: two would be added up."""
+    store = Store(tmp_path)
+    store.prepare()
+    settings = (f"search.methods={methods}", "seeds=()")
+    planned = plan(Request(profile="demo", settings=("arms=panel", *settings)).study(store), store)
+    titles = [p.step.title.rpartition(": ")[0] for p in planned if p.step.ref.kind == "searches"]
+    assert [title for title in titles if title.startswith("first")] == [base]
+    assert set(titles) >= {name for name in methods.split(",") if not name.startswith("first")}
+
+
+@pytest.mark.parametrize("end", [". ", "\n", "]", "'"])
+def test_the_end_of_a_step_is_kept_to_the_letter_where_it_stands_in_quotes(end: str) -> None:
+    setting = f"search.methods=majority,beam:end={end!r}"
+    [_, name] = overridden(PROFILES["demo"], [setting]).search.methods
+    assert method_named(name) == Beam(end=end)

@@ -29,7 +29,7 @@ from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
 from tests.stages.test_sampling import DRAW, GROUP, POLICY, Lab, lab
-from tests.storage.records.test_nights import a_night
+from tests.storage.records.test_records import a_night
 
 __all__ = ["lab"]  # the fixture
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.store import DATA, Payload, Store
 from storage.errors import UserError
 from storage.reading.catalog import ask
+from storage.reading.recorded import listed_runs, run_of, running, spending_of
+from storage.records.runs import Run, now, write_run
+from storage.records.spending import Charge, Journal
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,48 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (store.path(ref) / DATA).write_bytes(b"PAR1")
     with pytest.raises(UserError, match=str(ref)):
         ask(tmp_path, "select count(*) as n from bands")
+
+
+# What pages read beside the artifacts: runs, who made a report, what it was charged.
+
+
+REPORT = "report-0123456789abcdef"
+
+
+def recorded(root: Path, name: str, **more: object) -> None:
+    given = {"profile": "demo", "request": {}, "state": "finished", "started": now(), "heartbeat": now()}
+    write_run(root, Run.model_validate({"id": name, **given, "host": "elsewhere", "pid": os.getpid()} | more))
+
+
+def test_a_report_knows_its_run_and_what_it_was_charged(tmp_path: Path) -> None:
+    recorded(tmp_path, "demo-00000001", report=REPORT)
+    recorded(tmp_path, "demo-00000002", state="running", started="2000-01-01T00:00:00+00:00")
+    run = run_of(tmp_path, REPORT)
+    assert run is not None and run.id == "demo-00000001"
+    assert spending_of(tmp_path, REPORT) is None  # nothing was charged yet
+    charge = Charge(
+        time=now(),
+        ref="rollouts-0123456789abcdef",
+        kind="rollouts",
+        title="screen panel",
+        arm="panel",
+        rollouts=8,
+        correct=2,
+        tokens=400,
+    )
+    Journal(tmp_path, run.id).enter([charge, charge])
+    spent = spending_of(tmp_path, REPORT)
+    assert spent is not None
+    [row] = spent.to_pylist()
+    assert (row["arm"], row["rollouts"], row["tokens"], row["tokens_per_correct"]) == ("panel", 16, 800, 200)
+    assert run_of(tmp_path, "report-ffffffffffffffff") is None
+    assert spending_of(tmp_path, "report-ffffffffffffffff") is None
+
+
+def test_a_silent_run_is_not_running(tmp_path: Path) -> None:
+    """Its heartbeat, not its word, says whether a run on another host is at work."""
+    recorded(tmp_path, "demo-00000001", state="running")
+    recorded(tmp_path, "demo-00000002", state="running", heartbeat="2000-01-01T00:00:00+00:00")
+    assert [run.id for run in running(tmp_path)] == ["demo-00000001"]
+    states = {row["id"]: row["state"] for row in listed_runs(tmp_path).to_pylist()}
+    assert states == {"demo-00000001": "running", "demo-00000002": "crashed"}

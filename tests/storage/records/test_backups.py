@@ -24,7 +24,7 @@ from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
 from tests.s3_server import object_storage
 from tests.storage.records.test_garbage import made, recorded
-from tests.storage.records.test_nights import a_night
+from tests.storage.records.test_records import a_night
 
 RUN = "demo-00000001"
 

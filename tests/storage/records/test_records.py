@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flows.running.plan import has_sampled, plan, sampled_here
+from flows.study.registration import earlier_looks, entry_of, registered
+from flows.study.request import Request
+from flows.study.resolve import Study
+from storage.artifacts.store import Store
+from storage.errors import Notice, UserError
+from storage.ledger import ABOUT, Ledger
+from storage.records.copies import copy_study
+from storage.records.nights import NIGHTS, Night, last_nights, nights_of
 from storage.records.record import OVERRIDES, newest_overrides, put_overrides
-from storage.records.runs import now
+from storage.records.register import entries, register, register_path
+from storage.records.runs import Run, now, write_run
 from storage.records.spending import Charge, Journal, charges
+from tasks.rollouts import account_of
 
 CHARGE = Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=7)
 
@@ -36,3 +48,85 @@ def test_the_overrides_that_were_put_last_hold_though_the_clock_was_set_back(tmp
     second = put_overrides(tmp_path, "second\n")
     assert newest_overrides(tmp_path) == ("second\n", str(second)) and ahead.exists()
     assert [path.name for path in (tmp_path / OVERRIDES).iterdir() if path.suffix != ".jsonl"] == []
+
+
+# Records of nights: one file a night and adapter, the last one of each in a table.
+
+
+def a_night(adapter: str, number: int = 1, **more: object) -> Night:
+    given = {"adapter": adapter, "number": number, "at": "2026-01-01T02:00:00+00:00", "environment": {"engine": "e 1"}}
+    given |= {"as_evaluated": True, "drawn": "nothing", "seed": 0, "group_size": 8, "state": "holds", "evaluated": 0.5}
+    return Night.model_validate(given | {"found": "nothing changed"} | more)
+
+
+def test_nights_are_kept_in_order_and_the_last_of_each_adapter_is_listed(tmp_path: Path) -> None:
+    for number in (2, 11, 1):
+        a_night("panel", number, state="drifted" if number == 11 else "holds").keep(tmp_path)
+    a_night("control", 3).keep(tmp_path)
+    assert [one.number for one in nights_of(tmp_path, "panel")] == [1, 2, 11]
+    found = last_nights(tmp_path)
+    assert found.schema == NIGHTS
+    assert [(row["adapter"], row["state"]) for row in found.to_pylist()] == [("panel", "drifted"), ("control", "holds")]
+
+
+# The register: entries in a chain, and what a study's report says of them.
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Request(profile="demo").study(Store(tmp_path), planning=True)
+
+
+def test_a_changed_or_removed_entry_breaks_the_chain(study: Study, tmp_path: Path) -> None:
+    for name in "ABC":
+        register(tmp_path, entry_of(study, [name], "", sampled=False))
+    path = register_path(tmp_path)
+    first, second, third = path.read_bytes().splitlines()
+    assert [entry.names for entry in entries(tmp_path)] == [("A",), ("B",), ("C",)]
+    for lines in ([first, third], [first.replace(b'"A"', b'"Z"'), second, third], [second, third], [first[:50]]):
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        with pytest.raises(UserError, match="line"):
+            register(tmp_path, entry_of(study, ["D"], "", sampled=False))
+        assert registered(study, tmp_path).startswith("Whether it was registered")
+
+
+def test_a_ledger_with_one_of_its_accounts_has_sampled_a_study(study: Study, tmp_path: Path) -> None:
+    planned = plan(study, store := Store(tmp_path))
+    assert not has_sampled(planned, store)
+    first = next(sampled_here(planned))
+    (account := Ledger(tmp_path).folder(account_of(first.policy, first.sampling))).mkdir(parents=True)
+    (account / ABOUT).write_text("{}")
+    assert has_sampled(planned, store)
+
+
+def test_a_copy_continues_the_register_and_replaces_no_other(study: Study, tmp_path: Path) -> None:
+    """A study that is finished on another machine is registered there too."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    register(source, entry_of(study, ["A"], "", sampled=False))
+    copy_study(source, target)
+    assert registered(study, target) == registered(study, source) and "by A." in registered(study, target)
+    for root, name in ((source, "B"), (target, "C")):
+        register(root, entry_of(study, [name], "", sampled=False))
+    with pytest.warns(Notice, match="other entries"):
+        copy_study(source, target)
+    assert [entry.names for entry in entries(target)] == [("A",), ("C",)]
+
+
+def test_a_report_says_when_a_study_was_registered_and_what_changed_since(study: Study, tmp_path: Path) -> None:
+    assert registered(study, tmp_path) == "Not registered before sampling."
+    register(tmp_path, entry_of(study, ["A", "B"], "", sampled=False))
+    register(tmp_path, entry_of(study, ["C"], "later", sampled=True))
+    today = f"on {now()[:10]} by A, B."
+    assert registered(study, tmp_path) == f"Registered before sampling, {today}"
+    more = replace(study, profile=replace(study.profile, seeds=(0, 1)))
+    assert registered(more, tmp_path) == f"Registered before sampling, {today} Changed since: seeds: [0] → [0, 1]."
+
+
+def test_looks_are_runs_that_differ_by_what_may_be_added(study: Study, tmp_path: Path) -> None:
+    times = {"started": now(), "heartbeat": now(), "host": "h", "pid": 1}
+    for number, changes in enumerate(
+        [(), ("seeds: (0,) → (0, 1)", "final.group_size: 8 → 16"), ("training.steps: 40 → 8",)]
+    ):
+        run = Run(id=f"demo-{number}", profile="demo", changes=changes, request={}, state="finished", **times)  # type: ignore[arg-type]
+        write_run(tmp_path, run.model_copy(update={"report": f"report-{number}"}))
+    assert sorted(earlier_looks(study, tmp_path)) == ["report-0", "report-1"]

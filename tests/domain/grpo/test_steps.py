@@ -1,12 +1,105 @@
+"""Steps of a training: their prompts, learning rates, updates and packs."""
+
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.errors import UserError
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack, pack_cost, plan_packs, plan_shares
+from tasks.domain.grpo.steps import PromptProblem, extra_prompts, learning_rate, prompt_schedule, update_groups
+
+CONFIG = LearnerConfig(steps=10, groups_per_step=4, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
+POOL = [PromptProblem(f"{s}{i}", s, f"t{i % 2}") for s, n in (("a", 12), ("b", 3), ("c", 5)) for i in range(n)]
+
+
+def test_sources_take_turns_whatever_their_size() -> None:
+    drawn = [p[0] for step in prompt_schedule(POOL, CONFIG) for p in step]
+    assert drawn == list("abc" * 14)[:40]
+
+
+def test_proportional_uses_every_problem_once_an_epoch() -> None:
+    drawn = [p for step in prompt_schedule(POOL, replace(CONFIG, prompt_order="proportional")) for p in step]
+    assert set(Counter(drawn).values()) == {2}
+
+
+def test_subjects_are_balanced() -> None:
+    subject = {p.problem_id: p.subject for p in POOL}
+    for step in prompt_schedule(POOL, replace(CONFIG, prompt_order="balanced_by_subject")):
+        assert Counter(subject[p] for p in step) == {"t0": 2, "t1": 2}
+
+
+@given(st.integers(0, 5), st.integers(1, 9), st.sampled_from(["round_robin_by_source", "proportional"]))
+def test_distinct_within_a_step_and_the_same_whatever_the_pools_order(seed: int, groups: int, order: str) -> None:
+    config = replace(CONFIG, seed=seed, groups_per_step=groups, prompt_order=order)
+    schedule = prompt_schedule(POOL, config)
+    assert all(len(set(step)) == len(step) == groups for step in schedule)
+    assert schedule == prompt_schedule(POOL[::-1], config)
+    assert schedule[:4] == prompt_schedule(POOL, replace(config, steps=4))
+
+
+def test_a_pool_smaller_than_a_step_is_used_whole() -> None:
+    assert all(sorted(s) == ["a0", "a1"] for s in prompt_schedule(POOL[:2], CONFIG))
+
+
+def test_an_empty_band_is_said_before_anything_is_sampled() -> None:
+    with pytest.raises(UserError, match="variance band"):
+        prompt_schedule([], CONFIG)
+
+
+def test_replacements_leave_out_what_the_step_used() -> None:
+    used = ("a0", "b1")
+    extra = extra_prompts(POOL, CONFIG, 3, used)
+    assert sorted([*extra, *used]) == sorted(p.problem_id for p in POOL)
+    assert extra != extra_prompts(POOL, CONFIG, 4, used)
+
+
+SCHEDULES_CONFIG = LearnerConfig(steps=4, groups_per_step=4, group_size=2, learning_rate=0.8, lora_rank=1, lora_alpha=1)
+
+
+def rates(config: LearnerConfig) -> list[float]:
+    return [learning_rate(config, step) for step in range(1, config.steps + 1)]
+
+
+def test_schedules_by_hand() -> None:
+    assert rates(SCHEDULES_CONFIG) == [0.8] * 4
+    assert rates(replace(SCHEDULES_CONFIG, warmup_steps=4)) == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert rates(replace(SCHEDULES_CONFIG, lr_schedule="linear")) == pytest.approx([0.8, 0.6, 0.4, 0.2])
+    half = math.sqrt(2) / 2
+    assert rates(replace(SCHEDULES_CONFIG, lr_schedule="cosine")) == pytest.approx(
+        [0.8, 0.4 * (1 + half), 0.4, 0.4 * (1 - half)]
+    )
+    assert rates(replace(SCHEDULES_CONFIG, lr_schedule="linear", warmup_steps=2)) == pytest.approx([0.4, 0.8, 0.8, 0.4])
+
+
+@given(st.integers(1, 50), st.integers(0, 50), st.sampled_from(["constant", "linear", "cosine"]))
+def test_rates_rise_to_the_full_one_and_never_fall_to_zero(steps: int, rise: int, schedule: str) -> None:
+    warmup = min(rise, steps)
+    found = rates(replace(SCHEDULES_CONFIG, steps=steps, warmup_steps=warmup, lr_schedule=schedule))
+    assert all(0 < rate <= 0.8 for rate in found)
+    assert found[:warmup] == sorted(found[:warmup]) and found[warmup:] == sorted(found[warmup:], reverse=True)
+    assert max(found) == 0.8
+    assert warmup == steps or found[warmup] == 0.8
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.integers(1, 5))
+def test_every_epoch_uses_every_group_once(groups: int, minibatches: int, epochs: int, step: int) -> None:
+    config = replace(SCHEDULES_CONFIG, groups_per_step=9, minibatches=minibatches, epochs=epochs)
+    ids = [f"p{i}" for i in range(groups)]
+    parts = update_groups(ids, config, step)
+    assert len(parts) == minibatches * epochs
+    for epoch in range(epochs):
+        used = parts[epoch * minibatches : (epoch + 1) * minibatches]
+        assert Counter(p for part in used for p in part) == Counter(ids)
+        assert max(map(len, used)) - min(map(len, used)) <= 1
 
 
 def trajectory(index: int, *token_ids: int, advantage: float = 1.0) -> Trajectory:

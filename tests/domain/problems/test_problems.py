@@ -1,0 +1,249 @@
+"""Problems: made-up arithmetic, near-duplicates, and golds that grade themselves."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.domain.grading.grading import Verdict
+from tasks.domain.problems.arithmetic import (
+    PRETRAINING_LEVELS,
+    SOURCES,
+    STEPS_OF_LEVEL,
+    Step,
+    demo_problems,
+    draw_problem,
+    level_of,
+    pretraining_problem,
+    reserved,
+)
+from tasks.domain.problems.duplicates import Pair, clusters, near_duplicates
+from tasks.domain.problems.gold_check import findings_of_text, perturbed
+from tasks.domain.problems.problems import PoolPolicy, grade_exactly, pool_rows
+from tasks.domain.problems.teacher import MIX, teacher_completion, written_out
+from tasks.domain.scaffolds import PANEL, SCAFFOLDS, AnswerForm
+
+REPO = Path(__file__).resolve().parents[3]
+levels, seeds = st.sampled_from(sorted(STEPS_OF_LEVEL)), st.integers(0, 10_000)
+sources = st.sampled_from(list(SOURCES))
+
+
+def by_hand(text: str) -> int:
+    """The gold by reading the text, sentence by sentence: a second way to it that shares no code with the first."""
+    start, *sentences = re.split(r"(?<=[.?]) ", text)
+    numbers = [int(n) for n in re.findall(r"\d+", start)]
+    value = numbers[0] * numbers[1] if "boxes" in start else numbers[0]
+    for sentence in sentences:
+        n = int((re.findall(r"\d+", sentence) or ["0"])[0])
+        if re.search("Add|gets|come", sentence):
+            value += n
+        elif re.search("Take|loses|go", sentence):
+            value -= n
+        elif "division" in sentence:
+            value %= n
+    return value
+
+
+@settings(deadline=None)
+@given(source=sources, level=levels, seed=seeds)
+def test_gold_is_what_the_text_says(source: str, level: int, seed: int) -> None:
+    p = draw_problem(source, level, random.Random(seed))
+    assert p.gold == str(by_hand(p.text))
+    assert len(p.steps) == STEPS_OF_LEVEL[level]
+    assert all(0 <= s.value <= 99 for s in p.steps)
+    assert "  " not in p.text
+
+
+def test_pool_has_no_text_twice_and_a_tenth_of_level_five() -> None:
+    pool = demo_problems(50, 7)
+    assert len(pool) == 200 == len({p["problem"] for p in pool}) == len({p["source_id"] for p in pool})
+    assert Counter(p["source"] for p in pool) == dict.fromkeys(SOURCES, 50)
+    assert sum(p["level"] == "5" for p in pool) == 20
+    assert [level_of(i) for i in range(10)] == [1, 2, 3, 4, 1, 2, 3, 4, 1, 5]
+
+
+def test_pretraining_never_meets_a_problem_of_a_pool() -> None:
+    rng = random.Random(0)
+    drawn = [pretraining_problem(rng) for _ in range(500)]
+    assert {p.level for p in drawn} == set(PRETRAINING_LEVELS)
+    assert not any(reserved(p.text) for p in drawn)
+    assert all(reserved(p["problem"]) for p in demo_problems(40, 101))
+
+
+@settings(deadline=None)
+@given(source=sources, level=levels, seed=seeds, scaffold=st.sampled_from(list(MIX)))
+def test_a_teacher_that_does_not_slip_is_well_formed_and_right(
+    source: str, level: int, seed: int, scaffold: str
+) -> None:
+    rng = random.Random(seed)
+    p = draw_problem(source, level, rng)
+    text = teacher_completion(p, scaffold, rng, slips=False)
+    parsed = SCAFFOLDS[scaffold].parse(text)
+    assert parsed.tag_valid or scaffold == "no_panel"
+    assert parsed.region is not None and parsed.region.strip() in (p.gold, rf"\boxed{{{p.gold}}}")
+    assert parsed.trace
+
+
+@settings(deadline=None)
+@given(left=st.integers(-20, 110), right=st.integers(2, 9), op=st.sampled_from(["+", "-", "*", " mod "]))
+def test_a_step_written_out_has_the_same_value(left: int, right: int, op: str) -> None:
+    step = Step(left, op, right)
+    a, sign, b = re.fullmatch(r"(-?\d+)([+-])(-?\d+)", written_out(step)).groups()  # type: ignore[union-attr]
+    assert int(a) + (int(b) if sign == "+" else -int(b)) == step.value
+
+
+# Near-duplicates: shared stems count, phrases of the trade and notes do not.
+
+
+STEM = (
+    "In ARMLopolis every house number is a positive integer and City Hall's address is 0. "
+    "However due to the curved nature of the cowpaths that eventually became the streets, "
+    "an address n that is positive and even lies beside the address n over two, and an odd one beside n plus one. "
+)
+
+
+def test_a_shared_stem_links_and_a_shared_phrase_does_not() -> None:
+    texts = [
+        STEM + "Compute the distance of house 2020 from City Hall by the shortest way that stays on the streets.",
+        STEM + "How many houses lie at distance four or less from City Hall, and which of them are odd numbered?",
+        "Compute the number of ordered pairs of positive integers that sum to ten.",
+        "Compute the number of ordered triples of positive reals whose product is prime.",
+    ]
+    assert [(p.first, p.second) for p in near_duplicates(texts)] == [(0, 1)]
+
+
+def test_clusters_are_transitive() -> None:
+    assert clusters(["d", "c", "b", "a"], [Pair(0, 1, 1), Pair(1, 2, 1)]) == ["b", "b", "b", "a"]
+
+
+def test_a_copy_is_found_however_common_its_words_are() -> None:
+    many = [f"What is the value of ${n}$ in all?" for n in range(80)]
+    assert [(p.first, p.second) for p in near_duplicates(many[7:8], many)] == [(0, 7)]
+    assert Pair(0, 80, 1.0) in near_duplicates([*many, many[0] + " "])
+
+
+@pytest.mark.parametrize(
+    "copy", ["what is 12 + 17?", "What is  12+17 ?", "What is\n$12 \\,+\\, 17$?", r"WHAT IS \( 12 + 17 \):"]
+)
+def test_so_is_a_copy_that_is_spelt_otherwise(copy: str) -> None:
+    """Every word of it stands in more problems than a link may."""
+    many = [f"what is {a} + {b}?" for a in range(10, 90) for b in range(10, 90) if (a, b) != (12, 17)]
+    assert [p.second for p in near_duplicates(["What is 12 + 17?"], [*many, copy])] == [len(many)]
+
+
+def test_copies_cost_no_more_than_one_comparison_each() -> None:
+    """Folded before they are compared: pairs link every copy to the first one and are linear in the copies."""
+    texts = [STEM + f"Question {word} about houses and streets of the city?" for word in ("one", "two", "three")] * 200
+    pairs = near_duplicates(texts)
+    assert len(pairs) == 597 + 3
+    assert set(clusters([f"{i:03}" for i in range(600)], pairs)) == {"000"}
+    across = near_duplicates(texts, texts[:300])
+    assert len(across) < 9 * len(texts)
+    assert {p.first for p in across} == {*range(600)}
+    assert {p.second for p in across} == {*range(300)}
+
+
+# What the checker sees in golds and texts, and that the pool says what it did about it.
+
+
+def _codes(gold: str, problem: str = "Find it.") -> list[str]:
+    _, issues = pool_rows([{"problem": problem, "gold": gold, "source": "s", "source_id": "1"}])
+    return [row["code"] for row in issues]
+
+
+@pytest.mark.parametrize(
+    ("gold", "code"),
+    [
+        ("69$,$84", "gold_markup"),
+        (r"8 \%", "gold_unit"),
+        ("4.25", "gold_decimal"),
+        ("0,5", "gold_separator"),
+        ("nan", "gold_no_answer"),
+        ('["2", "9"]', "gold_no_answer"),
+        ("\frac{1}{2}", "gold_no_answer"),
+        (r"frac{\pi}{3}", "gold_backslash"),
+        ("k=3", "gold_named"),
+        (r"\sqrt{5", "gold_unbalanced"),
+    ],
+)
+def test_defects_of_golds(gold: str, code: str) -> None:
+    assert code in _codes(gold)
+
+
+@pytest.mark.parametrize(
+    ("problem", "codes"),
+    [
+        ("In the figure below, find x.", ["missing_figure"]),
+        ("In the figure below, find x. [asy] draw((0,0)--(1,1)); [/asy]", []),
+        ("Find a sequence satisfying the condition in part (a).", ["dangling_reference"]),
+        ("Prove that there are infinitely many, and find the least.", ["proof_wording"]),
+        (r"Solve $a \& = b$ <br> for $a$.", ["markup"]),
+    ],
+)
+def test_defects_of_texts(problem: str, codes: list[str]) -> None:
+    assert [f.code for f in findings_of_text(problem)] == codes
+
+
+@pytest.mark.parametrize("gold", ["7", "1, 3", "(1,2)", "[0,1)", r"\{1,2\}", "f(x)=x", r"(0,1)\cup(2,3)", "even"])
+def test_perturbed_golds_are_other_answers(gold: str) -> None:
+    assert gold not in perturbed(gold)
+    assert perturbed(gold)
+
+
+def test_policy_decides_and_says_so() -> None:
+    rows = [
+        {"problem": "One.", "gold": "4.25", "source": "s", "source_id": "1"},
+        {"problem": "Two.", "gold": "4", "source": "s", "source_id": "2"},
+    ]
+    pool, issues = pool_rows(rows, policy=PoolPolicy(also_exclude=("gold_decimal",)))
+    assert [row["source_id"] for row in pool] == ["2"]
+    assert [row["excluded"] for row in issues if row["code"] == "gold_decimal"] == [True]
+    pool, issues = pool_rows(rows)
+    assert len(pool) == 2
+    assert not any(row["excluded"] for row in issues)
+
+
+def test_the_same_text_twice_enters_once_whatever_the_policy() -> None:
+    rows = [
+        {"problem": "One.", "gold": g, "source": "s", "source_id": i} for i, g in (("1", "4"), ("2", "4"), ("3", "5"))
+    ]
+    pool, issues = pool_rows(rows, policy=PoolPolicy(on_issue="keep"))
+    assert len(pool) == 1
+    assert [row["code"] for row in issues] == ["duplicate", "duplicate_with_other_gold"]
+
+
+def test_kept_out_problems_never_enter() -> None:
+    text = "A rectangular box has edges of length three, four and five and is cut by one plane; find the area."
+    rows = [
+        {"problem": text, "gold": "4", "source": "s", "source_id": "1"},
+        {"problem": "Find the least prime above one hundred.", "gold": "101", "source": "s", "source_id": "2"},
+    ]
+    pool, issues = pool_rows(rows, policy=PoolPolicy(on_issue="keep"), kept_out=[text])
+    assert [row["source_id"] for row in pool] == ["2"]
+    assert [row["code"] for row in issues] == ["evaluation_problem"]
+
+
+def test_golds_are_graded_in_every_answer_form_whatever_arms_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that an arm more, or a reworded one, makes no other pool."""
+    asked: list[tuple[str, str, str, str]] = []
+
+    def listening(probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
+        asked.extend(probes)
+        return grade_exactly(probes)
+
+    row = {"problem": "Find it.", "gold": "7", "source": "s", "source_id": "1"}
+    before = pool_rows([row], listening)
+    assert {form for form, *_ in asked} == {*get_args(AnswerForm)} - {"final"}  # of imported completions alone
+    number = len(asked)
+    monkeypatch.setitem(SCAFFOLDS, "jury", replace(PANEL, name="jury", trace_tag="jury", answer_form="boxed"))
+    after = pool_rows([row], listening)
+    assert len(asked) == 2 * number and after == before
