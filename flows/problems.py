@@ -44,8 +44,8 @@ class Prepared:
 
 
 def prepare(study: Study) -> Prepared:
-    """Make pools, splits, and for each benchmark the problems that no arm of this study trains on. Artifacts that
-    several of them share, such as a lesson's pool that is the study's own, are made once."""
+    """Make pools, splits, and for each benchmark the problems that no arm of this study trains on. Shared artifacts,
+    such as a lesson on the study's own pool, are made once."""
     p = study.profile
 
     @cache

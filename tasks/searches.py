@@ -1,9 +1,9 @@
 """Test-time search: problems × policy × method → one tree a problem, and the answer after each of its rounds.
 
 Problems are driven together, so that none waits for another one's last round. If sampling is in batches, the rounds of
-all unfinished searches are split into batches in the order of their requests. A batch is the same whatever the ledger
-has of it: a search that was killed meets the same batches again, and reuses what they held. If sampling streams, a
-problem's next round starts as soon as the last rollout of its round is finished.
+all unfinished searches are split into batches in the order of their requests. A batch does not depend on the ledger: a
+killed search meets the same batches again and reuses their rollouts. If sampling streams, a problem's next round starts
+as soon as the last rollout of its round is finished.
 """
 
 from __future__ import annotations

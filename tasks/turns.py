@@ -2,8 +2,8 @@
 by one agent or two, with classes of traces.
 
 Three turns are drafts, a critique of each by the critic's scaffold, and a refinement of each that heeds it. A later
-turn's question is known by its content, as a search's is, so that a step that was killed between two turns asks for the
-same again and pays for none twice. A turn whose prompt outgrows the context is left out, and reported.
+turn's request is identified by its content, like a search's, so a step that was killed between two turns repeats the
+same requests and pays nothing twice. A turn whose prompt outgrows the context is left out, and reported.
 """
 
 from __future__ import annotations

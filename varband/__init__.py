@@ -1,4 +1,4 @@
-"""The one name of this project in an environment. Importing it makes the rooms (`tasks`, `storage`, …) importable.
+"""The one name of this project in an environment. Importing it makes the packages `tasks`, `storage`, … importable.
 
 A wheel has them in a folder of this package that is on nobody's path; in a checkout they lie beside it
 (docs/decisions/0011-one-name-in-an-environment.md).
@@ -46,5 +46,5 @@ def main() -> None:
 
 
 def enter() -> dict[str, str]:
-    """Pull step of every deployment: a run works with the rooms of its worker's own environment."""
+    """The pull step of every deployment: a run uses the packages of its worker's own environment."""
     return {"directory": str(ROOMS)}

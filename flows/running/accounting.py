@@ -181,7 +181,7 @@ def _recorded(
 
 
 def job_here() -> str | None:
-    """Return the id of the Slurm job that this process belongs to; of an array, that of the whole."""
+    """Return the id of the Slurm job that this process belongs to; for a job array, the id of the array."""
     return os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID")
 
 

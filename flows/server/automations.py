@@ -31,8 +31,8 @@ def states(names: tuple[str, ...]) -> set[str]:
 
 
 def _trigger(match: Resource, related: Resource, expect: set[str], after: str = "", within: int = 0) -> Json:
-    """Fires per flow run: when one of these events arrives, or with `after`, when none has arrived for that many
-    seconds after it."""
+    """Return a trigger per flow run: when one of these events arrives, or with `after`, when none follows it for that
+    many seconds."""
     return {
         "type": "event",
         "match": match,

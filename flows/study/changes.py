@@ -79,7 +79,7 @@ def tables_of(study: Profile) -> dict[str, Any]:
 
 
 def differences(before: Profile, after: Profile) -> dict[str, tuple[object, object]]:
-    """Fields that differ, by path; None where one of the two lacks the field."""
+    """Fields that differ, by path; None if one study lacks the field."""
     left, right = (dict(flat(_with_arms(one))) for one in (before, after))
     paths = dict.fromkeys([*left, *right])
     return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}

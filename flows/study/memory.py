@@ -54,7 +54,7 @@ class Machine:
 
 def check_memory(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> None:
     """samplings: the samplings that run on this machine. Raise UserError for too few GPUs, and for any local model that
-    exceeds one; also as check_caches."""
+    exceeds one; also for the reasons of check_caches."""
     hardware = study.profile.hardware
     check_caches(hardware, samplings)
     if not _on_gpus(study) or not machine.gpus:
@@ -103,7 +103,7 @@ def _on_gpus(study: Study) -> bool:
 
 
 def _models(study: Study) -> Iterator[tuple[Path, int, list[LearnerConfig]]]:
-    """(folder, rank of served adapters, how it is trained or empty if it is only evaluated) of each local base."""
+    """Yield (folder, rank of served adapters, how it is trained; empty if only evaluated) of each local base model."""
     trained: dict[str, list[LearnerConfig]] = {model.sha256: [] for model in study.models.values()}
     for head in study.profile.heads(study.profile.arms):
         trained[study.models[head].sha256] += trainings(study.profile, head)

@@ -73,7 +73,7 @@ def compared(study: Profile, token_budget: int) -> Profile:
 
 def catalogue(training: LearnerConfig, cap: int) -> dict[str, dict[str, Any]]:
     """Return the settings that each objective changes in a training whose rollouts end at `cap` tokens. DAPO's length
-    penalty begins at four fifths of them, as in its paper."""
+    penalty begins at four fifths of `cap`, as in its paper."""
     overlong = {"overlong_cache": cap // 5, "max_tokens": training.max_tokens or cap}
     return CHANGES | {"DAPO": CHANGES["DAPO"] | overlong}
 

@@ -86,8 +86,8 @@ def questions(study: Profile) -> Iterator[Profile]:
 
 
 def _sized(lesson: Lesson, study: Profile) -> Lesson:
-    """A lesson at the study's own size: with the caps, steps and rates of the study's lesson of that name, else with
-    its completion cap."""
+    """A lesson at the study's size: with limits, steps and rates of the study's lesson of that name, else with its
+    completion limit."""
     own = {known.name: known for known in study.lessons}
     cap = min(lesson.rollouts.max_tokens, study.rollouts.max_tokens)
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))

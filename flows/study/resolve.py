@@ -52,7 +52,7 @@ class Study:
     policy of every pool.
 
     - models: by arm, including arms whose adapters are evaluated.
-    - adapters: existing ones, by the arm that starts from one; ranks: the largest of them by model.
+    - adapters: existing ones, by the arm that starts from one; ranks: the largest LoRA rank by model.
     - pools: the profile's own under "", each lesson's under its name. benchmarks: keyed by name.
     - places: digest → location on this machine.
     - absent: inputs that a plan does without, with the error a run would raise.

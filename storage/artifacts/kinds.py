@@ -346,7 +346,7 @@ class DiversityCeilings(
         "n big, problems big, reworded big, reason str",
     ),
 ):
-    """The place of a policy's diversity between that of rewording and that of different problems."""
+    """A policy's diversity, between the distances of reworded traces and of different problems."""
 
 
 class Curves(

@@ -30,7 +30,7 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, path: Path, fix: str = "") -> Self:
-        """Read a record. fix: advice in the error. Errors: UserError if it is no such record; OSError."""
+        """Read a record. fix: advice in the error. Errors: UserError for another kind of file; OSError."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:

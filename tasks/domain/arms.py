@@ -12,10 +12,9 @@ class Arm:
     """An arm of the experiment.
 
     trained_as: the arm whose adapter this arm is evaluated with; its own name for an arm that trains; None for an arm
-    that
-        is screened and evaluated without training, such as a reference.
-    model: name of its base model; empty for that of the arm whose adapter it has, or else of the study. adapter: an
-    imported adapter on that base, which the arm starts from, or is; empty for none.
+    that is screened and evaluated without training, such as a reference. model: name of its base model; empty: the
+    model of the arm whose adapter it has, else the study's. adapter: an imported adapter on that base, which the arm
+    starts from, or is; empty for none.
     """
 
     name: str

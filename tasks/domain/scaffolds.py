@@ -98,7 +98,7 @@ class Scaffold(Ruled, Checked):
 
     @property
     def pairs(self) -> tuple[str, ...]:
-        """The tags that a sound completion writes: each pair exactly once, in this order, none of them empty.
+        """The tags of a well-formed completion: each pair exactly once, in this order, none empty.
 
         | scaffold   | pairs                     | trace                        | answer                         |
         |------------|---------------------------|------------------------------|--------------------------------|

@@ -137,8 +137,8 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
 
     metric: `interquartile mean` of accuracy over seeds × sources; `SD between seeds` of the accuracy on these problems,
     sampling noise included; `probability of improvement`, for all sources and for each: the chance that a new seed of
-    the arm solves more of these problems than one of the other arm (if both use the same adapters: than itself under
-    the other). mean: over problems and seeds; n: problems. Intervals are None, with a reason, for too few seeds.
+    the arm solves more of these problems than a seed of the other arm (with shared adapters: than the same seed under
+    the other arm). mean: over problems and seeds; n: problems. Intervals are None, with a reason, for too few seeds.
     """
     counts = counts_of(groups)
     last = {arm: span[1] for arm, span in counts.spans.items() if span[1] > 0}

@@ -41,8 +41,8 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
     """Compare every two (arm, step) on their common problems, per source. Metrics:
     - `gap`: first minus second at k. `equal_tokens`: first at k minus second at the k of equal cost (in `reason`).
     - `closure`: |gap| at the smallest k minus |gap| at the largest, one test. `closure_of_failures`,
-      `closure_of_logits`: the same on those scales. `closure_of_shift`: the closure that a constant shift of logits
-      would give. `closure_beyond_shift`: the remaining closure (over all sources).
+      `closure_of_logits`: closure of log failure rates and of logits. `closure_of_shift`: the closure that a constant
+      shift of logits would give. `closure_beyond_shift`: the remaining closure (over all sources).
     - `monotone`: share of bootstrap draws in which every step of k narrows the gap.
 
     p_adjusted: Benjamini-Hochberg over the table; detectable: the difference that is detected with 80 % power.

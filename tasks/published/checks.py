@@ -281,7 +281,7 @@ def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[s
 
 def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int], draws: int) -> list[Row]:
     """Return the columns of TokenChecks for one benchmark of the token table, whose rollouts were not published.
-    correct: correct rollouts per arm in the evaluation's own summary, of `draws` paired ones if its n is the same."""
+    correct: correct rollouts per arm in the evaluation's own summary; `draws`: paired rollouts, if n is equal."""
     buckets = bench["buckets"]
     every, parts = buckets["all_paired"], [b for part, b in buckets.items() if part != "all_paired"]
     n = {part: b["n"] for part, b in buckets.items()}

@@ -16,7 +16,7 @@ from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel(Method):
-    """Base of these methods. width: the largest number of rollouts."""
+    """Base class of methods that sample in parallel and pick one. width: the largest number of rollouts."""
 
     width: AtLeastOne = 16
 

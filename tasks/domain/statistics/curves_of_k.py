@@ -163,7 +163,7 @@ def beyond_shift(
     first: Counted, second: Counted, ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
 ) -> tuple[float, Means]:
     """Return (null, excess). null: the closure of the gap, from the smallest to the largest k, that a constant shift of
-    logits would give. excess: the rest of the closure, 0 if the two differ by such a shift alone.
+    logits would give. excess: the remaining closure, 0 if the policies differ only by such a shift.
 
     The shift is fitted from both sides and averaged. The variance adds a bootstrap over problems (near-duplicates drawn
     together) and the spread over seeds, each standing for its policy. paired: both policies use the same adapters, so a

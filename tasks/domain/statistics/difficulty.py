@@ -283,7 +283,7 @@ def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dic
     """Return rows of the cross-tab: the expected bands of these problems with groups of `group_size` rollouts.
 
     beta_a, beta_b, beta_zero: the fit; expected_live: share of groups with both outcomes; live_in_band, mislabelled:
-    the same for problems whose own group had both outcomes, or one only, with bounds in the reason. alike:
+    that share among problems whose own group had both outcomes, or only one, with bounds in the reason. alike:
     `means.repeated` of their clusters.
     """
     found, n = fitted(counts, alike), len(counts)

@@ -216,7 +216,7 @@ def _without(
 
 
 def _ranks(level_P: np.ndarray, out_CP: np.ndarray) -> np.ndarray:
-    """Return (C, P) mid-ranks without the problems in each row of out_CP; ignore the ranks of these.
+    """Return (C, P) mid-ranks without the problems in each row of out_CP; values whose ranks to ignore.
 
     >>> _ranks(np.array([1, 0, 1]), np.array([[False, False, False], [False, True, False]]))[:, [0, 2]].tolist()
     [[2.0, 2.0], [1.0, 1.0]]

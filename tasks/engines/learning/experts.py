@@ -6,7 +6,8 @@ vLLM reads and peft fuses again.
 
 Letters: T tokens, K experts per token, R = T·K rows sorted by expert, E experts, D hidden, I inner, r rank, H
 projections of gate and up that have LoRA. A layer keeps its input, gate and up for the backward pass and recomputes or
-avoids other products: with G = W2ᵀ dy, the gradient of a row is w·G inside and that of its weight is G · inner.
+avoids other products: with G = W2ᵀ dy, the gradient of the inner row is w·G, and the gradient of its weight is G ·
+inner.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class MergedMlp(torch.autograd.Function):
 
 
 def merged_mlp(x: Tensor, layers: tuple[Any, Any, Any], kernels: Any) -> Tensor:
-    """Return x through merged gate, up and down. kernels: see Kernels."""
+    """Return the output of an MLP with merged gate, up and down. kernels: see Kernels."""
     lora = [matrix for layer in layers for matrix in (layer.a, layer.b)]
     return MergedMlp.apply(x.flatten(0, -2), layers, kernels, *lora).view(x.shape)
 

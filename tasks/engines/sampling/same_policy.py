@@ -23,8 +23,8 @@ ROWS = 8192
 
 
 class Limits(NamedTuple):
-    """Limits of `gap`, in nats. Up to `doubtful` the difference is rounding. Between the two the weights are wrong if
-    the base model fits the tokens twice as well; above `wrong` they always are."""
+    """Limits of `gap`, in nats. Up to `doubtful` the difference is rounding. Between both limits weights count as wrong
+    if the base model fits twice as well; above `wrong` they always do."""
 
     doubtful: float
     wrong: float

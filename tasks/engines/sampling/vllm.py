@@ -203,7 +203,7 @@ class VllmGenerator(PromptEncoder):
             raise RuntimeError("vLLM's prefix cache is in use: keys of other weights would be served")
 
     def _call(self, method: str, *args: object) -> Any:
-        """Return the answer of the first worker; all do the same."""
+        """Return the first worker's answer; all workers give the same."""
         return self._llm.collective_rpc(method, args=args)[0]
 
     def _completion(self, request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
