@@ -109,15 +109,9 @@ def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
     >>> answer_blocks("<answer>7</answer> or <answer>8")
     ['7', '8']
     """
-    blocks, end = [], 0
-    while (start := text.find("<answer>", end)) >= 0:
-        start += len("<answer>")
-        stop = text.find("</answer>", start)
-        if stop < 0:
-            return [*blocks, text[start:]] if unclosed else blocks
-        blocks.append(text[start:stop])
-        end = stop + len("</answer>")
-    return blocks
+    closed, _, rest = text.rpartition("</answer>")
+    _, opened, last = rest.partition("<answer>")
+    return re.findall("<answer>(.*?)</answer>", f"{closed}</answer>", re.S) + ([last] if opened and unclosed else [])
 
 
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")

@@ -339,7 +339,7 @@ def named_values(items: Sequence[Shape]) -> Sequence[Shape]:
     return [i.items[-1] for i in (sorted(items, key=lambda i: i.items[0].text) if latin else items)]
 
 
-_ENCLOSED = re.compile(r"\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]*\}|\|[^|]*\|")
+_BETWEEN_BARS, _SIGN = re.compile(r"\|[^|]*\|"), re.compile("[-+]")
 _PLAIN = re.compile(rf"(?:[a-z]|{GREEK})(?:_.*)?")
 
 
@@ -356,10 +356,7 @@ def is_label(text: str) -> bool:
     try:
         return _is_label(parse(text), whole=True)
     except Unreadable:
-        outside = text
-        while (shorter := _ENCLOSED.sub("", outside)) != outside:
-            outside = shorter
-        return not re.search(r"[-+]", outside)
+        return len(split(_BETWEEN_BARS.sub("", text), _SIGN)[0]) == 1
 
 
 def _is_label(formula: Expr, whole: bool = False) -> bool:

@@ -84,14 +84,6 @@ def _root(value: Any, degree: Any) -> Any:
     return mp.sqrt(value) if degree == 2 else mp.power(value, 1 / real(degree))
 
 
-def _of_one_place(name: str) -> Callable[[Any], Any]:
-    return lambda x: getattr(mp, name)(real(x))
-
-
-def _double_factorial(top: Any) -> Fraction:
-    return Fraction(math.prod(range(_whole(top), 0, -2)))
-
-
 def _binomial(above: Any, below: Any) -> Any:
     k = _whole(below)
     if isinstance(above, Fraction) and above.denominator == 1 and above >= 0:
@@ -117,24 +109,19 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "gcd": lambda *parts: Fraction(math.gcd(*(_whole(part, 10**30) for part in parts))),
     "lcm": lambda *parts: Fraction(math.lcm(*(_whole(part, 10**30) for part in parts))),
     "!": lambda n: Fraction(math.factorial(_whole(n))),
-    "!!": _double_factorial,
+    "!!": lambda n: Fraction(math.prod(range(_whole(n), 0, -2))),
     "binom": _binomial,
     "row": lambda *cells: [real(cell) for cell in cells],
     "matrix": lambda *rows: mp.matrix(rows),
     "det": mp.det,
     "ln": lambda x: mp.log(real(x)),
     "lg": lambda x: mp.log(real(x), 10),
-    **{name: _of_one_place(name.replace("arc", "a")) for name in FUNCTIONS - {"ln", "lg"}},
+    **{n: lambda x, n=n: getattr(mp, n.replace("arc", "a"))(real(x)) for n in FUNCTIONS - {"ln", "lg"}},
 }
 
 
-class _Work(threading.local):
-    """left: units of work left to this thread for one verdict; one unit is an operation with few digits."""
-
-    left = 0.0
-
-
-_work = _Work()
+#: left: units of work left to this thread for one verdict; one unit is an operation with few digits.
+_work = threading.local()
 
 
 def start_work() -> None:
@@ -143,7 +130,7 @@ def start_work() -> None:
 
 
 def _spend(units: float) -> None:
-    _work.left -= units
+    _work.left = getattr(_work, "left", 0.0) - units
     if _work.left < 0:
         raise Undecided("too much to compute")
 
@@ -330,19 +317,18 @@ def _digits(bits: int) -> int:
 
 
 def _at_point(formulas: tuple[Expr, ...], at: dict[str, Fraction]) -> tuple[list[Any], int, bool]:
-    point, found = _with_digits(formulas, at, DIGITS)
-    digits, bits = _digits(point.bits), point.bits
-    if digits > DIGITS and not isinstance(found[0], Fraction):
-        point, found = _with_digits(formulas, at, digits)
-    return found, bits, point.real
-
-
-def _with_digits(formulas: tuple[Expr, ...], at: dict[str, Fraction], digits: int) -> tuple[_Evaluation, list[Any]]:
-    point = _Evaluation(at, digits)
-    with mp.workdps(digits):
-        found = [point.of(formula) for formula in formulas]
-        exact = all(isinstance(value, Fraction) for value in found)
-        return point, found if exact else [real(value) for value in found]
+    """(values, their bits, whether all are real), computed again if the numbers need more digits."""
+    digits, bits = DIGITS, 0
+    while True:
+        point = _Evaluation(at, digits)
+        with mp.workdps(digits):
+            found = [point.of(formula) for formula in formulas]
+            exact = all(isinstance(value, Fraction) for value in found)
+            found = found if exact else [real(value) for value in found]
+        bits = bits or point.bits
+        if exact or digits >= _digits(bits):
+            return found, bits, point.real
+        digits = _digits(bits)
 
 
 def _alike(a: Any, b: Any, slack: Any) -> bool:
