@@ -78,10 +78,10 @@ def suites() -> dict[GradeItem, tuple[str, bool]]:
 
 
 def table() -> str:
-    asked = suites()
-    usual = Graders().grade([*asked])
+    labelled = suites()
+    usual = Graders().grade([*labelled])
     lines = [
-        f"{len(asked):,} labelled pairs.",
+        f"{len(labelled):,} labelled pairs.",
         "",
         "| rule | example | peers | cases | wrong |",
         "|---|---|---|---|---|",
@@ -92,10 +92,10 @@ def table() -> str:
                 stack.enter_context(patch(f"tasks.domain.grading.{name}", INSTEAD[instead]))
             latex_normalisation.normalise.cache_clear()
             reading.read.cache_clear()
-            now = Graders().grade([*asked])
+            now = Graders().grade([*labelled])
         moved = Counter(
             suite if right else "wrong"
-            for (suite, right), before, after in zip(asked.values(), usual, now, strict=True)
+            for (suite, right), before, after in zip(labelled.values(), usual, now, strict=True)
             if before.correct == right != after.correct
         )
         counts = " | ".join(str(moved[column] or "") for column in ("peers", "cases", "wrong"))

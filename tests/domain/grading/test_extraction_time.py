@@ -118,8 +118,8 @@ def test_contents_of_boxes(text: str, contents: list[str]) -> None:
 
 def test_no_box_is_overlooked_however_many_stand_before_it() -> None:
     """Fifty boxes were read and the rest was not: a different answer in the next one did not count."""
-    told = extract_answers(r"\boxed{7} " * 50 + r"\boxed{8}", "boxed")
-    assert told.answers == ("7", "8")
+    found = extract_answers(r"\boxed{7} " * 50 + r"\boxed{8}", "boxed")
+    assert found.answers == ("7", "8")
     many = extract_answers(" ".join(rf"\boxed{{{n}}}" for n in range(MAX_ANSWERS + 10)), "boxed")
     assert many.status == "ambiguous"
 

@@ -18,8 +18,8 @@ from tasks.domain.scaffolds import Scaffold as S
 def graded(kind: str, answer: str, gold: str) -> set[str]:
     """Verdicts in a tag and in a box."""
 
-    asked = [replace(scaffold, answer_kind=kind) for scaffold in (PANEL, THINKING)]
-    return {grade_completion(s, s.answer_in_form(answer, "it is 9"), gold, "stop").verdict for s in asked}
+    scaffolds = [replace(scaffold, answer_kind=kind) for scaffold in (PANEL, THINKING)]
+    return {grade_completion(s, s.answer_in_form(answer, "it is 9"), gold, "stop").verdict for s in scaffolds}
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_an_integer_is_itself_however_its_thousands_are_told_apart(value: int) -
 @given(st.sampled_from("ABCDEFGHIJ"))
 def test_every_letter_is_read_in_every_dress(letter: str) -> None:
     small = letter.lower()
-    for said in (letter, small, f"({letter})", f"**{letter}**", f"{letter}.", f"The answer is {letter}", f"{small}) 7"):
-        assert choices(said) == [letter], said
+    for text in (letter, small, f"({letter})", f"**{letter}**", f"{letter}.", f"The answer is {letter}", f"{small}) 7"):
+        assert choices(text) == [letter], text
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         ("intger", "did you mean 'integer'"),
         ("chemistry", "known without one: math, integer, multiple_choice, exact_text"),
     ],
 )
-def test_an_unknown_kind_is_one_sentence(kind: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as refused:
+def test_an_unknown_kind_is_one_sentence(kind: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as refused:
         pinned(kind)
     assert "\n" not in str(refused.value)

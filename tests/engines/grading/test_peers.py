@@ -57,8 +57,8 @@ def test_plain_math_verify_does_worse_on_both(graded: list[tuple[dict[str, str],
     accepted = refused = 0
     for row, _ in graded:
         if "arguable" not in row:
-            said = verify(parse(formula(row["gold"])), parse(formula(row["answer"])))
-            accepted += said and row["expected"] != "correct"
-            refused += not said and row["expected"] == "correct"
+            equal = verify(parse(formula(row["gold"])), parse(formula(row["answer"])))
+            accepted += equal and row["expected"] != "correct"
+            refused += not equal and row["expected"] == "correct"
     assert accepted > 0
     assert refused > len(REFUSED)
