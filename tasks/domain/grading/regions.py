@@ -16,8 +16,6 @@ _INK_FREE = (
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
 )
 _CHARACTERS = re.compile(f"[{_INK_FREE}]+")
-#: Those of ASCII, for str.translate.
-_CONTROLS = {number: None for number in range(128) if _CHARACTERS.match(chr(number))}
 _HIDDEN = re.compile(
     r"<!--.*?(?:-->|\Z)|\\iffalse(?![A-Za-z]).*?(?:\\fi(?![A-Za-z])|\Z)|(?m:^[ \t]*%[^\n]*)"
     r"|<(?P<tag>[a-z]{1,9})\b[^<>]{0,200}?(?:\bhidden\b|display: ?none)[^<>]{0,200}>.*?(?:</(?P=tag)>|\Z)",
@@ -38,7 +36,6 @@ _DRESSING = re.compile(
     r"|\\(?:(?:text|math)[a-z]*|[mhf]box|boxed|emph|(?:under|over)line|operatorname|left|right|strut|displaystyle)\b"
     r"|\\(?:q?quad|(?:thin|en)space|[lc]?dots)\b|\\[ ,;:!]"
 )
-_BEFORE_DRESSING = re.compile(r"[^<\\]*")
 
 
 def visible(text: str) -> str:
@@ -49,7 +46,7 @@ def visible(text: str) -> str:
     >>> visible(r"\boxed{\color{white}7}8"), visible("50% of 8"), visible("<b hidden>7</b>8")
     ('\\boxed{}8', '50% of 8', '8')
     """
-    text = text.translate(_CONTROLS) if text.isascii() else _CHARACTERS.sub("", text)
+    text = _CHARACTERS.sub("", text)
     if any(mark in text for mark in _HIDING):
         text = _HIDDEN.sub("", text)
     out, end = [], 0
@@ -77,13 +74,9 @@ def says_something(text: str) -> bool:
     >>> says_something(r"\text{}"), says_something(r"\boxed{\ }"), says_something("..."), says_something("&nbsp;")
     (False, False, False, False)
     """
-    text = html.unescape(text)
-    bare = _BEFORE_DRESSING.match(text, 0, 200)
-    return _inked(bare[0] if bare else "") or _inked(plain := _DRESSING.sub("", text)) or r"\{" in plain
-
-
-def _inked(text: str) -> bool:
-    return any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in text)
+    plain = _DRESSING.sub("", html.unescape(text))
+    ink = any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in plain)
+    return ink or r"\{" in plain
 
 
 _BRACKETS = {"{": re.compile(r"\\.|[{}]", re.S), "(": re.compile(r"\\.|[()]", re.S)}
