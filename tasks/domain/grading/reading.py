@@ -139,11 +139,9 @@ def _token(text: str, at: int, before: list[Token], prose: bool) -> tuple[list[T
         return tokens(command[1], prose=True), command.end()
     alone = not (at and (text[at - 1].isalnum() or text[at - 1] in "\\_^"))
     if alone and (word := _WORD.match(text, at)):
-        run, after_word = word[0], bool(before) and before[-1].kind == "w"
-        behind = unit_of(run) is not None if len(run) == 2 else _is_plain(run)
-        small = prose and len(run) > 1 and run.islower()
-        if small or _starts_word(run, text, word.end()) or (after_word and behind):
-            return [Token("w", run.replace("’", "'"))], word.end()
+        after_word = bool(before) and before[-1].kind == "w"
+        if _reads_as_word(word[0], text[word.end() :], after_word, prose):
+            return [Token("w", word[0].replace("’", "'"))], word.end()
     if text[at] in "([" and (inner := _remark(text, at)) is not None:
         return [Token("@", inner)], at + len(inner) + 2
     return [], 0
@@ -171,22 +169,22 @@ def _worded(text: str) -> bool:
     return any(is_word(word) or word.lower() in _JOINS for word in re.findall(r"[A-Za-z]{2,}", text))
 
 
-def _is_plain(run: str) -> bool:
-    """Is a run of letters after a word another word rather than a function?"""
-    return len(run) > 2 and run.islower() and not FUNCTION.fullmatch(run)
-
-
-def _starts_word(word: str, text: str, end: int) -> bool:
-    if text[end : end + 1].isdigit() or text[end : end + 1] in ("_", "^", "("):
+def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
+    """Is a run of letters a word rather than names or a function?"""
+    plain = len(run) > 2 and run.islower() and not FUNCTION.fullmatch(run)
+    if (prose and len(run) > 1 and run.islower()) or (
+        after_word and (plain or (len(run) == 2 and unit_of(run) is not None))
+    ):
+        return True
+    if rest[:1].isdigit() or rest.startswith(("_", "^", "(")):
         return False
-    if len(word) == 1:
-        after = re.match(r" ([a-z]{2,})", text[end:])
-        return bool(after) and ((word in "aA" and after[1] not in _JOINS) or after[1] == "hope")
-    if word == "in" and re.match(r" (?:all|total|sum)\b", text[end:]):
+    if len(run) == 1:
+        after = re.match(r" ([a-z]{2,})", rest)
+        return bool(after) and ((run in "aA" and after[1] not in _JOINS) or after[1] == "hope")
+    if run == "in" and re.match(r" (?:all|total|sum)\b", rest):
         return True
-    if word.isupper() and word.lower() in ("answer", "final", "the", "is"):
-        return True
-    return is_word(word) or word.lower() in _JOINS or "'" in word
+    shouted = run.isupper() and run.lower() in ("answer", "final", "the", "is")
+    return shouted or is_word(run) or run.lower() in _JOINS or "'" in run
 
 
 def _remark(text: str, at: int) -> str | None:

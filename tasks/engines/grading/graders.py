@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +101,7 @@ def serve() -> None:
     os.dup2(2, 1)
     print("[]", file=out, flush=True)
     for line in sys.stdin:
-        verdict = grade_region(*json.loads(line))
-        answer = [verdict.verdict, verdict.reason, verdict.answer, verdict.canonical]
-        print(json.dumps(answer), file=out, flush=True)
+        print(json.dumps(astuple(grade_region(*json.loads(line)))), file=out, flush=True)
 
 
 class Graders:
