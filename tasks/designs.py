@@ -16,6 +16,7 @@ from storage.artifacts.rows import nullable
 from storage.rules import Band
 from storage.sql import QUERIES, named, query
 from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.rewards import RewardTerm
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.duplicates import find_leaks
 from tasks.domain.statistics.difficulty import expectations
@@ -133,6 +134,8 @@ def settings(learner: LearnerConfig) -> list[str]:
     def text(value: Any) -> str:
         if isinstance(value, tuple):
             return ", ".join(map(text, value))
+        if isinstance(value, RewardTerm):
+            return f"{value.weight:g} {value.name}"
         return "none" if value is None else value if isinstance(value, str) else f"{value:g}"
 
     return sorted(f"{f.name}={text(getattr(learner, f.name))}" for f in fields(learner) if f.name != "seed")

@@ -287,7 +287,14 @@ def levels(rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
 
 #: Width of an answer's panels; the labels to the left and the numbers to the right come on top.
 ANSWER_WIDTH = 560
-_LABELS: Spec = {"labelLimit": 220, "labelFontSize": 12, "minExtent": 130, "domain": False, "ticks": False}
+_LABELS: Spec = {
+    "labelLimit": 220,
+    "labelFontSize": 12,
+    "minExtent": 130,
+    "domain": False,
+    "ticks": False,
+    "labelPadding": 10,
+}
 DIFFERENCE = ("gain", "gain_low", "gain_high", "detectable_gain")
 
 

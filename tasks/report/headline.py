@@ -138,8 +138,12 @@ def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
     clear = [row for row in pairs if excludes_zero(row, "gain") and not corrected_away(row)]
     row = max(clear or pairs, key=lambda one: abs(one["gain"]))
     than = "more" if row["gain"] >= 0 else "less"
-    words = f"{row['other']} gained {_points(row['gain'])} {than} than the study's own objective {_ends(row, 'gain')}."
-    count = f"{len(clear) or 'None'} of {len(pairs)} objectives differ{'s' if len(clear) == 1 else ''} from it."
+    gained, ends = f"gained {_points(row['gain'])} {than}", _ends(row, "gain")
+    if len(pairs) > 1 and not clear:
+        words = f"no objective differs from the study's own; the furthest, {row['other']}, {gained} {ends}."
+    else:
+        words = f"{row['other']} {gained} than the study's own objective {ends}."
+    count = f"{len(clear)} of {len(pairs)} objectives differ{'s' if len(clear) == 1 else ''} from it." if clear else ""
     return words if clear else f"Undecided: {words}", _joined(count, _holds(row))
 
 
@@ -151,10 +155,12 @@ def _of_search(rows: Sequence[Row]) -> tuple[str, str]:
     if not best:
         top = max(methods, key=lambda one: one["after_rate"])
         return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)
-    row = max(best, key=lambda one: abs(one["gain"]))
+    row = max(best, key=lambda one: one["gain"])
     than = "more" if row["gain"] >= 0 else "less"
-    words = f"{row['other']} solves {_points(row['gain'])} {than} than one rollout {_ends(row, 'gain')}."
-    chosen = f"It is the best of {len({m['label'].rpartition('· ')[2] for m in methods})} methods, chosen afterwards."
+    on = f" on {row['arm']}" if len({one["arm"] for one in rows}) > 1 else ""
+    words = f"Search by {row['other']}{on} solves {_points(row['gain'])} {than} than one rollout {_ends(row, 'gain')}."
+    several = len({m["label"].rpartition("· ")[2] for m in methods})
+    chosen = f"It is the best of {several} methods, chosen afterwards." if several > 1 else ""
     return words if excludes_zero(row, "gain") else f"Undecided: {words}", _joined(chosen, _holds(row))
 
 

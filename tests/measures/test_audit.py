@@ -127,6 +127,8 @@ def test_a_reward_for_tags_that_arms_do_not_share_is_found() -> None:
         return [row["said"] for row in rewards_of_form(trainings)]
 
     assert noted("panel") == noted("panel", "no_panel", learner=LEARNER) == []
+    row = recipe_row("here", {"start": canonical(START), "learner": canonical(paid)})
+    assert "rewards=1 correct, 0.2 tag" in row["settings"]
     [panel, plain] = noted("panel", "no_panel")
     assert "'tag' pays for mutipersonaDebate and answer;" in panel and "pays for answer;" in plain
 

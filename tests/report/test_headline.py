@@ -98,16 +98,19 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
     over = LEVEL | {"row": "difference", "other": "max_rl", "gain": 0.06, "p_adjusted": 0.2}
     of_objectives = headline(asked(answer_objectives=[LEVEL, over]), ("objectives",))
     words = "max_rl gained 6 points more than the study's own objective (95 % interval +5.0 to +20.0)."
-    assert (of_objectives.verdict, of_objectives.holds) == (
-        f"Undecided: {words}",
-        "None of 1 objectives differ from it.",
+    assert (of_objectives.verdict, of_objectives.holds) == (f"Undecided: {words}", "")
+    further = over | {"other": "pkpo", "gain": -0.08, "gain_low": -0.2, "gain_high": 0.04}
+    several = headline(asked(answer_objectives=[LEVEL, over, further]), ("objectives",)).verdict
+    assert several.startswith(
+        "Undecided: no objective differs from the study's own; the furthest, pkpo, gained 8 points"
     )
+    assert "less (95 % interval −20.0 to +4.0)." in several and len(several.split()) <= 25
     best = LEVEL | {"row": "difference", "other": "majority"}
     found = headline(
         asked(answer_search=[LEVEL | {"label": "majority"}, LEVEL | {"label": "first"}, best]), ("search_curves",)
     )
-    assert found.verdict == "majority solves 12.5 points more than one rollout (95 % interval +5.0 to +20.0)."
-    assert found.holds == "It is the best of 1 methods, chosen afterwards."
+    assert found.verdict == "Search by majority solves 12.5 points more than one rollout (95 % interval +5.0 to +20.0)."
+    assert found.holds == ""
 
 
 def test_tiles_and_the_audit() -> None:
