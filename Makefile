@@ -58,7 +58,7 @@ docs: $(VENV)/.ready
 PIP = $(BIN)/python -m pip install --quiet --no-deps
 CPU_TORCH = grep '^torch==' $(CPU_LOCK) | sed 's/^torch==[^ ]*/&+cpu/'
 LOCKED = $(if $(filter $(CPU_LOCK),$(LOCK)),grep -v '^torch==',cat) $(LOCK)
-$(VENV)/.ready: $(LOCK) requirements/uv.lock pyproject.toml
+$(VENV)/.locked: $(LOCK) requirements/uv.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes -r requirements/uv.lock
 ifeq ($(LOCK),$(CPU_LOCK))
@@ -66,6 +66,9 @@ ifeq ($(LOCK),$(CPU_LOCK))
 endif
 	$(LOCKED) | $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --no-deps --require-hashes -r - \
 	  || $(LOCKED) | $(PIP) --require-hashes -r /dev/stdin
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.locked pyproject.toml
 	$(PIP) --no-build-isolation --editable .
 	touch $@
 

@@ -34,8 +34,16 @@ def start(host: str, port: int, unprotected: bool) -> None:
 
 @server.command()
 @click.argument("study", metavar="[STUDY.toml]", required=False)
+@click.option(
+    "--pool",
+    "pools",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="Type of a pool's workers, e.g. gpu=docker or gpu=kubernetes. May be repeated.",
+)
+@click.option("--image", default="", help="Image of a pool of containers, NAME@sha256:….")
 @options.as_json
-def deploy(study: str | None, as_json: bool) -> None:
+def deploy(study: str | None, pools: tuple[str, ...], image: str, as_json: bool) -> None:
     """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated.
 
     With STUDY.toml, also register deployments of that study, with a filled form, and a nightly re-evaluation of its
@@ -44,9 +52,10 @@ def deploy(study: str | None, as_json: bool) -> None:
     Code and forms are updated. Changes made in the UI stay: pauses, parameters, schedules, queues, limits. To reset a
     deployment, delete it in the UI and deploy again.
     """
-    from flows.server.deployments import register
+    from flows.server.deployments import PoolTypes, register
 
-    registered = [*register(_deployments_of(study) if study else ())]
+    types = {name: of_type for name, _, of_type in (pool.partition("=") for pool in pools)}
+    registered = [*register(_deployments_of(study) if study else (), PoolTypes(types, image))]
     options.tell({"registered": registered}, registered, json=as_json)
 
 

@@ -158,12 +158,12 @@ def prefect_environment(home: Path, root: Path, port: int) -> dict[str, str]:
 class Server:
     """A Prefect server that can be killed and started again on the same database."""
 
-    def __init__(self, folder: Path, database: str | None) -> None:
+    def __init__(self, folder: Path, database: str | None, **environment: str) -> None:
         self.port, self.folder = free_port(), folder
         self.root = folder / "root"
         self.environment = prefect_environment(folder / "home", self.root, self.port)
         self.database = database or f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
-        self.environment["PREFECT_API_DATABASE_CONNECTION_URL"] = self.database
+        self.environment |= {"PREFECT_API_DATABASE_CONNECTION_URL": self.database, **environment}
         self.url = f"http://127.0.0.1:{self.port}"
         self._children: list[subprocess.Popen[bytes]] = []
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
@@ -225,9 +225,9 @@ class Server:
 
 
 @contextmanager
-def prefect_server(folder: Path, database: str | None = None) -> Iterator[Server]:
+def prefect_server(folder: Path, database: str | None = None, **environment: str) -> Iterator[Server]:
     folder.mkdir(parents=True, exist_ok=True)
-    server = Server(folder, database)
+    server = Server(folder, database, **environment)
     try:
         yield server
     finally:

@@ -53,7 +53,7 @@ def ask(program: Path, *words: str, cwd: Path) -> str:
 def test_a_wheel_has_one_name_and_every_file_of_the_rooms(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"varband"}
-    rooms = ["cli", "dashboards", "flows", "storage", "tasks", "models", "claims.toml", "deploy/slurm"]
+    rooms = ["cli", "dashboards", "flows", "storage", "tasks", "models", "claims.toml", "deploy/pools", "deploy/slurm"]
     listed = subprocess.run(
         ["git", "ls-files", "-z", *rooms], cwd=REPO, capture_output=True, text=True, check=True
     ).stdout

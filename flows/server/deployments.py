@@ -7,12 +7,15 @@ edit in the UI (paused, parameters, schedules, queue, limits, job variables, tag
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from uuid import UUID
+
+import orjson
 
 from flows.server import automations
 from flows.server.start import check_prefect
@@ -26,6 +29,8 @@ FLOWS = "flows.server.deployed"
 #: An automation marks a run as lost after 90 s without a heartbeat; Prefect's default interval is 180 s.
 BEATING = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}
 Json = dict[str, Any]
+#: Base job templates of pools whose workers start containers, by type of the worker.
+TEMPLATES = Path(__file__).resolve().parents[2] / "deploy" / "pools"
 #: pool → queues with their priority; a lower number is served first.
 POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}
 
@@ -73,7 +78,7 @@ class Deployment:
             "work_queue_name": self.queue,
             "concurrency_limit": 1 if self.cron else None,
             "concurrency_options": {"collision_strategy": "ENQUEUE"} if self.cron else None,
-            "job_variables": BEATING,
+            "job_variables": dict(BEATING),
             "tags": ["varband", *self.tags],
             "enforce_parameter_schema": True,
         }
@@ -120,7 +125,30 @@ def _schedule(cron: str) -> Json:
     return {"schedule": {"cron": cron, "timezone": "UTC", "day_or": True}, "active": True}
 
 
-def deploy(client: Any, wanted: Deployment) -> str:
+@dataclass(frozen=True, slots=True)
+class PoolTypes:
+    """Types of worker by pool, by default `process`; and the image of the others, with its digest."""
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+
+    def __post_init__(self) -> None:
+        if unknown := {*self.types} - {*POOLS}:
+            raise UserError(f"deploy: --pool {min(unknown)}: the pools are {', '.join(POOLS)}")
+        if {*self.types.values()} - {"process"} and "@sha256:" not in self.image:
+            raise UserError("deploy: a pool of containers needs --image NAME@sha256:…, the same for every worker")
+
+    def of(self, pool: str) -> str:
+        return self.types.get(pool, "process")
+
+    def job_variables(self, pool: str) -> Json:
+        """Return what the code decides of a container: its image, and that it knows it."""
+        if self.of(pool) == "process":
+            return {}
+        return {"image": self.image, "env": BEATING["env"] | {"VARBAND_IMAGE": self.image}}
+
+
+def deploy(client: Any, wanted: Deployment, pools: PoolTypes = PoolTypes()) -> str:
     """Make the server's deployment and its code current; return a message."""
     query = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
     found, code = client.request("POST", "/deployments/filter", json=query).json(), wanted.of_code()
@@ -128,8 +156,12 @@ def deploy(client: Any, wanted: Deployment) -> str:
     if known is None:
         flow = client.request("POST", "/flows/", json={"name": wanted.flow}).json()
         body = {"name": wanted.name, "flow_id": flow["id"], **wanted.of_people(), **code}
+        body["job_variables"] |= pools.job_variables(wanted.pool)
         client.request("POST", "/deployments/", json=body)
         return f"deployment {wanted.name}: made"
+    if image := pools.job_variables(known["work_pool_name"]):
+        env = known["job_variables"].get("env", {}) | image["env"]
+        code["job_variables"] = known["job_variables"] | image | {"env": env}
     if wanted.parameters:  # the study that it is of, as its file is now
         code["parameters"] = merged_parameters(known["parameters"], wanted.parameters)
     strange = _strange(code.get("parameters", known["parameters"]), code["parameter_openapi_schema"])
@@ -194,24 +226,32 @@ def _server() -> Iterator[Any]:
         raise UserError(f"deploy: the server refused: {error.response.text[:500]}") from None
 
 
-def register(own: Sequence[Deployment] = ()) -> Iterator[str]:
-    """Set up the server and yield messages. Settings that people changed stay. own: deployments of one study."""
+def register(own: Sequence[Deployment] = (), pools: PoolTypes = PoolTypes()) -> Iterator[str]:
+    """Set up the server and yield messages. Settings that people changed stay. own: deployments of one study. Raise
+    UserError for a pool that exists with another type."""
     with _server() as client:
         for pool, queues in POOLS.items():
-            yield from _pool(client, pool, queues)
+            yield from _pool(client, pool, pools.of(pool), queues)
         for deployment in (*DEPLOYMENTS, *own):
-            yield deploy(client, deployment)
+            yield deploy(client, deployment, pools)
         yield from automations.register(client)
 
 
-def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
+def _pool(client: Any, name: str, of_type: str, queues: dict[str, int]) -> Iterator[str]:
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists
 
+    path = TEMPLATES / f"{of_type}.json"
+    template = orjson.loads(path.read_bytes()) if path.exists() else {}
     try:
-        client.create_work_pool(WorkPoolCreate(name=name, type="process"))
+        client.create_work_pool(WorkPoolCreate(name=name, type=of_type, base_job_template=template))
         yield f"pool {name}: made"
     except ObjectAlreadyExists:
+        found = client.read_work_pool(name).type
+        if found != of_type:
+            raise UserError(
+                f"deploy: the pool {name} has the type {found}; give --pool {name}={found}, or delete the pool"
+            ) from None
         yield f"pool {name}: there"
     known = {queue["name"] for queue in client.request("POST", f"/work_pools/{name}/queues/filter", json={}).json()}
     for queue, priority in queues.items():

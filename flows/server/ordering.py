@@ -6,7 +6,7 @@ because its Scheduled state has no event. Until then no lost run restarts and no
 only among events within a second or two.
 
 The server loads this module through PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=flows.server.ordering, which `varband server
-start` sets.
+start` sets on a machine without Redis. In Redis the events that were seen outlive a restart.
 """
 
 from __future__ import annotations

@@ -87,11 +87,12 @@ def telling() -> Callable[[Progress], None]:
 
 
 class Workplace(BaseModel):
-    """Where a run executes. code: the checkout's commit; packages: name → version."""
+    """Where a run executes. code: the checkout's commit; packages: name → version; image: of its container."""
 
     host: str
     code: str
     packages: dict[str, str]
+    image: str = ""
 
     @classmethod
     def here(cls) -> Self:
@@ -100,11 +101,12 @@ class Workplace(BaseModel):
             host=socket.gethostname(),
             code=code_here(),
             packages={name: found[name] for name in ENGINES if name in found},
+            image=os.environ.get("VARBAND_IMAGE", ""),
         )
 
     def unlike(self, other: Workplace) -> Iterator[str]:
         """How another workplace differs. Packages that only one host has do not count: a host without a GPU has no
-        vLLM.
+        vLLM. Nor do images of different names, such as one for CPUs: their code and packages are compared.
 
         >>> run = Workplace(host="a", code="1f", packages={"torch": "2.13.0+cpu", "vllm": "0.32.0"})
         >>> list(run.unlike(Workplace(host="b", code="2e", packages={"torch": "2.13.0+cu130"})))
@@ -112,6 +114,9 @@ class Workplace(BaseModel):
         """
         if "unknown" not in (self.code, other.code) and self.code != other.code:
             yield f"code {other.code} instead of {self.code}"
+        (image, _, digest), (other_image, _, other_digest) = (one.image.partition("@") for one in (self, other))
+        if digest and image == other_image and digest != other_digest:
+            yield f"image {other.image} instead of {self.image}"
         for name, mine in self.packages.items():
             theirs = other.packages.get(name)
             if theirs and _public(theirs) != _public(mine):

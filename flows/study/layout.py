@@ -92,10 +92,11 @@ def gpus_line(hardware: Hardware, gpus: int) -> str:
     """For the plan; empty if no GPUs were divided. gpus: number available.
 
     >>> gpus_line(spread(Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True), 4, 2), 4)
-    'GPUs: 4 here; arms at once: 1, of 4 each: 1 to train, 3 to sample'
+    'GPUs: 4 here; arms at once: 1, of 4 each: 1 to train, 3 to sample; an arm spans no second machine'
     """
     if not hardware.spread or hardware.device == "cpu" or 0 < gpus < hardware.gpus:
         return ""
     parts = f"{hardware.processes} to train, {hardware.replicas * hardware.tensor_parallel} to sample"
     shared = parts if hardware.sampler_apart else "all of them to train and to sample"
-    return f"GPUs: {gpus or 'none'} here; arms at once: {hardware.arms_at_once}, of {hardware.gpus} each: {shared}"
+    line = f"GPUs: {gpus or 'none'} here; arms at once: {hardware.arms_at_once}, of {hardware.gpus} each: {shared};"
+    return f"{line} an arm spans no second machine"

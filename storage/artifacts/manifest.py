@@ -211,7 +211,10 @@ def packages_here() -> dict[str, str]:
 
 @functools.cache
 def code_here() -> str:
-    """Return the commit of this checkout, `+dirty` if files differ; outside a checkout the installed release."""
+    """Return the commit of this checkout, `+dirty` if files differ; outside a checkout VARBAND_CODE, which an image
+    sets, or the installed release."""
+    if code := os.environ.get("VARBAND_CODE"):
+        return code
     here = Path(__file__).resolve()
 
     def git(*words: str) -> str:
