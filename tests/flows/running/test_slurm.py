@@ -19,7 +19,7 @@ from tests.needs import lacks
 from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
-LONGER = ("--engine", "transformers", "--set", "training.steps=100")
+LONGER = ("--engine", "transformers", "--set", "training.steps=60")
 #: A requeued job starts as soon as its credential has expired, two minutes by default.
 CONFIGURATION = """
 ClusterName=varband
