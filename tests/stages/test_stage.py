@@ -103,7 +103,7 @@ def test_a_damaged_artifact_is_never_served(tmp_path: Path, damage: str) -> None
 def test_a_stage_with_an_argument_by_place_is_refused() -> None:
     def count(n: int) -> pa.Table: ...
 
-    with pytest.raises(TypeError, match=r"stage count: arguments are keyword-only; put \* before n"):
+    with pytest.raises(TypeError, match=r"stage count: arguments must be keyword-only; put \* before n"):
         stage(Numbers, version=1)(count)
 
 
