@@ -431,16 +431,16 @@ def _relation(found: Shape) -> RealSet | None:
     return _chain(terms, marks, absolute=bool(_ABSOLUTE.fullmatch(items[place].text)))
 
 
-def same_set(one: RealSet, other: RealSet) -> bool | None:
-    """Are two sets equal? None if an endpoint is not a real number."""
+def same_set(one: RealSet, other: RealSet) -> bool:
+    """Are two sets equal? Not if an endpoint is not a real number."""
     texts = tuple(dict.fromkeys((*one.ends, *other.ends)))
     try:
         ends = [parse(text) for text in texts]
         tried = list(values((*ends, number(0))))
     except (Unreadable, Undecided):
-        return None
+        return False
     if not tried or any(isinstance(v, mp.mpc | mp.matrix) for found, _ in tried for v in found):
-        return None
+        return False
     with mp.workdps(MAX_DIGITS):
         for found, slack in tried[:TRIED]:
             places: list[Any] = []

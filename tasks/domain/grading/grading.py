@@ -24,7 +24,7 @@ from storage.errors import UserError
 from tasks.domain.grading.comparison import Comparison
 from tasks.domain.grading.kinds import grade_as
 from tasks.domain.grading.latex_normalisation import normalise, repaired
-from tasks.domain.grading.reading import MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
+from tasks.domain.grading.reading import MAX_ANSWER_CHARS, MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
 from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
 from tasks.domain.grading.terms import (
@@ -40,7 +40,6 @@ from tasks.domain.grading.values import start_work
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
 BEHAVIOUR = 10
-MAX_ANSWER_CHARS = 1_500
 _CONFIG = (BEHAVIOUR, LEAST_DIGITS, str(MACHINE_TOLERANCE), MAX_ANSWER_CHARS)
 _PACKAGES = ("mpmath",)
 GRADER_VERSION = (

@@ -17,11 +17,10 @@ from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
 from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, normalise
 from tasks.domain.grading.quantities import number
-from tasks.domain.grading.reading import answer_texts, read
+from tasks.domain.grading.reading import MAX_ANSWER_CHARS, answer_texts, read
 from tasks.domain.grading.terms import Verdict
 from tasks.domain.scaffolds import MATH, AnswerForm
 
-MAX_CHARS = 1_500
 #: How the reason of a verdict begins where another package's grader raised.
 RAISED = "raised by grader "
 
@@ -138,9 +137,9 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
     texts = [text.strip() for text in found if text.strip()]
     if not texts:
         return Verdict("no_answer", fault or "empty answer", None, None)
-    answer = " , ".join(texts)[:MAX_CHARS]
-    if max(map(len, texts)) > MAX_CHARS:
-        return Verdict("ungradable", f"answer longer than {MAX_CHARS} characters", answer[:200], None)
+    answer = " , ".join(texts)[:MAX_ANSWER_CHARS]
+    if max(map(len, texts)) > MAX_ANSWER_CHARS:
+        return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", answer[:200], None)
     try:
         stated = list(dict.fromkeys(one for text in texts for one in _read(kind, text)))
         golds = _read(kind, gold)

@@ -17,7 +17,8 @@ from tasks.domain.grading.quantities import SCALES, number_in_words, says_base, 
 from tasks.domain.grading.regions import answer_blocks, boxed
 from tasks.domain.scaffolds import AnswerForm
 
-MAX_PROSE_CHARS = 1_500
+#: Longer answers are not compared.
+MAX_ANSWER_CHARS = 1_500
 #: Different texts in one region; a region with more commits to none of them.
 MAX_ANSWERS = 50
 NO_BOX = r"no \boxed{} in the final answer"
@@ -87,7 +88,7 @@ _PLACEHOLDER = re.compile(
 
 def states_nothing(text: str) -> bool:
     """Is a text empty or a placeholder: `?`, `none given`, `I do not know`?"""
-    plain = re.sub(r"\\(?:text|mathrm|mbox|textbf) ?\{\s*\}", "", normalise(text[:MAX_PROSE_CHARS]))
+    plain = re.sub(r"\\(?:text|mathrm|mbox|textbf) ?\{\s*\}", "", normalise(text[:MAX_ANSWER_CHARS]))
     plain = plain.replace(r"\ldots", "...")
     return not re.search(r"[A-Za-z\d]|\\\{ ?\\\}", plain) or bool(_PLACEHOLDER.fullmatch(plain.strip(" .$*:")))
 
@@ -257,7 +258,7 @@ def read(text: str) -> Extraction:
     text = _clean(text)
     if states_nothing(text):
         return Extraction("no_answer", "empty answer")
-    if len(text) > MAX_PROSE_CHARS:
+    if len(text) > MAX_ANSWER_CHARS:
         return Extraction("ok", "", (text,))
     bare = re.sub(r"(?i)^(?:(?:the )?(?:final )?answers? (?:is|are)|it (?:is|takes)):? ", "", text.strip(" .*"))
     if says_base(bare):

@@ -286,17 +286,19 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text.strip()))
 
 
+_EXPONENTIAL = re.compile(r"(?<![A-Za-z\\])e(?= ?\^)")
+
+
 def is_closed(text: str) -> bool:
     r"""No variables: only numbers, operators and named constants.
 
     >>> is_closed(r"2\sqrt{3}+\pi"), is_closed("2n")
     (True, False)
     """
-    try:
-        return not any(node.op in ("name", "call") for node in nodes(parse(text)))
-    except Unreadable:
-        bare = re.sub(r"\\(?!text|mathrm|max|min)[A-Za-z]+", "", re.sub(GREEK, "x", text))
-        return bool(text) and not re.search("[A-Za-z]", bare)
+    rest = re.sub(
+        r"\\(?!text|mathrm|max|min|sup|inf(?!ty)|lim)[A-Za-z]+", "", re.sub(GREEK, "x", _EXPONENTIAL.sub("", text))
+    )
+    return bool(text) and not re.search(r"[A-Za-z]", rest.replace("e", "", 1) if rest.strip() == "e" else rest)
 
 
 def named(relation: Shape) -> set[str]:

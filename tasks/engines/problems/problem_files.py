@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.domain.grading.grading import MAX_ANSWER_CHARS
 from tasks.domain.grading.latex_normalisation import normalise
+from tasks.domain.grading.reading import MAX_ANSWER_CHARS
 
 Row = dict[str, Any]
 #: The solution before the answer in GSM8K's files.
