@@ -251,7 +251,8 @@ class _FirstTokens:
         return tools.first
 
     def check(self, rows: Rows) -> float:
-        """Return the gap if it was measured now, otherwise 0. Errors: UserError for tokens of other weights."""
+        """Return the gap if it was measured now, otherwise 0. Errors: UserError if the engine sampled with other
+        weights."""
         if self.score is None:
             return 0.0
         self.rows += rows

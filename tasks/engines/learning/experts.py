@@ -37,7 +37,7 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """The frozen weights of a layer. gate_up: E x 2I x D, down: E x D x I; scale: alpha / rank."""
+    """The frozen weights of a layer. gate_up: E x 2I x D, down: E x D x I. scale: alpha / rank of the adapter."""
 
     gate_up: Tensor
     down: Tensor

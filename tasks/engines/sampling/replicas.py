@@ -46,7 +46,7 @@ class _Replica:
             raise Parked(_GONE) from error
 
     def receive(self) -> Any:
-        """Return the next answer, or raise the replica's error. Errors: Parked if it has ended."""
+        """Return the next answer, or raise the replica's error. Errors: Parked if the replica has ended."""
         try:
             answer = self.pipe.recv()
         except (EOFError, OSError) as error:
