@@ -183,7 +183,9 @@ def level_lines(store: Store, report: Ref) -> Iterator[str]:
 
     figure = answer_figure(report_inputs(store.manifest(report).recipe))
     rows = [row for row in ask(store.root, str(report), figure.query).to_pylist() if row["after_rate"] is not None]
-    for row in (row for row in rows if row["row"] == "level"):
+    levels = [row for row in rows if row["row"] == "level"]
+    width = min(24, max((len(row["label"]) for row in levels), default=0))
+    for row in levels:
         marks, before, after = ["·"] * ACROSS, row["before_rate"], row["after_rate"]
         ends = sorted(round((ACROSS - 1) * value) for value in (after, after if before is None else before))
         marks[ends[0] : ends[1] + 1] = "─" * (ends[1] - ends[0] + 1)
@@ -191,7 +193,7 @@ def level_lines(store: Store, report: Ref) -> Iterator[str]:
             marks[round((ACROSS - 1) * before)] = "o"
         marks[round((ACROSS - 1) * after)] = "●"
         gained = "" if row["gain"] is None else f"{100 * row['gain']:+6.1f} points"
-        yield f"{row['label'][:16]:16} {''.join(marks)} {100 * after:5.1f} % {gained}"
+        yield f"{row['label'][:width]:{max(16, width)}} {''.join(marks)} {100 * after:5.1f} % {gained}"
 
 
 def summary_table(name: str, rows: list[dict[str, Any]]) -> Table:

@@ -35,6 +35,11 @@ QUESTION = (
     "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"
     " sample searches, and does that width turn into reinforcement-learning signal?"
 )
+#: What a study without a purpose of its own asks, by the setting that it changes.
+ASKED_BY = {
+    "search.methods": "which search solves most problems within the same tokens?",
+    "objectives": "which objective gains more than the study's own?",
+}
 
 
 def experiment(study: Study) -> Report:
@@ -112,6 +117,7 @@ def experiment(study: Study) -> Report:
             p.measures,
         ),
     )
+    asked = [ASKED_BY[name] for name in ASKED_BY for change in study.changes if change.startswith(name)]
     return render_report(
         setup=Setup(
             profile=p.name,
@@ -125,7 +131,7 @@ def experiment(study: Study) -> Report:
             settings=study.settings,
             prompts=study.prompts,
             command=study.command,
-            asks=p.about or p.purpose,
+            asks=p.about or (asked[0] if asked and "/" not in p.name else p.purpose),
             registered=study.registered,
             earlier_looks=study.earlier_looks,
         ),

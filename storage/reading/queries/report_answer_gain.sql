@@ -3,9 +3,9 @@ section = "answer"
 place = 10
 title = "Held-out accuracy, and the difference between arms"
 caption = """
-Hollow: before training. Filled: the last adapter, with its 95 % interval; small dots: single training seeds. Below: \
-how much more the first arm gained than the other (without training: solved), with its 95 % interval. Grey: \
-differences that this study is too small to find."""
+Hollow: before training. Filled: the last adapter, or the model if nothing was trained, with its 95 % interval; small \
+dots: single training seeds. Below: how much more the first arm gained than the other (without training: solved), with \
+its 95 % interval. Grey: differences that this study is too small to find."""
 sources = ["passk", "curves", "final", "contrasts", "gain_differences"]
 [chart]
 kind = "levels"
