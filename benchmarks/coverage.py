@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cells import of_cells, tokens_of_cells
-from benchmarks.further_figures import further_figures
+from benchmarks.further_figures import further_figures, looks
 from benchmarks.jobs import PIECE, Job, kept_in, make, pieces
-from benchmarks.looks import looks
 from benchmarks.tally import FEW, missed, monte_carlo, near_edge, of_pieces
 from tests.measures.simulated import EDGES, Cell
 

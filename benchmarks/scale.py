@@ -25,7 +25,6 @@ from flows.running.sessions import stages_on
 from storage.artifacts.kinds import LEDGER, Bands, Calibrations, Embeddings, Partitions, Pool, Rollouts, Splits
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.ledger import Ledger
-from storage.records.runs import Run, now
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.scaffolds import PANEL
@@ -198,6 +197,7 @@ def peak_mb(root: Path, problems: int, name: str) -> float:
 
 def fill_store(root: Path, artifacts: int, runs: int) -> None:
     """Make a study with its report among as many small artifacts and records of runs."""
+    from tests.dashboards.made_up_rows import run_under_way
     from tests.dashboards.synthetic import made_up_study
 
     report, store = made_up_study(root, problems=100, steps=10), Store(root)
@@ -208,17 +208,7 @@ def fill_store(root: Path, artifacts: int, runs: int) -> None:
         store.path(ref).mkdir()
         (store.path(ref) / MANIFEST).write_text(manifest.replace(bands.fingerprint, ref.fingerprint))
         (store.path(ref) / DATA).symlink_to(store.path(bands) / DATA)
-    run = Run(
-        id="-",
-        profile="demo",
-        request={},
-        state="finished",
-        report=str(report),
-        started=now(),
-        heartbeat=now(),
-        host="here",
-        pid=1,
-    )
+    run = run_under_way().model_copy(update={"state": "finished", "report": str(report)})
     (root / "runs").mkdir(exist_ok=True)
     for i in range(runs):
         numbered = run.model_copy(update={"id": f"demo-{i:08x}"})

@@ -258,10 +258,10 @@ def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool
     """
     from flows.running.plan import has_sampled
     from flows.running.plan import plan as planned
-    from flows.study.registration import entry_of
+    from flows.study.request import entry_of
     from storage.artifacts.store import Store
-    from storage.records.register import register as registered
-    from storage.records.register import register_path
+    from storage.records.record import register as registered
+    from storage.records.record import register_path
 
     store = Store(root)
     study = request_of(**wishes).study(store, planning=True)

@@ -10,8 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards.dag import digraph
-from dashboards.parts import chosen, remember, root, rows_of, selected, show_section
+from dashboards.parts import chosen, digraph, remember, root, rows_of, selected, show_section
 from dashboards.text import MOST, formula, literal, marked
 from storage.reading.figures import BANDS, on_page
 from storage.reading.query_cache import sources

@@ -10,8 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards.dag import dot_graph, state_of
-from dashboards.parts import chosen, plot, remember, root, rows_of, selected, show, show_section, table
+from dashboards.parts import (
+    chosen,
+    dot_graph,
+    plot,
+    remember,
+    root,
+    rows_of,
+    selected,
+    show,
+    show_section,
+    state_of,
+    table,
+)
 from storage.errors import UserError
 from storage.reading.charts import lines, specs_of
 from storage.reading.figures import FIGURES, Chart, answer_figure, on_page

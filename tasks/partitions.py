@@ -15,8 +15,18 @@ from storage.artifacts.kinds import Calibrations, Embeddings, Partitions, Rollou
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.partitions.by_strategy import by_strategy, jaccard, profile
-from tasks.domain.partitions.calibration import LabelledGroup, left_out, summed, threshold_of
-from tasks.domain.partitions.classes import INTEGER, Classes, Equal, by_trace, same_answers, similarities
+from tasks.domain.partitions.classes import (
+    INTEGER,
+    Classes,
+    Equal,
+    LabelledGroup,
+    by_trace,
+    left_out,
+    same_answers,
+    similarities,
+    summed,
+    threshold_of,
+)
 from tasks.domain.scaffolds import MATH
 from tasks.domain.statistics.means import ratio
 from tasks.engines.encoding import labelled_problems, labelled_sha256

@@ -36,7 +36,7 @@ from tasks.stage import Payload, ledger, progress, stage, store, toolbox
 Key = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Terms:
     """Settings of a search. tokens: budget of prompts and completions per problem; no round starts above it. context:
     limit of a prompt with its completion. reward: the scoring model, if the method needs one."""
@@ -442,15 +442,7 @@ def search_problems(
     if toolbox().grader.version != grader_version:
         raise UserError(f"grader {grader_version} is not the one that is active ({toolbox().grader.version})")
     problems = of_split(store().read(pool), store().read(splits), split).to_pylist()
-    terms = Terms(
-        policy=policy,
-        sampling=sampling,
-        tokens=tokens,
-        context=context,
-        adapter=served(policy, training),
-        lora_rank=lora_rank,
-        reward=reward,
-    )
+    terms = Terms(policy, sampling, tokens, context, served(policy, training), lora_rank, reward)
     trees, stats = search(problems, method, terms)
     if cut := cut_summary(trees):
         progress(len(trees), len(trees), "problems", cut, event="noted")
@@ -477,15 +469,7 @@ def search_question(
 ) -> Payload:
     """Search for the answer of one question outside any pool."""
     problem = {"problem_id": problem_id(question), "source": "asked", "problem": question, "gold": ""}
-    terms = Terms(
-        policy=policy,
-        sampling=sampling,
-        tokens=tokens,
-        context=context,
-        adapter=served(policy, training),
-        lora_rank=lora_rank,
-        reward=reward,
-    )
+    terms = Terms(policy, sampling, tokens, context, served(policy, training), lora_rank, reward)
     trees, _ = search([problem], method, terms)
     return Payload(rows_of(trees, name, policy, grader_version))
 

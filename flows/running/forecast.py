@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from flows.running.costs import FILL, Cost, Estimator, costs, total
+from flows.running.costs import FILL, Cost, Estimator, total
 from flows.running.fit import problems_before_checks, prompt_notes
 from flows.running.plan import Planned, plan, to_sample, why_not
 from flows.study.layout import gpus_line
@@ -20,11 +21,10 @@ from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import Journal
-from tasks.domain.budget import Budget, Prices, plainly
+from tasks.domain.budget import Budget, plainly
 from tasks.domain.problems.problems import answer_type
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.scaffolds import MATH
-from tasks.domain.statistics.nights import CANARY_TOKENS
 from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
@@ -48,7 +48,8 @@ SEED_SDS = (0.02, 0.05)
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """called: the study's name. costs: one per planned stage. spent: amounts of the run's attempts so far. warnings:
-    what the user should know before running. notes: further remarks. problems: how many are used, and why. on_cpu:
+    what the user should know before running. notes: further remarks. problems: how many are used, and why. sees: the
+    difference that the study can detect. on_cpu:
     hours are those of this machine's CPU."""
 
     called: str
@@ -56,7 +57,7 @@ class Forecast:
     costs: list[Cost]
     limits: Mapping[str, float]
     spent: Amounts
-    sees: Foresight | None
+    sees: str
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     problems: str = ""
@@ -68,6 +69,9 @@ class Forecast:
         unreadable prices."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
+        estimator = Estimator(study, store, planned, prices)
+        evaluated = (p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout")
+        heldout = next((given for given in evaluated if isinstance(given["splits"], Splits)), None)
         warnings = [
             *base_notes(study),
             not_measured(study.profile, planned),
@@ -82,13 +86,13 @@ class Forecast:
         return cls(
             called=study.profile.called,
             planned=planned,
-            costs=costs(study, store, planned, prices),
+            costs=[estimator.cost(p) if p.made_here else Cost() for p in planned],
             limits=budget.limits(),
             spent=Journal(store.root, run_id(study.profile.called, planned[-1].step.ref)).spent(),
-            sees=foresight(study, store, planned, prices),
+            sees=foresight(study.profile, estimator.problem_set(heldout, "heldout").number) if heldout else "",
             warnings=tuple(filter(None, warnings)),
-            notes=tuple(filter(None, [without(study), nightly(planned, prices)])),
-            problems=problems_line(study, store, planned, prices),
+            notes=tuple(filter(None, [without(study)])),
+            problems=problems_line(study, estimator, heldout) if heldout else "",
             on_cpu=prices.device == "cpu" and study.profile.hardware.device != "cuda",
         )
 
@@ -122,8 +126,8 @@ class Forecast:
             ranges += [each if self.on_cpu else f"{low * hours:.2g} to {high * hours:.2g} GPU-hours"] if hours else []
             ranges += [f"US$ {low * whole.usd:,.2f} to {high * whole.usd:,.2f}"] if whole.usd else []
             yield f"{', '.join(ranges)}, as long as completions turn out to be: {LENGTHS[whole.basis]}"
-        if self.sees is not None:
-            yield self.sees.sentence()
+        if self.sees:
+            yield self.sees
         yield from self.warnings
 
     def _budgets(self) -> Iterator[str]:
@@ -160,7 +164,7 @@ class Forecast:
             "total": asdict(self.whole),
             "budget": dict(self.limits),
             "spent": self.spent.model_dump(),
-            "sees": None if self.sees is None else asdict(self.sees),
+            "sees": self.sees,
             "notes": [*self.warnings, *self.notes],
         }
 
@@ -199,79 +203,43 @@ def lasting(hours: float) -> str:
     return f"{hours:.1f} hours" if minutes > 99 else f"{minutes} minute{'s' * (minutes > 1)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Foresight:
-    """The difference of two arms' gains that 80 % of such studies would detect. detectable: keyed by the assumed
-    standard deviation of a seed's accuracy; 0 for one seed, which gives no information on other seeds. None if no
-    difference is that large."""
+def foresight(profile: Profile, problems: int) -> str:
+    """Return the difference of two arms' gains that 80 % of such studies would detect; empty if fewer than two arms are
+    trained. problems: held out.
 
-    problems: int
-    group_size: int
-    seeds: int
-    detectable: tuple[tuple[float, float | None], ...]
-
-    def sentence(self) -> str:
-        """
-        >>> Foresight(100, 8, 1, ((0.0, 0.0873),)).sentence().split(" (")[0]
-        'this study can see a difference of gains of 8.7 pp between these adapters'
-        >>> Foresight(8, 4, 1, ((0.0, None),)).sentence()
-        'this study cannot detect any difference of gains (8 held-out problems × 4 rollouts, 1 seed)'
-        >>> Foresight(500, 8, 6, ((0.02, 0.0452), (0.05, None))).sentence().split(" (")[0]
-        'this study can see a difference of gains of 4.5 pp if seeds differ by 2 pp, none if by 5 pp'
-        """
-        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
-        size = f"{self.problems} held-out problems × {self.group_size} rollouts, {seeds}"
-        if all(least is None for _, least in self.detectable):
-            return f"this study cannot detect any difference of gains ({size})"
-        if self.seeds == 1:
-            sizes = f"{_points(self.detectable[0][1])} between these adapters"
-        else:
-            each = (f"{_points(size)} if by {100 * sd:g} pp" for sd, size in self.detectable)
-            sizes = ", ".join(each).replace("if by", "if seeds differ by", 1)
-        assumed = ", an assumed standard deviation" if self.seeds > 1 else ""
-        return f"this study can see a difference of gains of {sizes} ({size}{assumed})"
-
-
-def _points(share: float | None) -> str:
-    return "none" if share is None else f"{100 * share:.1f} pp"
-
-
-def problems_line(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> str:
-    """Return how many problems are used and held out, and which setting limits them; empty without held-out ones."""
-    p, steps = study.profile, {one.step.ref: one.step.arguments for one in planned}
-    evaluated = (given for given in steps.values() if given.get("split") == "heldout")
-    given = next((given for given in evaluated if isinstance(given["splits"], Splits)), None)
-    if given is None:
+    With several seeds, by the assumed standard deviations of a seed's accuracy; one seed gives no information on other
+    seeds.
+    """
+    trained, seeds = [arm for arm in profile.arms if profile.heads([arm])], len(profile.seeds)
+    if len(trained) < 2 or not profile.training.steps or not seeds or problems < 2:
         return ""
-    estimator = Estimator(study, store, planned, prices)
-    used, held = (estimator.problem_set(given, split).number for split in (None, "heldout"))
-    build, why = steps.get(given["pool"], {}), ""
+    design = Design(num_problems=problems, group_size=profile.final.group_size, question="gains", seeds=seeds)
+    least = {sd: detectable(replace(design, seed_sd=sd)) for sd in (SEED_SDS if seeds > 1 else (0.0,))}
+    words = {sd: "none" if size is None else f"{100 * size:.1f} pp" for sd, size in least.items()}
+    about = f"{problems} held-out problems × {profile.final.group_size} rollouts, {seeds} seed{'s' * (seeds > 1)}"
+    if set(words.values()) == {"none"}:
+        return f"this study cannot detect any difference of gains ({about})"
+    if seeds == 1:
+        return f"this study can see a difference of gains of {words[0.0]} between these adapters ({about})"
+    first, second = (f"{words[sd]} if seeds differ by {100 * sd:g} pp" for sd in SEED_SDS)
+    assumed = "an assumed standard deviation"
+    return f"this study can see a difference of gains of {first}, {second} ({about}, {assumed})"
+
+
+def problems_line(study: Study, estimator: Estimator, heldout: Mapping[str, Any]) -> str:
+    """Return how many problems are used and held out, and which setting limits them. heldout: arguments of a stage that
+    samples held-out problems."""
+    p = study.profile
+    used, held = (estimator.problem_set(heldout, split).number for split in (None, "heldout"))
+    build, why = estimator.planned[heldout["pool"]].step.arguments, ""
     if p.pool.limit and "policy" in build:
         origin = "" if any("pool.limit" in change for change in study.changes) else f", from {p.name}"
-        every = len(
-            problems_before_checks(build | {"policy": replace(build["policy"], limit=None)}, study.places) or ()
-        )
+        unlimited = {**build, "policy": replace(build["policy"], limit=None)}
+        every = len(problems_before_checks(unlimited, study.places) or ())
         why = f" of {every:,} (pool.limit = {p.pool.limit}{origin})" if every > used else ""
     train = f"{used - held:,} left to train on" if p.seeds and p.training.steps else "none trained on"
     seeds = f"; {len(p.seeds)} training seed{'s' * (len(p.seeds) > 1)}" if p.seeds else ""
     return f"problems: {used:,}{why}, {held:,} held out, {train}{seeds}"
-
-
-def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> Foresight | None:
-    """The difference detectable with 80 % power on olympiad-like problems; None if nothing is trained or held out."""
-    p, estimator = study.profile, Estimator(study, store, planned, prices)
-    held = [one.step.arguments for one in planned if one.step.arguments.get("split") == "heldout"]
-    given = next((given for given in held if isinstance(given["splits"], Splits)), None)
-    trained = [arm for arm in p.arms if p.heads([arm])]
-    if given is None or len(trained) < 2 or not p.training.steps or not p.seeds:
-        return None
-    problems, seeds = estimator.problem_set(given, "heldout").number, len(p.seeds)
-    if problems < 2:
-        return None
-    design = Design(num_problems=problems, group_size=p.final.group_size, question="gains", seeds=seeds)
-    sds = SEED_SDS if seeds > 1 else (0.0,)
-    sizes = tuple((sd, detectable(replace(design, seed_sd=sd))) for sd in sds)
-    return Foresight(problems, p.final.group_size, seeds, sizes)
 
 
 def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
@@ -280,21 +248,6 @@ def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
     lacking = [name for name in profile.measures if name not in made and name not in ALWAYS]
     why = {figure.sources[0]: figure.empty for figure in reversed(FIGURES.values())}
     return "; ".join(f"measure {name} is chosen and not made: {why[name].rstrip('.')}" for name in lacking)
-
-
-def nightly(planned: Sequence[Planned], prices: Prices) -> str:
-    """The price of a night on which nothing changed; empty if no adapter is evaluated."""
-    given = [p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout"]
-    arms = [arm for arm, _ in {(one["policy"].arm, one["training"]) for one in given if one.get("training")}]
-    hours = CANARY_TOKENS / prices.sampled_per_second / 3600 if prices.hours_of_sampling else 0.0
-    usd = sum(prices.of_tokens(arm, 0, CANARY_TOKENS) + prices.of_hours(prices.device, hours) for arm in arms)
-    tokens = f"{short(CANARY_TOKENS * len(arms)).strip()} tokens (US$ {usd:,.2f})"
-    adapters = "one adapter" if len(arms) == 1 else f"{len(arms)} adapters"
-    return (
-        f"if scheduled, a nightly re-evaluation of {adapters} samples at most {tokens} while nothing changes"
-        if arms
-        else ""
-    )
 
 
 def base_notes(study: Study) -> list[str]:

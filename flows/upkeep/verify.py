@@ -21,9 +21,7 @@ from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger, examine_shard
 from storage.mirror import mirror_of
 from storage.records.nights import Night
-from storage.records.record import override_files, put_back, set_aside
-from storage.records.register import FOLDER as REGISTER
-from storage.records.register import read_register
+from storage.records.record import REGISTER, override_files, put_back, read_register, set_aside
 from storage.records.runs import noted, read_record, record_paths
 from storage.records.spending import Charge
 from tasks.domain.grading.grading import read_overrides

@@ -24,9 +24,7 @@ from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
 from storage.records.garbage import closure, collecting
-from storage.records.record import OVERRIDES, newest_overrides
-from storage.records.register import FOLDER as REGISTER
-from storage.records.register import register_path
+from storage.records.record import OVERRIDES, REGISTER, newest_overrides, register_path
 from storage.records.runs import all_runs, planned_refs
 from storage.records.spending import PRICES
 from storage.roots import address_of, linkless, sync_tree, write_durably

@@ -12,11 +12,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from tasks.domain.problems.arithmetic import demo_problems, pretraining_problem
-from tasks.domain.problems.teacher import MIX, teacher_completion
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.domain.statistics.windows import window_named
 from tasks.engines import rewarding
-from tasks.engines.demo import PretrainConfig, make_tokenizer, pretrain
+from tasks.engines.demo import MIX, PretrainConfig, make_tokenizer, pretrain, teacher_completion
 from tasks.engines.encoding import SentenceEncoder
 from tasks.engines.hardware import Hardware
 from tasks.engines.rewarding import BATCH_TOKENS, RewardModel

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cells import measured, of_tokens
-from benchmarks.further_figures import lengths, over_seeds, rescreened
-from benchmarks.looks import Growth, looked_at
+from benchmarks.further_figures import Growth, lengths, looked_at, over_seeds, rescreened
 from tests.measures.simulated import EDGES, Cell
 
 TRIALS = 40

@@ -20,7 +20,7 @@ from tasks.domain.grpo.advantages.structured import worths
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import CRITIC, THRESHOLD, answer_key, second_scaffold, several, solutions
 from tasks.domain.partitions.by_strategy import jaccard, profile
-from tasks.domain.partitions.calibration import LabelledGroup, threshold_of
+from tasks.domain.partitions.classes import LabelledGroup, threshold_of
 from tasks.domain.scaffolds import PANEL, THINKING
 from tasks.engines.encoding import labelled_problems
 

@@ -15,10 +15,10 @@ from tasks.domain.grpo.advantages.group import Context, Group
 from tasks.domain.grpo.advantages.registry import group_advantages
 from tasks.domain.grpo.credit import ObjectiveState
 from tasks.domain.grpo.learner_config import LearnerConfig, check_overlong
-from tasks.domain.grpo.model_card import model_card
 from tasks.domain.grpo.rewards import RewardTerm, parts, total
 from tasks.domain.grpo.steps import PromptProblem, TrainRollout
 from tasks.domain.policies import Sampling
+from tasks.engines.learning.adapters import model_card
 
 CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
 

@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.domain.partitions.by_strategy import by_strategy, jaccard, profile
-from tasks.domain.partitions.calibration import Counts, LabelledGroup, counted, counts_at, left_out, threshold_of
-from tasks.domain.partitions.classes import alike, by_answer, by_trace, joined
+from tasks.domain.partitions.classes import (
+    Counts,
+    LabelledGroup,
+    alike,
+    by_answer,
+    by_trace,
+    counted,
+    counts_at,
+    joined,
+    left_out,
+    threshold_of,
+)
 from tasks.engines.encoding import labelled_problems
 from tasks.partitions import calibrated
 

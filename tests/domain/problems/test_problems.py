@@ -29,8 +29,8 @@ from tasks.domain.problems.arithmetic import (
 from tasks.domain.problems.duplicates import Pair, clusters, near_duplicates
 from tasks.domain.problems.gold_check import findings_of_text, perturbed
 from tasks.domain.problems.problems import PoolPolicy, grade_exactly, pool_rows
-from tasks.domain.problems.teacher import MIX, teacher_completion, written_out
 from tasks.domain.scaffolds import PANEL, SCAFFOLDS, AnswerForm
+from tasks.engines.demo import MIX, teacher_completion, written_out
 
 REPO = Path(__file__).resolve().parents[3]
 levels, seeds = st.sampled_from(sorted(STEPS_OF_LEVEL)), st.integers(0, 10_000)

@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import has_sampled, plan, sampled_here
-from flows.study.registration import earlier_looks, entry_of, registered
-from flows.study.request import Request
+from flows.study.request import Request, earlier_looks, entry_of, registered
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.records.copies import copy_study
 from storage.records.nights import NIGHTS, Night, last_nights, nights_of
-from storage.records.record import OVERRIDES, newest_overrides, put_overrides
-from storage.records.register import entries, register, register_path
+from storage.records.record import OVERRIDES, entries, newest_overrides, put_overrides, register, register_path
 from storage.records.runs import Run, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from tasks.rollouts import account_of
