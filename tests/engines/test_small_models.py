@@ -25,7 +25,7 @@ from tests.tiny_model import write_tiny_model
 # The demo's checkpoint as it is shipped, and the command that makes it again.
 
 
-MODEL = Path(__file__).resolve().parents[3] / "models" / "demo"
+MODEL = Path(__file__).resolve().parents[2] / "models" / "demo"
 TINY = PretrainConfig(steps=3, batch_size=2, hidden=32, layers=1, heads=2, head_dim=16, mlp=32)
 
 
