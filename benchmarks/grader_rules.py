@@ -73,7 +73,7 @@ def suites() -> dict[GradeItem, tuple[str, bool]]:
             found[item] = "peers", row["expected"] == "correct"
     for c in cases():
         if c.expected != REFUSED:
-            found[GradeItem(c.scaffold, c.completion, c.gold, c.finish)] = "cases", c.expected == "correct"
+            found[c.item] = "cases", c.expected == "correct"
     return found
 
 

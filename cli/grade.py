@@ -67,25 +67,24 @@ def selftest(as_json: bool) -> None:
         version = graders.version
     columns = {
         "family": [o.case.family for o in outcomes],
-        "fp": [o.false_positive for o in outcomes],
-        "fn": [o.false_negative for o in outcomes],
-        "other": [o.other_verdict for o in outcomes],
+        "fault": [o.fault for o in outcomes],
         "good": [o.case.expected in ("correct", REFUSED) for o in outcomes],
         "place": [*range(len(outcomes))],
     }
     table = query(
         "select family, count(*) as cases, count(*) filter (good) as should_pass,"
-        " count(*) filter (fp) as false_positives, count(*) filter (fn) as false_negatives,"
-        " count(*) filter (other) as other_reason from rows group by 1 order by min(place)",
+        " count(*) filter (fault = 'false positive') as false_positives,"
+        " count(*) filter (fault = 'false negative') as false_negatives,"
+        " count(*) filter (fault = 'other reason') as other_reason from rows group by 1 order by min(place)",
         rows=pa.table(columns),
     )
     print_table(table, as_json=as_json, title=f"grader {version}")
-    bad = [o for o in outcomes if o.false_positive or o.false_negative or o.other_verdict]
-    for o in bad:
-        case = f"{o.case.family}: {o.case.completion[-60:]!r} for {o.case.gold[:40]!r}: expected {o.case.expected}"
-        click.echo(f"{case}, got {o.got.verdict} ({o.got.reason})", err=True)
+    bad = [o for o in outcomes if o.fault]
+    for (family, item, expected), got, _ in bad:
+        case = f"{family}: {item.completion[-60:]!r} for {item.gold[:40]!r}: expected {expected}"
+        click.echo(f"{case}, got {got.verdict} ({got.reason})", err=True)
     if not as_json:
-        wrong = sum(o.false_positive or o.false_negative for o in outcomes)
+        wrong = sum(o.fault.startswith("false") for o in outcomes)
         click.echo(f"{len(outcomes)} cases, {wrong} graded wrongly")
     sys.exit(1 if bad else 0)
 

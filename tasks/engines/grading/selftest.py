@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.scaffolds import PANEL, THINKING
@@ -32,35 +31,26 @@ TAG_ONLY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """expected: a verdict, `not correct` for any reason, or `refused` for a right answer that is not understood."""
 
     family: str
-    scaffold: str
-    completion: str
-    gold: str
-    finish: str
+    item: GradeItem
     expected: str
 
+    def fault(self, got: Verdict) -> str:
+        """`false positive`, `false negative`, `other reason` (rightly not correct, but not as expected); or empty."""
+        if self.expected in ("correct", REFUSED):
+            return "" if got.correct or self.expected == REFUSED else "false negative"
+        if got.correct:
+            return "false positive"
+        return "" if self.expected in (NOT_CORRECT, got.verdict) else "other reason"
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+
+class Outcome(NamedTuple):
     case: Case
     got: Verdict
-
-    @property
-    def false_positive(self) -> bool:
-        return self.got.correct and self.case.expected not in ("correct", REFUSED)
-
-    @property
-    def false_negative(self) -> bool:
-        return not self.got.correct and self.case.expected == "correct"
-
-    @property
-    def other_verdict(self) -> bool:
-        """Rightly not correct, but for another reason than expected."""
-        return not self.got.correct and self.case.expected not in ("correct", NOT_CORRECT, REFUSED, self.got.verdict)
+    fault: str
 
 
 def read_cases(name: str) -> list[dict[str, Any]]:
@@ -78,12 +68,12 @@ def cases() -> list[Case]:
 def _cases(row: dict[str, str]) -> Iterator[Case]:
     family, gold, expected = row["family"], row["gold"], row["expected"]
     if "completion" in row:
-        yield Case(family, row["scaffold"], row["completion"], gold, row["finish"], expected)
+        yield Case(family, GradeItem(row["scaffold"], row["completion"], gold, row["finish"]), expected)
         return
     answer = row["answer"]
-    yield Case(family, "panel", PANEL.answer_in_form(answer), gold, "stop", expected)
+    yield Case(family, GradeItem(PANEL, PANEL.answer_in_form(answer), gold), expected)
     if family not in TAG_ONLY and answer.count("{") == answer.count("}"):
-        yield Case(family, "thinking", THINKING.answer_in_form(answer), gold, "stop", expected)
+        yield Case(family, GradeItem(THINKING, THINKING.answer_in_form(answer), gold), expected)
 
 
 def _text(value: str | list[tuple[str, int]]) -> str:
@@ -92,5 +82,5 @@ def _text(value: str | list[tuple[str, int]]) -> str:
 
 def run_selftest(graders: Graders) -> list[Outcome]:
     suite = cases()
-    verdicts = graders.grade([GradeItem(c.scaffold, c.completion, c.gold, c.finish) for c in suite])
-    return [Outcome(case, verdict) for case, verdict in zip(suite, verdicts, strict=True)]
+    verdicts = graders.grade([case.item for case in suite])
+    return [Outcome(case, got, case.fault(got)) for case, got in zip(suite, verdicts, strict=True)]
