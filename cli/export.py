@@ -14,8 +14,6 @@ from storage.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage.reading.figures import Figure
-
 
 #: File formats of each kind, the default first.
 FORMS = {"figure": ("pdf", "svg"), "table": ("csv", "latex")}
@@ -42,7 +40,7 @@ def _report_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 @click.group()
 def export() -> None:
-    """Copy a study to another root; write a report's figures, tables and rollouts."""
+    """Copy a study to another root; write figures, tables and rollouts; send them to trackers and the hub."""
 
 
 @export.command()
@@ -77,9 +75,10 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
     """
     from cli.report import report_named, rows_of
     from storage.reading.charts import as_pdf, as_svg, specs_of
+    from storage.reading.figures import figure_named
     from storage.reading.query_cache import reports
 
-    named, found = _figure_named(name), report_named(root, ref)
+    named, found = figure_named(name), report_named(root, ref)
     arms = next((one.arms for one in reports(root) if one.ref == found), ())
     charts = specs_of(named.chart, rows_of(root, found, named.query), arms)
     if not charts:
@@ -99,9 +98,10 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
     import pyarrow.csv
 
     from cli.report import report_named, rows_of
+    from storage.reading.figures import figure_named
     from tasks.report.tables import as_latex, printed_table
 
-    named = _figure_named(name)
+    named = figure_named(name)
     rows = rows_of(root, report_named(root, ref), named.query)
     output.mkdir(parents=True, exist_ok=True)
     path = output / f"{named.name}.{'csv' if form == 'csv' else 'tex'}"
@@ -111,6 +111,66 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
         printed = printed_table(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
         path.write_text(as_latex(printed, named.title), encoding="utf-8")
     click.echo(path)
+
+
+@export.command()
+@click.argument("ref", shell_complete=options.refs)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--format", "form", type=click.Choice(["jsonl", "inspect", "hf"]), default="jsonl", help="Format of the files."
+)
+@options.root_there
+@options.as_json
+def rollouts(ref: str, folder: Path, form: str, root: Path, as_json: bool) -> None:
+    """Write graded rollouts to FOLDER: JSONL, logs of inspect, or a dataset folder for the Hugging Face hub.
+
+    REF is a report, a run or a study, of which the final evaluation is written, or one artifact of rollouts. With
+    --format hf it may be a training, whose last adapter is written with its model card.
+    """
+    from flows.exported import FORMATS
+    from storage.artifacts.store import Store
+    from storage.reading.catalog import find
+
+    found = find(root, ref)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [str(path) for path in FORMATS[form](Store(root), found, folder)]
+    options.tell({"source": str(found), "files": files}, files, json=as_json)
+
+
+@export.command()
+@click.argument("ref", shell_complete=options.runs)
+@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
+@options.root_there
+def notebook(ref: str, output: Path | None, root: Path) -> None:
+    """Write a Jupyter notebook that opens the tables of a study in DuckDB, with a chart of the gains. REF is a report,
+    a run's id or a study's name."""
+    import json
+
+    from cli.report import report_named
+    from storage.reading.opened import notebook_of, open_store
+
+    found = report_named(root, ref)
+    path = output or Path(f"{found}.ipynb")
+    path.write_text(json.dumps(notebook_of(open_store(root).study(found)), indent=1), encoding="utf-8")
+    click.echo(path)
+
+
+@export.command()
+@click.argument("ref", shell_complete=options.refs)
+@click.argument("name", metavar="OWNER/NAME")
+@click.option("--private", is_flag=True, help="Create a private repository.")
+@options.root_there
+@options.as_json
+def push(ref: str, name: str, private: bool, root: Path, as_json: bool) -> None:
+    """Upload to the Hugging Face hub: of a training its last adapter as a model, else rollouts as a dataset. Log in
+    with `hf auth login` or set HF_TOKEN."""
+    from flows import exported
+    from storage.artifacts.store import Store
+    from storage.reading.catalog import find
+
+    found = find(root, ref)
+    where = exported.push(Store(root), found, name, private=private)
+    options.tell({"source": str(found), "url": where}, [where], json=as_json)
 
 
 @export.command()
@@ -185,16 +245,6 @@ def flat(rows: pa.Table) -> pa.Table:
         texts = [f"'{text}" if text and text[0] in "=+-@\t\r" else text for text in values]
         rows = rows.set_column(place, field.name, pa.array(texts, pa.string()))
     return rows
-
-
-def _figure_named(name: str) -> Figure:
-    from storage.reading.figures import FIGURES
-
-    try:
-        return FIGURES[name.removeprefix("report_")]
-    except KeyError:
-        hint = did_you_mean(name, FIGURES)
-        raise UserError(f"no figure or table '{name[:60]}'{hint} (known: {', '.join(FIGURES)})") from None
 
 
 @click.command("import")

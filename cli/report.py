@@ -31,10 +31,13 @@ SERVER = {
     "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write to."
 )
 @click.option("--query", metavar="NAME", help="Print the rows of one figure of the report instead.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the summary, or with --query its rows, as CSV.")
 @click.option("--against", metavar="OTHER", shell_complete=options.runs, help="Compare it with another report instead.")
 @options.root_there
 @options.as_json
-def report(ref: str | None, output: Path, query: str | None, against: str | None, root: Path, as_json: bool) -> None:
+def report(
+    ref: str | None, output: Path, query: str | None, as_csv: bool, against: str | None, root: Path, as_json: bool
+) -> None:
     """Write the report REF (default: the newest) as HTML and Markdown. REF may be a run's id, a study's name, or
     abbreviated."""
     from cli.tables import print_table
@@ -42,6 +45,13 @@ def report(ref: str | None, output: Path, query: str | None, against: str | None
     from storage.artifacts.store import Store
 
     found = report_named(root, ref)
+    if as_csv:
+        import pyarrow.csv
+
+        from cli.export import flat
+
+        pyarrow.csv.write_csv(flat(rows_of(root, found, _known_query(query or "summary"))), sys.stdout.buffer)
+        return
     if query is not None:
         print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query)
         return

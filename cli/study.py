@@ -141,23 +141,28 @@ def show(which: str) -> None:
 
 @study.command()
 @click.argument("word", required=False, default="")
-def settings(word: str) -> None:
+@options.as_json
+def settings(word: str, as_json: bool) -> None:
     """List the settings of a study, with values, default and meaning. WORD: list only names that contain it, such as
     `training.` or `seed`."""
     from flows.study.settings import sections
 
+    rows, lines = [], []
     for section in sections():
         for one in section.settings:
             names = [f"{table}.{one.name}".removeprefix(".") for table in section.tables]
             if any(word in name for name in names):
                 default = f", default {one.default}" if one.default else ""
-                click.echo(f"{', '.join(names)}  ({one.values}{default})\n    {one.meaning}")
+                rows.append({"names": names, "values": one.values, "default": one.default, "meaning": one.meaning})
+                lines.append(f"{', '.join(names)}  ({one.values}{default})\n    {one.meaning}")
+    options.tell(rows, lines, json=as_json)
 
 
 @study.command()
 @click.argument("one", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 @click.argument("other", metavar="[PROFILE|STUDY.toml]", required=False, shell_complete=options.studies)
-def diff(one: str, other: str | None) -> None:
+@options.as_json
+def diff(one: str, other: str | None, as_json: bool) -> None:
     """Compare the settings of two studies. With one study: compare it with its base."""
     from flows.study.changes import differences, value_text
     from flows.study.profiles import PROFILES
@@ -165,10 +170,9 @@ def diff(one: str, other: str | None) -> None:
     own = _profile(one)
     before, after = (own, _profile(other)) if other else (PROFILES.get(own.name, own), own)
     found = differences(before, after)
-    for path, (left, right) in found.items():
-        click.echo(f"{path}: {value_text(left)} → {value_text(right)}")
-    if not found:
-        click.echo(f"{before.called} and {after.called} have equal settings")
+    rows = [{"setting": path, "before": left, "after": right} for path, (left, right) in found.items()]
+    lines = [f"{path}: {value_text(left)} → {value_text(right)}" for path, (left, right) in found.items()]
+    options.tell(rows, lines or [f"{before.called} and {after.called} have equal settings"], json=as_json)
 
 
 def _profile(which: str) -> Profile:

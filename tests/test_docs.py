@@ -19,9 +19,9 @@ REPO = Path(__file__).resolve().parent.parent
 PAGES = sorted((REPO / "docs" / "guide").glob("*.md"))
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 #: What a test here has not; lines that need a server are followed in tests/flows/server/test_deploy.py.
-NEEDS = ("needs a GPU: ", "needs a server: ", "needs a Tinker server: ")
+NEEDS = ("needs a GPU: ", "needs a server: ", "needs a Tinker server: ", "needs an extra: ", "needs an account: ")
 #: Pages that read a store in which a study is finished.
-READING = ("add", "no-answer", "operate", "read-the-report")
+READING = ("add", "connect", "no-answer", "operate", "read-the-report")
 #: Pages that run a study: minutes.
 RUNNING = ("first-study",)
 
@@ -41,6 +41,7 @@ def test_every_block_of_every_page_is_run_or_says_why_not() -> None:
     assert [p.stem for p in PAGES] == [
         "add",
         "cluster",
+        "connect",
         "first-study",
         "gpu-pool",
         "no-answer",

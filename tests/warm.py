@@ -217,9 +217,11 @@ def _leave(code: int) -> None:
 
 
 def as_program(folder: Path) -> dict[str, str]:
-    """An environment whose shell finds `varband` in `folder`: the command of this checkout, forked from a server."""
-    (program := folder / "varband").write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -m tests.warm varband "$@"\n')
-    program.chmod(0o755)
+    """An environment whose shell finds `varband` in `folder`: the command of this checkout, forked from a server; and
+    this Python."""
+    for name, words in (("varband", "-S -m tests.warm varband"), ("python", "")):
+        (program := folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        program.chmod(0o755)
     kept = {name: value for name, value in SHELL.items() if name not in ("VARBAND_ROOT", "PREFECT_API_URL")}
     found = {"PATH": f"{folder}{os.pathsep}{SHELL['PATH']}", "PYTHONPATH": str(REPO)}
     return kept | found | {name: os.environ[name] for name in SERVERS}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from storage.reading.opened import OpenStore
     from tasks.domain.grading.terms import Verdict
 
 _HERE = Path(__file__).resolve().parent
@@ -36,6 +37,13 @@ def grade(answer: str, gold: str) -> Verdict:
     from tasks.engines.grading.graders import grade
 
     return grade(answer, gold)
+
+
+def open_store(root: str | Path = ".varband") -> OpenStore:
+    """Open a root for reading, in a notebook or a script (docs/guide/connect.md)."""
+    from storage.reading.opened import open_store
+
+    return open_store(root)
 
 
 def main() -> None:

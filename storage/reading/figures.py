@@ -208,3 +208,12 @@ def styles(arms: Iterable[str]) -> dict[str, int]:
     """Return arm → index in ARM_STYLES. arms: all of a run's, so that an arm without rows keeps its colour; styles
     repeat if there are more arms."""
     return {arm: place % len(ARM_STYLES) for place, arm in enumerate(arms)}
+
+
+def figure_named(name: str) -> Figure:
+    """Return a figure, by its name or that of its query. Errors: UserError for an unknown one."""
+    try:
+        return FIGURES[name.removeprefix("report_")]
+    except KeyError:
+        hint = did_you_mean(name, FIGURES)
+        raise UserError(f"no figure or table '{name[:60]}'{hint} (known: {', '.join(FIGURES)})") from None

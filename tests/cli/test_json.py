@@ -1,0 +1,61 @@
+"""What commands print with `--json` has the fields that docs/reference/json.md lists."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.main import varband
+from tests import warm
+
+PAGE = warm.REPO / "docs" / "reference" / "json.md"
+#: Each row of the page: command, whether it prints a list of objects, and their fields.
+ROWS = re.findall(r"^\| `varband ([^`]+)` \| (list|object) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+#: Commands of the page that need other words than those of its row; the others are run as they stand there.
+WORDS = {"store show REF": "store show demo"}
+#: Commands with --json that the page does not list: they make, move or send something, and print what they did.
+DOING = {
+    "run", "submit", "resume", "register", "ask", "store gc", "store rm", "store verify",
+    "store sql", "export gallery", "export push",
+    "export rollouts", "export study", "pool build", "pool check", "pool split", "grade store", "replay", "power",
+    "server deploy",
+}  # fmt: skip
+
+
+def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command below a group, by its words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands(found, (*words, name))
+    else:
+        yield " ".join(words), command
+
+
+def test_every_command_with_json_is_on_the_page_or_makes_something() -> None:
+    known = {name for name, one in commands(varband) if any(p.name == "as_json" for p in one.params)}
+    listed = {name for name in known for words, _, _ in ROWS if f"{words} ".startswith(f"{name} ")}
+    assert known - listed == DOING and not listed & DOING
+
+
+@pytest.mark.parametrize(("words", "form", "fields"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_command_prints_the_fields_that_the_page_lists(
+    words: str, form: str, fields: str, demo_store: Path, tmp_path: Path
+) -> None:
+    given = WORDS.get(words, words).split()
+    name = next(name for name, _ in commands(varband) if f"{words} ".startswith(f"{name} "))
+    takes_root = any(p.name == "root" for p in dict(commands(varband))[name].params)
+    root = ["--root", str(demo_store)] if takes_root else []
+    done = warm.run([warm.VARBAND, *given, "--json", *root], cwd=tmp_path)
+    assert done.stdout, done.stderr
+    printed = json.loads(done.stdout)
+    assert isinstance(printed, list if form == "list" else dict)
+    rows = printed if form == "list" else [printed]
+    assert not rows or {*rows[0]} == {*re.findall(r"`(\w+)`", fields)}
