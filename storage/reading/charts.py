@@ -157,12 +157,15 @@ def _strokes(dash: str, rows: Sequence[Row]) -> Spec:
 
 
 def _ticks(rows: Sequence[Row], x: str, log_x: bool) -> Spec:
-    """Return axis ticks: whole steps; on a log axis powers of two, or all values if there are few."""
+    """Return axis ticks: whole steps, all if there are few; on a log axis powers of two, or all values if there are
+    few."""
     values = sorted({row[x] for row in rows})
     doubled = [v for v in values if v > 0 and math.log2(v).is_integer()]
     if log_x and (len(doubled) > 2 or len(values) <= 12):
         return {"values": doubled if len(doubled) > 2 else values, "format": ",.0f", "labelOverlap": True}
-    return {"tickMinStep": 1, "format": "d"} if all(isinstance(v, int) for v in values) else {}
+    if not all(isinstance(v, int) for v in values):
+        return {}
+    return {"format": "d"} | ({"values": values} if len(values) <= 12 else {"tickMinStep": 1})
 
 
 def bars(rows: Sequence[Row], labels: Sequence[str]) -> list[Spec]:

@@ -63,6 +63,12 @@ def test_ticks_of_a_log_axis_are_doublings_or_what_was_measured() -> None:
     assert ticks([26.3, 52.6]) == [26.3, 52.6]
 
 
+def test_steps_are_whole_on_an_axis() -> None:
+    rows = [{"arm": "panel", "seed": 0, "step": step, "entropy": 0.5} for step in (1, 2, 3)]
+    [spec] = charts("entropy", rows)
+    assert [word for word in words(as_svg(spec)) if word in ("1", "2", "3")] == ["1", "2", "3"]
+
+
 def test_cross_tab_of_the_study_sums_up() -> None:
     table = [[232, 137, 108], [30, 72, 280], [0, 0, 18]]
     bands = ("all_zero", "variance", "all_one")
