@@ -98,5 +98,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         asked = ["export", "study", "s3://varband-backups/third", "--root", str(tmp_path / "kept")]
         assert CliRunner().invoke(varband, asked, catch_exceptions=False).exit_code == 0
         check(on_machine("e", "s3://varband-backups/third"))
-        with pytest.raises(UserError, match="s3://varband-backups/again is on object storage, which cannot hold copies"):
+        with pytest.raises(
+            UserError, match="s3://varband-backups/again is on object storage, which cannot hold copies"
+        ):
             copy_study(tmp_path / "kept", again, weights=False)
