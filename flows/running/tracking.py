@@ -28,7 +28,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Notice, sentence_of
 from storage.records.runs import Amounts, Run
-from storage.stopping import deaf_children
+from storage.stopping import deaf_children, was_stopped
 from tasks.engines.trackers import Line, TrackerRun, check_installed, receive
 from tasks.measures.curves import heldout_rows
 from tasks.measures.groups import COLUMNS, count_groups
@@ -36,8 +36,8 @@ from tasks.stage import Progress
 
 #: Events that wait for a tracker; one that is further behind gets no more.
 QUEUED = 10_000
-#: Seconds that a run waits at its end for a tracker.
-GRACE_SECONDS = 60.0
+#: Seconds that a run waits at its end for a tracker; less if it was told to stop, since its machine may be going.
+GRACE_SECONDS, GRACE_WHEN_STOPPED = 60.0, 5.0
 #: Rows of a table of completions, and the characters of each text in it.
 EXAMPLES, LONGEST = 4, 2_000
 EVALUATED = re.compile(r"evaluate(?: by (?P<objective>\S+))? .*\((?P<plans>.+), \d+ each\)")
@@ -80,14 +80,15 @@ class Tracker:
         try:
             yield self.on_progress
         finally:
-            until = time.monotonic() + GRACE_SECONDS
+            grace = GRACE_WHEN_STOPPED if was_stopped() else GRACE_SECONDS
+            until = time.monotonic() + grace
             with suppress(queue.Full):
                 self._events.put_nowait(None)
-            thread.join(GRACE_SECONDS)
+            thread.join(grace)
             process.join(max(0.0, until - time.monotonic()))
             if process.is_alive():
                 process.kill()
-                self._give_up(f"did not finish within {GRACE_SECONDS:.0f} s")
+                self._give_up(f"did not finish within {grace:.0f} s")
 
     def on_progress(self, event: Progress) -> None:
         if self._away or event.event not in ("advanced", "made", "reused"):
