@@ -1,22 +1,29 @@
 """How long the server's automations wait for the preceding event: seconds instead of Prefect's 15 minutes.
 
-The server remembers only in memory which events it has seen. After a restart it holds back every event whose
-predecessor came before the restart, and every event of a run that a schedule created less than five minutes ahead,
-because its Scheduled state has no event. Until then no lost run restarts and no notification is sent. Order matters
-only among events within a second or two.
+Prefect holds back an event until its predecessor was seen. Without Redis the server remembers only in memory what it
+has seen, so a restart holds back what follows. With and without Redis it holds back what follows an event that a killed
+machine never sent, and every event of a run that a schedule created less than five minutes ahead, because its Scheduled
+state has no event. Until then no lost run restarts and no notification is sent. Order matters only among events within
+a second or two.
 
 The server loads this module through PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=flows.server.ordering, which `varband server
-start` sets on a machine without Redis. In Redis the events that were seen outlive a restart.
+start` sets.
 """
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
-
-from prefect.server.events.ordering import memory  # noqa: TID253
+from importlib import import_module
+from typing import Any
 
 PATIENCE = timedelta(seconds=3)
+#: With Redis, its address.
+REDIS_URL = "PREFECT_REDIS_MESSAGING_URL"
 
-# the memory is Prefect's own, and reads its patience here
-memory.PRECEDING_EVENT_LOOKBACK = PATIENCE  # pyright: ignore[reportPrivateImportUsage]
-CausalOrdering = memory.CausalOrdering
+_kept: Any = import_module(
+    "prefect_redis.ordering" if os.environ.get(REDIS_URL) else "prefect.server.events.ordering.memory"
+)
+# both read their patience here
+_kept.PRECEDING_EVENT_LOOKBACK = PATIENCE
+CausalOrdering = _kept.CausalOrdering

@@ -19,15 +19,13 @@ REPO = Path(__file__).resolve().parents[2]
 GRACE = timedelta(seconds=60)
 #: The server's password, and that of its clients.
 AUTH = ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING")
-#: Prefect's modules for events, messages and leases, with Redis and without.
+#: With Redis at this address Prefect's server keeps messages, their order and leases there.
 REDIS_URL = "PREFECT_REDIS_MESSAGING_URL"
 REDIS = {
     "PREFECT_MESSAGING_BROKER": "prefect_redis.messaging",
     "PREFECT_MESSAGING_CACHE": "prefect_redis.messaging",
-    "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "prefect_redis.ordering",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect_redis.lease_storage",
 }
-ALONE = {"PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "flows.server.ordering"}
 
 
 def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
@@ -40,10 +38,12 @@ def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
     os.umask(0o077)  # its database and settings are this user's
     if text := protect(host, port, unprotected=unprotected):
         print(text, flush=True)
-    for name, module in (REDIS if os.environ.get(REDIS_URL) else ALONE).items():
-        os.environ.setdefault(name, module)
-    if os.environ.get(REDIS_URL) and find_spec("prefect_redis") is None:
-        raise UserError(f"server: {REDIS_URL} needs prefect-redis: install varband[redis]")
+    os.environ.setdefault("PREFECT_SERVER_EVENTS_CAUSAL_ORDERING", "flows.server.ordering")
+    if os.environ.get(REDIS_URL):
+        if find_spec("prefect_redis") is None:
+            raise UserError(f"server: {REDIS_URL} needs prefect-redis: install varband[redis]")
+        for name, module in REDIS.items():
+            os.environ.setdefault(name, module)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     try:
         asyncio.run(_wait_for_beats())

@@ -1,4 +1,4 @@
-"""A server that keeps events in Redis: after a power cut it knows what was lost, without the patches of one machine."""
+"""A server that keeps events in Redis: after a power cut it finds what was lost."""
 
 from __future__ import annotations
 
