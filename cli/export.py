@@ -12,7 +12,7 @@ from cli import options
 from storage.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 #: File formats of each kind, the default first.
@@ -98,6 +98,7 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
     import pyarrow.csv
 
     from cli.report import report_named, rows_of
+    from cli.tables import flat
     from storage.reading.figures import figure_named
     from tasks.report.tables import as_latex, printed_table
 
@@ -229,22 +230,6 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
     titles = [item.title for item in page.items]
     result = {"source": page.source, "file": str(written), "problems": titles}
     options.tell(result, [str(written)], json=as_json)
-
-
-def flat(rows: pa.Table) -> pa.Table:
-    """Flatten a table for CSV: join lists by semicolons, and quote texts that a spreadsheet would evaluate, because a
-    model may have written them."""
-    import pyarrow as pa
-
-    for place, field in enumerate(rows.schema):
-        values = rows[field.name].to_pylist()
-        if pa.types.is_nested(field.type):
-            values = [None if value is None else "; ".join(map(str, value)) for value in values]
-        elif not pa.types.is_string(field.type):
-            continue
-        texts = [f"'{text}" if text and text[0] in "=+-@\t\r" else text for text in values]
-        rows = rows.set_column(place, field.name, pa.array(texts, pa.string()))
-    return rows
 
 
 @click.command("import")

@@ -48,7 +48,7 @@ def report(
     if as_csv:
         import pyarrow.csv
 
-        from cli.export import flat
+        from cli.tables import flat
 
         pyarrow.csv.write_csv(flat(rows_of(root, found, _known_query(query or "summary"))), sys.stdout.buffer)
         return

@@ -1,4 +1,4 @@
-"""Arrow tables on a terminal, fitted to its width. In a pipe: whole texts, one line per row, no colours."""
+"""Arrow tables on a terminal, fitted to its width, and as CSV. In a pipe: whole texts, a line a row, no colours."""
 
 from __future__ import annotations
 
@@ -65,3 +65,17 @@ def _cell(value: object, *, whole: bool) -> str:
     if moment := MOMENT.fullmatch(text):
         return f"{moment[1]} {moment[2]}"
     return text if whole or len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def flat(rows: pa.Table) -> pa.Table:
+    """Flatten a table for CSV: join lists by semicolons, and quote texts that a spreadsheet would evaluate, because a
+    model may have written them."""
+    for place, field in enumerate(rows.schema):
+        values = rows[field.name].to_pylist()
+        if pa.types.is_nested(field.type):
+            values = [None if value is None else "; ".join(map(str, value)) for value in values]
+        elif not pa.types.is_string(field.type):
+            continue
+        texts = [f"'{text}" if text and text[0] in "=+-@\t\r" else text for text in values]
+        rows = rows.set_column(place, field.name, pa.array(texts, pa.string()))
+    return rows

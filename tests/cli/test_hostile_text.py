@@ -14,9 +14,8 @@ from click.testing import CliRunner
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from cli.export import flat
 from cli.main import varband
-from cli.tables import print_table
+from cli.tables import flat, print_table
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import Payload, columns
