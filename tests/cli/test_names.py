@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.catalog import find
@@ -70,13 +69,6 @@ def test_a_name_stands_wherever_hashes_do(made: tuple[Path, Row, Row]) -> None:
     assert labels[second["report"]].startswith("cooler · ")
 
 
-def test_a_finished_study_is_listed_under_a_second_name_and_nothing_is_made(root: Path) -> None:
-    again = mini.finish(root, "--seeds", "", "--name", "paper-figure")
-    assert again["made"] == 0
-    assert run_named(root, "paper-figure").report == run_named(root, "demo").report  # type: ignore[union-attr]
-    assert [one.label.split(" · ")[0] for one in reports(root) if one.ref == again["report"]] == ["paper-figure"]
-
-
 def test_a_run_and_a_name_are_taken_where_refs_are(made: tuple[Path, Row, Row]) -> None:
     root, first, second = made
     for text in ("cooler", run_named(root, "cooler").id, second["report"]):  # type: ignore[union-attr]
@@ -129,14 +121,6 @@ def test_rm_takes_what_is_of_one_study_alone_and_restores_it(root: Path) -> None
     assert mini.finish(root, "--seeds", "")["made"] == 0, "the other study lacks nothing"
     said("store", "gc", "--restore", root=root)
     assert set(Store(root).refs()) == before and len(all_runs(root)) == 2
-
-
-def test_rm_keeps_what_is_wanted(root: Path) -> None:
-    run, store = run_named(root, "cooler"), Store(root)
-    assert run is not None and run.report is not None
-    inner = store.manifest(Ref.parse(run.report)).input_refs[0]
-    assert "artifacts are made from it" in said("store", "rm", str(inner), "--yes", root=root, fails=True)
-    assert "no run or study 'nothing'" in said("store", "rm", "nothing", root=root, fails=True)
 
 
 # Models and problems by id and commit, from a hub on this machine, from the command line; and without one.

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tomllib
@@ -89,7 +88,6 @@ def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path
 # What people mistype on the command line: one sentence that names it, exit code 2, nothing made.
 
 
-POOLS = {"a column is missing": ('{"id": "a", "problem": "1 + 1?"}\n', "pool.jsonl, line 1: no field 'gold'")}
 WORDS = {
     "unknown profile": (("run", "demmo"), "'demmo'"),
     "unknown field": (("run", "demo", "--set", "training.stps=3"), "did you mean 'steps'"),
@@ -118,27 +116,6 @@ def test_words_on_the_command_line(tmp_path: Path, case: str) -> None:
     (tmp_path / "a_file").write_text("not a store")
     plain = ("--plain",) if words[0] == "run" else ()
     assert named in refused(tmp_path, *words, *plain)
-
-
-@pytest.mark.parametrize("case", POOLS)
-def test_pool_files(tmp_path: Path, case: str) -> None:
-    text, named = POOLS[case]
-    (tmp_path / "pool.jsonl").write_text(text)
-    assert named in refused(tmp_path, "run", "demo", "--plain", "--pool", "pool.jsonl")
-    assert not list((tmp_path / ".varband").glob("*/*/manifest.json"))
-
-
-def test_a_server_without_an_address_is_told_before_anything_is_made(tmp_path: Path) -> None:
-    assert "'' is no address of a server" in refused(tmp_path, "run", "demo", "--plain", "--engine", "openai")
-    assert not list((tmp_path / ".varband").glob("*/*/manifest.json"))
-
-
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert f"port {port} on 127.0.0.1 is taken" in refused(tmp_path, "serve", "--port", str(port))
 
 
 # What a worker writes down as the command that remakes an artifact asks for exactly the same.
@@ -186,15 +163,6 @@ def write(folder: Path, file: str, numbers: range) -> None:
 HELD = "pool.heldout_per_source=3"
 
 
-def test_a_named_set_is_read_in_place_of_the_problems_that_a_profile_makes(tmp_path: Path) -> None:
-    write(tmp_path, "amc.jsonl", range(30))
-    study = Request(profile="demo", data=str(tmp_path), settings=("pool.limit=9", "pool.sources=amc", HELD)).study(
-        Store(tmp_path / "store")
-    )
-    [spec] = study.pools[""].sources
-    assert spec.name == "amc" and study.pools[""].policy.limit == 9
-
-
 def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(name: str) -> str:
         done = CliRunner().invoke(pool, ["check", name, "--data", str(tmp_path), "--root", str(tmp_path / "store")])
@@ -239,13 +207,6 @@ def test_piped_tables_are_whole_with_a_line_a_row_and_have_no_colour(demo_store:
     lines = done.stdout.splitlines()[done.stdout.partition("╇")[0].count("\n") + 1 :]
     assert len(lines) == min(len(rows), MAX_ROWS) + (len(rows) > MAX_ROWS) > 0 and "\x1b" not in done.stdout
     assert [name.strip() for name in head.split("┃")] == list(rows[0]) and set(rule) <= {"━", "╇"}
-
-
-def test_show_as_json_is_the_manifest_and_the_rows(demo_store: Path) -> None:
-    ref = Store(demo_store).refs("bands")[0]
-    told = json.loads(piped("store", "show", ref.fingerprint[:9], "-n", "3", "--json", root=demo_store).stdout)
-    assert told["manifest"]["fingerprint"] == ref.fingerprint and len(told["rows"]) == 3
-    assert told["rows"] == Store(demo_store).read(ref).slice(0, 3).to_pylist()
 
 
 def test_the_ends_of_completions_that_fail_are_shown(demo_store: Path) -> None:

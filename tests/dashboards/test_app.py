@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.text import MARKS, MOST, literal, marked, pieces, plain
+from dashboards.text import MARKS, literal, pieces, plain
 from storage.artifacts.store import Store
-from storage.reading.query_cache import ask, reports
+from storage.reading.query_cache import reports
 from storage.reading.recorded import live_steps
 from storage.records.runs import write_run
 from tests.dashboards.conftest import REPO, Study
 from tests.dashboards.made_up_rows import run_under_way
-from tests.dashboards.synthetic import made_up_study
 from tests.storage.records.test_records import a_night
 
 PAGES = ("overview", "bands", "training", "results", "search", "traces", "claims", "compare")
@@ -53,31 +51,6 @@ def test_pages_show_the_run(opened, study: Study, page: str) -> None:
     assert app.subheader or app.info
 
 
-def test_every_seeds_search_is_a_tree_of_its_own(opened, tmp_path: Path) -> None:
-    made_up_study(tmp_path, problems=16, steps=2, seeds=(0, 1), benchmarks=False)
-    app = opened(tmp_path, "search")
-    [search] = [box for box in app.selectbox if box.label == "Search"]
-    assert [o for o in search.options if "majority · panel" in o] == [
-        "majority · panel · step 0",
-        "majority · panel · step 2 · seed 0",
-        "majority · panel · step 2 · seed 1",
-    ]
-    app = search.select_index(search.options.index("majority · panel · step 2 · seed 1")).run()
-    [drawn] = app.get("graphviz_chart")
-    rounds = [m.value for m in app.markdown if " · round " in m.value]
-    assert len(rounds) == 8, "one seed's nodes alone"
-    assert drawn.proto.spec.count(" -> ") == 7
-
-
-def test_benchmarks_have_a_tab_where_the_run_has_some(opened, study: Study, tmp_path: Path) -> None:
-    app = opened(study.root, "results")
-    [tab] = [tab for tab in app.tabs if tab.label == "pass@k on benchmarks"]
-    assert "pass@k by benchmark" in [s.value for s in tab.subheader]
-    assert {"hard_ones", "all_of_them"} <= {chart.get("title") for chart in charts(tab)}
-    made_up_study(tmp_path, problems=16, steps=0, benchmarks=False)
-    assert "pass@k on benchmarks" not in [tab.label for tab in opened(tmp_path, "results").tabs]
-
-
 def test_nights_are_on_the_overview(opened, tmp_path: Path) -> None:
     assert "Nights" not in [s.value for s in opened(tmp_path, "overview").subheader]
     a_night("panel at step 40").keep(tmp_path)
@@ -92,31 +65,6 @@ def test_an_empty_store_is_met_kindly(opened, tmp_path: Path, page: str) -> None
     app = opened(tmp_path / "nothing", page)
     assert not app.exception
     assert "varband run demo" in " ".join(info.value for info in app.info)
-
-
-def test_traces_are_found_by_their_address(opened, study: Study) -> None:
-    app = opened(study.root, "traces", problem="p0004", set="final", source="sums")
-    assert not app.exception
-    chosen = {box.label.split(" ")[0]: box.value for box in app.selectbox}
-    assert chosen["Problem"] == "p0004" and chosen["Source"] == "sums" and chosen["Rollouts"] == "final"
-
-
-def test_filters_narrow_the_problems(study: Study) -> None:
-    every: dict[str, object] = {"source": None, "arm": None, "band": None, "verdict": None, "search": None}
-
-    def ids(**some: object) -> set[str]:
-        return set(
-            ask(study.root, str(study.report), "app_problems", every | {"set": "screenings"} | some)[
-                "problem_id"
-            ].to_pylist()
-        )
-
-    assert ids() == {f"p{i:04d}" for i in range(16)}
-    assert ids(source="sums") == {f"p{i:04d}" for i in range(0, 16, 2)}
-    assert ids(search="What is 3 + 0") == {"p0003"}
-    bands = {band: ids(band=band, arm="panel") for band in ("all_zero", "variance", "all_one")}
-    assert set.union(*bands.values()) == ids() and sum(map(len, bands.values())) == 16
-    assert ids(verdict="timeout") == set()
 
 
 def test_rollouts_that_are_no_text_are_shown_as_text(opened, study: Study) -> None:
@@ -174,14 +122,6 @@ def test_an_unknown_run_in_the_address_is_said(opened, study: Study) -> None:
     assert any("No run" in w.value for w in app.sidebar.warning)
 
 
-def test_named_queries_are_remembered(study: Study) -> None:
-    ask(study.root, str(study.report), "report_bands")
-    began = time.process_time()
-    for _ in range(50):
-        ask(study.root, str(study.report), "report_bands")
-    assert time.process_time() - began < 0.5
-
-
 # Rollouts on a page: literal, whatever they hold.
 
 
@@ -203,10 +143,6 @@ def test_a_debate_is_taken_apart() -> None:
     ]
 
 
-def test_dollars_that_are_money_stay() -> None:
-    assert [p.kind for p in pieces("It costs $5 and $6.")] == ["text"]
-
-
 @given(st.text(max_size=300))
 def test_every_mark_of_markdown_is_escaped(text: str) -> None:
     shown = literal(text)
@@ -215,27 +151,3 @@ def test_every_mark_of_markdown_is_escaped(text: str) -> None:
     for place, c in enumerate(shown):
         if MARKS.fullmatch(c) and c != "\\":
             assert shown[place - 1] == "\\"
-
-
-@given(st.text(st.characters(exclude_categories=["Cf", "Cs"]), max_size=300))
-def test_no_letter_is_lost_between_pieces(text: str) -> None:
-    kept = "".join(p.text for p in pieces(text))
-    assert [c for c in kept if c.isalnum()] == [c for c in text if c.isalnum()]
-
-
-def test_hostile_rollouts_are_data() -> None:
-    assert "<script" not in marked("<script>alert(1)</script>").replace(r"\<script", "")
-    assert marked("![x](http://elsewhere/x.png)").startswith(r"\!\[x\]\(http")
-    assert r"⟨U\+202E⟩" in marked("a\u202eb") and "\u202e" not in marked("a\u202eb")
-    assert len(marked("x" * 100_000)) <= MOST
-    assert "\x1b" not in marked("\x1b[31m")
-
-
-def test_a_box_that_stands_alone_is_a_formula() -> None:
-    """An arm may be asked for its answer in \\boxed{…}; dollars around it are nobody's duty."""
-    text = r"So 7. </think> \boxed{\frac{1}{2}} or $\boxed{3}$, not \boxed{4"
-    assert [(p.kind, p.text) for p in pieces(text) if p.kind in ("math", "display")] == [
-        ("math", r"\boxed{\frac{1}{2}}"),
-        ("math", r"\boxed{3}"),
-    ]
-    assert [p.kind for p in pieces(r"\boxed{$5} \boxed{" + "{" * 20_000)] == ["text"]

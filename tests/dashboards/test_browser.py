@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -128,14 +127,6 @@ def test_a_filter_is_in_the_address_and_the_address_gives_the_filter(browser, ad
     again.close()
 
 
-def test_no_such_run_and_no_such_problem(browser, address) -> None:
-    page, errors = visit(browser, f"{address('demo')}/traces?run=report-0000000000000000&problem=none")
-    for words in ("No run report-0000000000000000 in this store", "Problem none does not fit"):
-        page.locator(".stAlert", has_text=words).wait_for(timeout=60_000)
-    assert errors == [] and page.get_by_test_id("stException").count() == 0
-    page.close()
-
-
 def test_a_run_that_is_going_moves_without_a_reload(browser, demo_store: Path, tmp_path: Path) -> None:
     """A training writes its next checkpoint; the open page shows it at its next look. (A busy machine may take longer
     to draw it.)"""
@@ -166,32 +157,3 @@ def test_a_run_that_is_going_moves_without_a_reload(browser, demo_store: Path, t
         assert errors == []
         sound(page)
         page.close()
-
-
-# The report on paper.
-
-#: A4 less its margins, in CSS pixels.
-WIDTH = 703
-CUT_OFF = """width => [...document.querySelectorAll('table')].filter(table => {
-  const place = table.getBoundingClientRect()
-  return !table.closest('#queries') && (place.height == 0 || place.right > width + 1)
-}).map(table => (table.closest('figure') || table.closest('section')).id)"""
-#: What could stand at the foot of a page, and what it is the title of on the next.
-LEFT_ALONE = """() => [...document.querySelectorAll('h2, h3, .lead, figcaption')].filter(
-  one => getComputedStyle(one).breakAfter != 'avoid').map(one => one.textContent)"""
-
-
-def test_every_table_is_printed_whole(study: Study, browser) -> None:
-    """On A4 folded tables are open, no column is cut off, pages have numbers."""
-    text = study.page("report.html")
-    page = browser.new_page(viewport={"width": WIDTH, "height": 1000})
-    page.set_content(text)
-    assert page.evaluate("[...document.querySelectorAll('figure details:not([open])')].length") > 5
-    page.emulate_media(media="print")
-    assert page.evaluate(CUT_OFF, WIDTH) == []
-    assert page.evaluate(LEFT_ALONE) == []
-    printed = page.pdf(prefer_css_page_size=True)
-    assert re.search(rb"/MediaBox\s*\[0 0 59[45][.\d]* 84[12]", printed)
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) > 3
-    assert 'content:counter(page) " / " counter(pages)' in text
-    page.close()

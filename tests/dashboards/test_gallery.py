@@ -75,13 +75,6 @@ def test_the_published_case_study_is_whole(published: Path, tmp_path: Path) -> N
     assert not Parsed(target.read_text()).tags & {"script", "img", "link", "iframe"}
 
 
-def test_rollouts_are_text(study: Study, tmp_path: Path) -> None:
-    page = from_report(study.root, str(study.report), ["p0000", "p0004"], "screenings", 4)
-    html = write(page, tmp_path / "g.html").read_text()
-    assert "<script>" not in html and "&lt;script&gt;" in html and "\u202e" not in html and "\x1b" not in html
-    assert f"The first {MOST:,} of 100," in html
-
-
 def test_what_is_no_case_study_and_no_problem_is_told(study: Study, published: Path, tmp_path: Path) -> None:
     source = tmp_path / "transcripts.json"
     for content, words in (("{", "not a tra"), ("[]", "not a tra"), ('{"items": [{}]}', r"items\[0\].problem is mis")):

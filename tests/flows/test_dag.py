@@ -22,7 +22,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import ArmsFailed, Notice, Parked, UserError
 from tasks.domain.gate import Gate
-from tasks.domain.policies import BaseModel, Policy
+from tasks.domain.policies import Policy
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of
 from tasks.stage import Session, Step, session
@@ -85,35 +85,6 @@ def test_every_artifact_is_asked_for_once(tmp_path: Path, profile: Profile) -> N
     asked = Counter(ref for ref, _ in calls.elements())
     again = {title: asked[ref] for ref, title in calls if asked[ref] > 1}
     assert not again
-
-
-def test_an_adapter_of_another_base_is_refused(tmp_path: Path) -> None:
-    """Before anything is made, and again where it would be served."""
-    study = study_of(replace(PAPER, arms=("panel", "no_panel"), lessons=()), tmp_path)
-    other = replace(study, models=study.models | {"no_panel": BaseModel(name="another", sha256="f" * 64)})
-    planning = Session(Store(tmp_path), Toolbox(), planning=True)
-    message = "arm no_panel has the base model another .*, but the adapter of panel was trained on a model"
-    with session(planning), pytest.raises(UserError, match=message):
-        experiment(other)
-    assert not [step for step in planning.steps if step.title.startswith(("screen", "evaluate", "train"))]
-    with session(planning):
-        experiment(replace(other, profile=replace(other.profile, seeds=())))  # without an adapter every base will do
-
-
-def test_an_arm_evaluated_with_anothers_adapter_receives_its_training(tmp_path: Path) -> None:
-    steps = planned(tmp_path, PROFILES["paper/controls"])
-    trainings = [step for step in steps if step.title == "train panel seed 0"]
-    assert len(trainings) == 1
-    served = {step.arguments["training"] for step in steps if step.title.startswith("evaluate no_panel at step 1")}
-    assert served == {trainings[0].ref}
-
-
-@pytest.mark.parametrize("chosen", [("tokens", "votes"), ("tokens", "diversity"), ("widths",), ()])
-def test_a_study_that_asks_for_no_diversity_embeds_nothing(tmp_path: Path, chosen: tuple[str, ...]) -> None:
-    kinds = {step.ref.kind for step in planned(tmp_path, replace(PAPER, measures=chosen))}
-    asks = chosen != ("tokens", "votes")
-    assert ({"embeddings", "calibrations", "diversity"} <= kinds) == asks
-    assert asks or not {"embeddings", "calibrations", "diversity"} & kinds
 
 
 # An arm that fails is reported at once, and the others go on: one after the other in a process, and on a pool.

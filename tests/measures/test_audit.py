@@ -254,16 +254,3 @@ def test_null_has_a_reason_and_numbers_are_numbers(what: str, table: str) -> Non
         counted = row.get("metric") == "only"  # its figure is a count
         told = [row[name] for name in figures.split() if row[name] is not None]
         assert told or counted or row["reason"], row
-
-
-@pytest.mark.parametrize("which", ["first", "second"])
-def test_an_arm_that_lacks_a_source_is_named(which: str) -> None:
-    parts = BAD[f"a source that the {which} lacks"]
-    lacking = {"first": "panel", "second": "thinking"}[which]
-    said = f"{lacking} has no problem of aime"
-    gaps = [r for r in contrasts_of(groups(parts), KS, 50, 0).to_pylist() if r["source"] == "aime"]
-    assert [(r["metric"], r["estimate"], r["n"], r["reason"]) for r in gaps] == [("gap", None, 0, said)]
-    counts = [
-        r for r in crosstab(parts).to_pylist() if (r["metric"], r["arm"], r["source"]) == ("count", lacking, "aime")
-    ]
-    assert {(r["count"], r["estimate"], r["n"], r["reason"]) for r in counts} == {(0, None, 0, said)}

@@ -9,19 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Rollouts, Training
-from storage.artifacts.store import Store
-from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.grpo.learner_config import BASELINE
 from tasks.domain.statistics.means import Seeded
-from tasks.measures.curves import curves_of, gains_of, training_rows, with_shares
+from tasks.measures.curves import curves_of, gains_of
 from tasks.measures.groups import count_groups
-from tasks.measures.objectives import compare_objectives, compared, of_steps, values_of
+from tasks.measures.objectives import compared, values_of
 from tasks.measures.over_seeds import improvement, improvement_of_pairs, over_seeds_and_sources, over_seeds_of
-from tasks.partitions import partition_answers
-from tests.dashboards.made_up_rows import steps_of
-from tests.dashboards.synthetic import put
-from tests.measures.conftest import MakeRollouts
 
 Make = Callable[..., pa.Table]
 
@@ -110,18 +103,6 @@ def test_held_out_and_gain_by_hand(rollouts: Make) -> None:
     assert gain["holds_for"] == "these adapters, not the recipe"
 
 
-def test_seeds_are_combined_by_problem(rollouts: Make) -> None:
-    tables = [
-        rollouts({"a": "cc", "b": "ww"}, step=2, adapter="one"),
-        rollouts({"a": "ww", "b": "ww"}, step=2, adapter="two"),
-    ]
-    rows = curves_of(count_groups(pa.concat_tables(tables)), None, {}, {}).to_pylist()
-    row = next(r for r in rows if r["series"] == "heldout" and r["source"] == "all")
-    held_method = "Wilson on the effective number of problems"
-    assert row["holds_for"] == "the recipe, by 2 seeds"
-    assert (row["estimate"], row["seeds"], row["n"], row["rollouts"], row["method"]) == (0.25, 2, 2, 8, held_method)
-
-
 def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
     # every problem gains the same within a seed: +1 under one, 0 under the other, so only drawing seeds varies it
     before = rollouts(dict.fromkeys("abcd", "ww"))
@@ -137,23 +118,6 @@ def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
     assert gain["method"] == "t over problems and seeds"
 
 
-def test_gains_stand_beside_what_was_trained_on() -> None:
-    rows = [{"series": "gain", "arm": "panel", "source": "amc"}, {"series": "gain", "arm": "thinking", "source": "amc"}]
-    a, b = with_shares(rows, {"panel": {"amc": 1, "aime": 3}}, {"panel": {"amc": 1, "aime": 1}})
-    assert (a["training_share"], a["exposure_share"]) == (0.25, 0.5)
-    assert (b["training_share"], b["exposure_share"]) == (None, None)
-
-
-def test_training_series_keep_nulls_with_their_reason() -> None:
-    bands = {"variance": [3, 5, 8], "all_zero": [4, 2, 0], "all_one": [1, 1, 0]}
-    steps = pa.table({"arm": ["panel"] * 3, "step": [1, 1, 2], "entropy": [0.4, 0.6, None]} | bands)
-    found = {(r["metric"], r["step"]): r for r in training_rows(steps)}
-    assert (found["entropy", 1]["estimate"], found["entropy", 1]["low"], found["entropy", 1]["seeds"]) == (0.5, 0.4, 2)
-    assert (found["entropy", 2]["estimate"], found["entropy", 2]["reason"]) == (None, "not measured at this step")
-    assert found["variance", 1]["estimate"] == pytest.approx(4.0)
-    assert (found["variance_share", 1]["estimate"], found["variance_share", 2]["estimate"]) == (0.5, 1.0)
-
-
 # Interquartile mean and probability of improvement over seeds, by hand and on made-up trainings.
 
 
@@ -166,14 +130,6 @@ def trained(arm: str, chances: list[float], seed: int, problems: int = 20) -> li
         for s, chance in enumerate(chances)
         for i in range(problems)
     ]
-
-
-def test_a_broken_seed_moves_the_mean_and_not_the_interquartile_mean() -> None:
-    rows = over_seeds_of(pa.Table.from_pylist(trained("a", [0.6, 0.6, 0.6, 0.6, 0.0], 1)), 0).to_pylist()
-    row, spread = rows
-    assert spread["metric"] == "SD between seeds" and spread["low"] < spread["estimate"] < spread["high"]
-    assert row["mean"] < 0.5 < row["low"] < row["estimate"] < row["high"] or row["estimate"] - row["mean"] > 0.08
-    assert (row["seeds"], row["n"], row["holds_for"]) == (5, 20, "the recipe, by 5 seeds")
 
 
 def test_the_interquartile_mean_of_few_problems_near_an_edge_is_covered() -> None:
@@ -241,27 +197,6 @@ def test_metrics_of_a_problem_by_hand() -> None:
     assert found["right ways among 8"] == pytest.approx(1 - 9 / 12870 + 0.5)
 
 
-def test_wrong_answers_are_one_if_the_grader_says_so(rollouts: MakeRollouts, in_store: Store) -> None:
-    """By value or text they would be two: neither is a number, and they are spelt otherwise."""
-
-    def answering(*wrong: str, step: int) -> Rollouts:
-        rows = rollouts({"p0": "w" * 8, "p1": "w" * 8}, step=step)
-        at = rows.schema.get_field_index("canonical")
-        return put(in_store, Rollouts, rows.set_column(at, rows.schema.field(at), pa.array([*wrong] * 2)), about=step)
-
-    start, end = answering(*["x+1"] * 4, *["1+x"] * 4, step=0), answering(*["x+1"] * 4, *["x+2"] * 4, step=5)
-    table = compare_objectives(
-        objectives=(BASELINE,),
-        starts=(start,),
-        ends=(end,),
-        start_answers=(partition_answers(rollouts=start, grader_version=GRADER_VERSION),),
-        end_answers=(partition_answers(rollouts=end, grader_version=GRADER_VERSION),),
-        trainings=(put(in_store, Training, steps_of("panel", 0, 5)),),
-    )
-    found = {row["metric"]: row for row in in_store.read(table).to_pylist()}["distinct answers among 8"]
-    assert (found["before"], found["after"]) == (1.0, 2.0)
-
-
 def test_changes_and_what_is_more_than_the_baselines() -> None:
     start = policy([0.0, 0.0, 0.5, 0.5])
     ends = {BASELINE: policy([0.5, 0.0, 0.5, 1.0], trained=1), "other": policy([1.0, 0.0, 1.0, 1.0], trained=2)}
@@ -270,21 +205,3 @@ def test_changes_and_what_is_more_than_the_baselines() -> None:
     assert (other["change"], other["over_baseline"]) == (0.5, 0.25)
     assert other["over_low"] < 0.25 < other["over_high"] and 0 < other["p_value"] < 1
     assert (own["seeds"], own["n"]) == (1, 4)
-
-
-def test_an_objective_that_changes_nothing_is_not_told_as_better() -> None:
-    """One in twenty at most, of studies of like objectives; here of 200."""
-    rng, said = np.random.default_rng(1), 0
-    for _ in range(200):
-        problems = rng.uniform(0, 1, 20)
-        drawn = [policy(*(rng.binomial(8, problems) / 8 for _ in range(3)), trained=first) for first in (1, 4)]
-        row = compared(NAMES, policy(problems), {BASELINE: drawn[0], "alike": drawn[1]})[1]
-        said += row["p_value"] < 0.05
-    assert said <= 18
-
-
-def test_of_steps_takes_the_first_and_the_last_five() -> None:
-    steps = [{"entropy": e, "live_groups": 0.5, "num_tokens": 10, "signal_groups": None} for e in (9.0, *[1.0] * 6)]
-    found = {row["metric"]: row for row in of_steps("x", [steps, steps])}
-    assert (found["entropy"]["before"], found["entropy"]["after"]) == (9.0, 1.0)
-    assert found["tokens"]["after"] == 70 and "before" not in found["signal_groups"]

@@ -17,9 +17,8 @@ from tasks.domain.partitions.classes import Pair
 from tasks.engines.grading.graders import Graders
 from tasks.grading import by_grader
 from tasks.measures.bands import _ratio, bands_of, crosstab_of
-from tasks.measures.diversity import answers_of, measure_answers
-from tasks.measures.groups import classed
-from tasks.measures.votes import measure_votes, votes_of
+from tasks.measures.diversity import measure_answers
+from tasks.measures.votes import measure_votes
 from tasks.partitions import partition_rollouts, partitions_of
 from tests.dashboards.made_up_rows import calibration_rows, embedded
 from tests.dashboards.synthetic import put
@@ -49,16 +48,6 @@ def classes_of(rows: pa.Table, equal: object) -> list[int | None]:
     return partitions_of(rows, equal)["answer_class"].to_pylist()  # type: ignore[arg-type]
 
 
-def test_five_right_in_three_spellings_outvote_three_wrong() -> None:
-    rows = answering(RIGHT, ("7", "7", "7"))
-    parts = partitions_of(rows, never)
-    found = {(r["metric"], r["k"]): r for r in votes_of([classed(rows, parts)], (8,), 0).to_pylist()}
-    assert found["maj@k", 8]["estimate"] == 1.0
-    answers = answers_of(classed(rows, parts)).to_pylist()[0]
-    assert (answers["distinct"], answers["distinct_wrong"]) == (2, 1)
-    assert answers["disagreement"] == pytest.approx(1 - (5 * 4 + 3 * 2) / (8 * 7))
-
-
 def test_wrong_answers_share_a_class_if_the_grader_says_so(graders: Graders) -> None:
     wrong = (r"2\sqrt{2}", r"\sqrt{8}", "0.5", "1/2", "1,2", "2,1", "even", None, "x+1", "x+2")
     found = dict(zip(wrong, classes_of(answering((), wrong), by_grader(graders)), strict=True))
@@ -70,19 +59,6 @@ def test_wrong_answers_share_a_class_if_the_grader_says_so(graders: Graders) -> 
     assert set(found.values()) - {None} == {1, 2, 3, 4, 5, 6}
     first, second = classes_of(answering((), ("(1,2)", "(2,1)")), by_grader(graders))
     assert first != second
-
-
-def test_a_problem_has_the_same_classes_under_every_policy() -> None:
-    rows = pa.concat_tables([answering((), ("8", "9")), answering((), ("9", "10"), arm="thinking")])
-    assert classes_of(rows, never) == [2, 3, 3, 1]  # by text: 10, 8, 9
-
-
-def test_chains_of_equal_answers_are_one_class() -> None:
-    words = ("alpha wins", "beta wins", "delta wins", "gamma wins")
-    said_equal = {("alpha wins", "delta wins"), ("delta wins", "gamma wins")}
-    found = classes_of(answering((), words), lambda pairs: [pair in said_equal for pair in pairs])
-    assert found == [1, 2, 1, 1]
-    assert classes_of(answering((), words), lambda pairs: [False] * len(pairs)) == [1, 2, 3, 4]
 
 
 def test_stages_hand_the_classes_on(in_store: Store) -> None:

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from storage.artifacts.kinds import Searches
-from tasks.domain.statistics.difficulty import adaptive_saving, rollouts_until_decided
+from tasks.domain.statistics.difficulty import rollouts_until_decided
 from tasks.domain.statistics.means import ONE_PROBLEM
 from tasks.embedding import embedded
 from tasks.measures.diversity import ceilings_of
 from tasks.measures.groups import count_groups
-from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of, solved_by_of
+from tasks.measures.pass_at_k import contrasts_of, passk_of, solved_by_of
 from tasks.measures.search import COLUMNS, ORACLE, PASS_AT_1, curves_of, within_budgets
 from tasks.measures.search import contrasts_of as search_contrasts
 from tasks.measures.tokens import tokens_of
@@ -42,12 +41,6 @@ def test_two_problems_by_hand(rollouts: Make) -> None:
     row = found["pass@k", "all", 1]
     assert row["low"] <= row["estimate"] <= row["high"]
     assert (row["n"], row["rollouts"], row["tokens"]) == (2, 4, 25.0)
-
-
-def test_seeds_are_averaged_by_problem(rollouts: Make) -> None:
-    two = [rollouts({"a": g}, step=5, adapter=name) for g, name in (("cccc", "one"), ("wwww", "two"))]
-    row = table(count_groups(pa.concat_tables(two)))["pass@k", "all", 1]
-    assert (row["estimate"], row["policies"], row["n"]) == (0.5, 2, 1)
 
 
 def test_gap_and_closure_by_hand(rollouts: Make) -> None:
@@ -77,15 +70,6 @@ def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
     ]
 
 
-def test_the_last_doubling_and_what_is_left_unsolved(rollouts: Make) -> None:
-    groups = count_groups(rollouts({"a": "cwwwww", "b": "wwwwww"}))
-    rows = {r["k"]: r for r in asymptotes_of(groups).to_pylist() if r["source"] == "all"}
-    assert [rows[k]["estimate"] for k in (1, 2, 4, 6)] == pytest.approx([1 / 12, 1 / 6, 1 / 3, 1 / 2])
-    assert [rows[k]["doubling"] for k in (1, 2, 4, 6)] == [None, *(pytest.approx(v) for v in (1 / 12, 1 / 6, 1 / 6))]
-    assert (rows[6]["unsolved"], rows[4]["unsolved"]) == (1, None)
-    assert (1 - rows[6]["unsolved_below"]) ** 6 == pytest.approx(0.05)
-
-
 def test_who_solved_what(rollouts: Make) -> None:
     both = [
         rollouts({"a": "cw", "b": "ww", "d": "cc", "e": "ww"}),
@@ -101,14 +85,6 @@ def test_who_solved_what(rollouts: Make) -> None:
     assert all(r["equal_n"] for r in rows)
 
 
-def test_unequal_groups_are_judged_at_the_smaller_size_too(rollouts: Make) -> None:
-    both = [rollouts({"a": "cwww"}), rollouts({"a": "ww"}, arm="thinking")]
-    row = solved_by_of(count_groups(pa.concat_tables(both))).to_pylist()[0]
-    assert (row["solved_by"], row["equal_n"]) == ("arm_only", False)
-    assert row["chance_of_arm"] == pytest.approx(0.5)  # two of the four rollouts: 3 of 6 pairs hold the correct one
-    assert row["chance_of_other"] == 0.0
-
-
 # Token costs and paired lengths, by hand.
 
 
@@ -121,17 +97,6 @@ def test_tokens_per_correct_by_hand(rollouts: Make) -> None:
     row = next(r for r in rows(rollouts({"a": "cw", "b": "cc"})) if r["source"] == "all")
     assert (row["num_tokens"], row["num_correct"], row["estimate"], row["mean"]) == (60, 3, 20.0, 15.0)
     assert row["low"] <= 20.0 <= row["high"]
-
-
-def test_a_cost_is_of_the_problems_that_its_interval_is_of(rollouts: Make) -> None:
-    """A problem that one seed was not asked: before, it was in the estimate and not in the interval, which then could
-    lie beside it."""
-    groups = {"a": "cw", "b": "cc", "d": "wc", "e": "cc"}
-    seeds = [groups | {"dear": "c" * 30}, groups, groups]
-    table = pa.concat_tables([rollouts(g, step=9, adapter=f"a{i}") for i, g in enumerate(seeds)])
-    row = next(r for r in rows(table) if r["source"] == "all")
-    assert (row["n"], row["num_correct"], row["num_tokens"], row["estimate"]) == (4, 18, 360, 20.0)
-    assert row["low"] < 20.0 < row["high"]
 
 
 def test_the_cost_of_one_arm_over_another_by_hand(rollouts: Make) -> None:
@@ -211,14 +176,6 @@ def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
     )
 
 
-def test_parts_in_any_order_are_the_whole(rollouts: Make) -> None:
-    """Also where subsets are drawn: 12 rollouts have 924 of six."""
-    table = classed_by_letter(rollouts({"a": "cwcwwwcwcwwt", "b": "cccccwwwwwww", "d": "wwwwwcwwwwwc"}))
-    parts = [table.filter(pc.field("problem_id") == p) for p in ("d", "a", "b")]
-    backwards = [part.take(list(range(part.num_rows))[::-1]) for part in parts]
-    assert votes_of(parts, (2, 6), 0) == votes_of([table], (2, 6), 0) == votes_of(backwards, (2, 6), 0)
-
-
 @pytest.mark.parametrize("letters", ["cw", "ccw", "ccww", "cwwww", "www"])
 def test_stopping_when_decided_against_all_orders(letters: str) -> None:
     def needed(order: tuple[str, ...]) -> int:
@@ -226,13 +183,6 @@ def test_stopping_when_decided_against_all_orders(letters: str) -> None:
 
     expected = np.mean([needed(o) for o in permutations(letters)])
     assert rollouts_until_decided(len(letters), letters.count("c")) == pytest.approx(expected)
-
-
-def test_dead_problems_save_nothing() -> None:
-    assert adaptive_saving([(8, 0), (8, 8)])["estimate"] == 0.0
-    measured = adaptive_saving([(8, 0), (2, 1), (5, 4)])  # screened so: 15 of 24
-    assert (measured["count"], measured["estimate"]) == (9, 0.375)
-    assert adaptive_saving([])["reason"] == "no problem of this source"
 
 
 def test_ceiling_by_hand(rollouts: Make) -> None:

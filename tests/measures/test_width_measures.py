@@ -23,10 +23,8 @@ from tasks.measures.widths import (
     entropy_by_likelihood,
     entropy_by_sequence_likelihood,
     expectation_adjusted_distinct,
-    most_of_ead,
     self_bleu,
     utility,
-    vendi,
     words_in,
 )
 
@@ -151,16 +149,3 @@ def test_every_value_lies_between_its_bounds(found: list[Rollout], measure: Meas
         value = measure.value(group, k)
         assert isinstance(value, float | int)
         assert measure.least - 1e-9 <= value <= measure.most(group, k) + 1e-9
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_one_class_is_1_and_all_different_are_n(n: int) -> None:
-    same, apart = by_class(*[0] * n), by_class(*range(n))
-    assert (distinct(same, n), distinct(apart, n)) == (1, n)
-    assert vendi(same, n) == pytest.approx(1) and vendi(apart, n) == pytest.approx(n)
-    for value in (entropy_by_counts, entropy_by_likelihood, entropy_by_sequence_likelihood):
-        assert value(same, n) == pytest.approx(0) and value(apart, n) == pytest.approx(log(n))
-    assert utility(apart, n) == pytest.approx(1)
-    assert self_bleu(same, n) == pytest.approx(1)
-    letters = group_of([(0, True, -1.0)] * n, ["abcdefghijklmnopqrstuvwxyzABCD"[6 * i : 6 * i + 6] for i in range(n)])
-    assert expectation_adjusted_distinct(letters, n) == pytest.approx(most_of_ead(letters, n))

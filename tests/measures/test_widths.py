@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.store import Store
 from storage.sql import query
 from tasks.domain.statistics.regression import Correlation, rank_correlations
 from tasks.embedding import embedded
@@ -75,21 +74,6 @@ def test_every_row_has_an_interval_or_a_reason() -> None:
     assert unlikely["reason"] == "no problem has 2 rollouts with a class and a log-probability"
 
 
-def test_correlations_with_length_and_accuracy_are_there() -> None:
-    rng = np.random.default_rng(0)
-    groups = {
-        f"p{i:02d}": "".join(rng.permutation(list("c" * c + "w" * (8 - c)))) for i, c in enumerate([*range(9)] * 4)
-    }
-    rows = measured(classed_rows(groups), (1, 2, 4, 8))
-    told = {(r["metric"], r["partition"]): r for r in rows if r["other"] == "accuracy"}
-    only_one_answer_earns = told["utility_k", "answer"]
-    assert only_one_answer_earns["estimate"] == pytest.approx(1.0)
-    assert only_one_answer_earns["reason"].startswith("both order the problems the same way")
-    assert -1 < told["vendi", None]["low"] < told["vendi", None]["high"] < 1
-    assert {r["k"] for r in rows if r["other"]} == {4}
-    assert ("length", None) in told
-
-
 def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) -> Correlation:
     return rank_correlations([x_P, y_P], [(0, 1)], cluster_P)[0]
 
@@ -104,19 +88,6 @@ def test_rank_correlation_by_hand_and_where_it_has_none() -> None:
     assert rank_correlation(x[:3], x[:3], x[:3]).reason == "fewer than 5 problems"
     rng, half = np.random.default_rng(2), np.minimum(np.arange(100), 50)
     assert rank_correlation(rng.normal(size=100), rng.normal(size=100), half).reason.startswith("a few large clusters")  # type: ignore[union-attr]
-
-
-def test_a_study_has_them(in_store: Store) -> None:
-    from storage.reading.query_cache import ask
-    from tests.dashboards.synthetic import made_up_study
-
-    report = made_up_study(in_store.root, problems=24, steps=4, benchmarks=False)
-    shown = ask(in_store.root, str(report), "report_widths").to_pylist()
-    assert {r["metric"] for r in shown} == {m.name for m in MEASURES}
-    for name in ("width_and_length", "width_correlations", "distinct_answers", "calibration"):
-        assert ask(in_store.root, str(report), f"report_{name}").num_rows
-    page = (in_store.files(report) / "report.md").read_text()
-    assert "Width by every measure" in page and "Width beside length and accuracy" in page
 
 
 # Diversity tables: by hand on two-dimensional vectors, and null where there is nothing to compare.
@@ -200,19 +171,6 @@ def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) 
     assert row["mean"] == pytest.approx((a + b) / 2, abs=1e-6)
     assert rows["diversity", "equal_n"]["n"] == 1
     assert rows["diversity", "equal_n"]["reason"] == "one problem has no spread"
-
-
-@pytest.mark.parametrize(("apart", "other"), [(0.0, 0.5), (0.5, 0.0), (0.0, 0.0)])
-def test_an_arm_whose_traces_are_all_one_is_compared_and_has_no_ratio(
-    rollouts: Make, apart: float, other: float
-) -> None:
-    tables = []
-    for arm, angle in (("panel", apart), ("thinking", other)):
-        table = rollouts(dict.fromkeys("abde", "cw"), arm=arm)
-        tables.append(diversity_of(vectors_of(table, [v for i in range(4) for v in (0.0, angle * (1 + i / 9))])))
-    row = compare_columns(tables, ("diversity",)).to_pylist()[0]
-    assert row["n"] == 4 and np.sign(row["difference"]) == np.sign(apart - other)
-    assert (row["relative_low"], row["relative_high"]) == (None, None)
 
 
 def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:

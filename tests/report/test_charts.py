@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from storage.reading.charts import as_pdf, as_svg, specs_of
+from storage.reading.charts import as_svg, specs_of
 from storage.reading.figures import FIGURES, Chart
 from tasks.report.tables import cut, number, printed_table
 
@@ -48,6 +48,7 @@ def test_nothing_to_draw_is_no_chart() -> None:
     assert specs_of(Chart(kind="heat"), nothing, ARMS) == []
 
 
+<<<<<<< HEAD
 def test_names_of_bars_are_whole_and_counts_stand_in_them() -> None:
     rows = [{"source": "synthetic_stories", "arm": "thinking", "all_zero": 1, "variance": 2, "all_one": 3}]
     [spec] = charts("band_sources", rows)
@@ -98,6 +99,8 @@ def test_labels_are_text() -> None:
     assert as_pdf(spec).startswith(b"%PDF-")
 
 
+=======
+>>>>>>> e575ced2 (Cut tests whose lines and rules another test covers)
 def test_a_table_joins_intervals_and_names_what_is_missing() -> None:
     rows = [{"arm": "panel", "gain": 0.15, "gain_low": -0.01, "gain_high": 0.3, "entropy": None, "reason": None}]
     found = printed_table(rows, list(rows[0]))

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from storage.artifacts.kinds import Curves, Rollouts
-from storage.artifacts.store import Store
 from storage.sql import named, query
-from tasks.designs import findings_of
-from tasks.domain.statistics.means import SILENT
-from tasks.engines.toolbox import Toolbox
-from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.curves import gain_rows, gains_of
-from tasks.measures.groups import form_of
 from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats, decided_before
-from tasks.stage import Progress, Session, session
-from tests.dashboards.synthetic import put
-from tests.measures.conftest import rows_of
 
 Row = dict[str, Any]
 PAIR = ("panel", "thinking")
@@ -143,42 +132,6 @@ def test_training_moved_only_what_it_updated_and_its_interval_shows(updates: int
     assert ("Training moved" in found) is said.startswith("Training moved")
 
 
-@pytest.mark.parametrize(("seeds", "guess"), [(1, ""), (2, "by a spread that two seeds hardly tell "), (3, "")])
-def test_what_two_seeds_would_find_is_a_guess(seeds: int, guess: str) -> None:
-    """Simulated (seeds 5 points apart): 52 pp on average where 73 are found in 80 % of studies; of three 24 and 24."""
-    row = APART | {"more_gain_low": -0.2, "more_gain_high": 0.28, "p_adjusted": 0.6, "seeds": seeds}
-    for least, found in ((0.515, f"({guess}this study would find 51.5 pp)"), (None, "would find none, however large)")):
-        assert found in sentences(difference_of_gains=[row | {"detectable_gain": least}])[0]
-
-
-@pytest.mark.parametrize("trained", [True, False])
-def test_a_difference_that_nothing_tells_has_its_sentence(trained: bool) -> None:
-    """Where anything was trained: the study's own question is never passed over."""
-    row = APART | dict.fromkeys(("more_gain", "more_gain_low", "more_gain_high", "p_adjusted"))
-    row |= {"reason": "thinking: evaluated at one step only"}
-    found = text(difference_of_gains=[row], form=[FORM | {"arm": "panel", "sampled": TRAINED if trained else START}])
-    assert ("panel gained more than thinking is not told: thinking: evaluated at one step only." in found) is trained
-
-
-def test_a_difference_without_an_interval_is_not_told() -> None:
-    """Two seeds that solve everything: before, one arm "gained +50.0 pp more …, interval not computed; this holds for the
-    recipe, by 2 seeds"."""
-    rows = [
-        {"arm": arm, "step": step, "adapter": f"{arm}{seed}" if step else "", "seed": 0, "problem_id": f"{i:05d}"}
-        | {"source": "amc", "group_size": 16, "num_tokens": 160, "truncated": 0}
-        | {"num_correct": 16 if step and arm == "panel" else 6 + i % 5}
-        for arm in PAIR
-        for step, seeds in ((0, 1), (1, 2))
-        for seed in range(seeds)
-        for i in range(50)
-    ]
-    gains = gains_of(pa.Table.from_pylist(rows))
-    apart = query(named("report_difference_of_gains"), gain_differences=gains, arms=ARMS)
-    assert sentences(difference_of_gains=apart)[0] == (
-        f"Whether panel gained more than thinking is not told (+50.0 pp, 50 problems): {SILENT}."
-    )
-
-
 def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> None:
     """`no_panel` asks panel's adapter without its prompt: nothing was trained as it."""
     rates = [("panel", None, 4), ("panel", "training-1", 12), ("no_panel", None, 4), ("no_panel", "training-1", 8)]
@@ -221,15 +174,6 @@ def test_one_arm_is_not_told_what_two_could_not() -> None:
     assert "from 0.4 to 0.3 apart under training (−0.100, 95 % interval [−0.150, −0.050], 40 problems)" in last
 
 
-@pytest.mark.parametrize(
-    ("seeds", "said"), [(1, "One training seed"), (3, "of such studies would see none"), (30, None)]
-)
-def test_seeds_that_show_no_collapse_do_not_rule_one_out(seeds: int, said: str | None) -> None:
-    audit = pa.table({"code": pa.array([], pa.string())})
-    warned = caveats(rows_for({"summary": [{"seed": s} for s in range(seeds)], "audit": audit}))
-    assert [said in one for one in warned if said] == [True] * len(warned) and bool(warned) == (said is not None)
-
-
 # Form: shares without an answer or valid tags qualify or withhold what is said of ability.
 
 G = 8
@@ -247,74 +191,6 @@ def screened(arm: str, groups: list[str], tags: bool = True) -> pa.Table:
     ]
     names = list(rows[0])
     return pa.Table.from_pylist(rows, schema=pa.schema([Rollouts.schema.field(name) for name in names]))
-
-
-def screening_text(*screenings: pa.Table) -> str:
-    """About these screenings; nothing was trained or embedded."""
-    arms = [table["arm"][0].as_py() for table in screenings]
-    bands = pa.concat_tables([bands_of(table) for table in screenings])
-    live = query("select arm, count(*) as n from b where band = 'variance' group by all", b=bands).to_pylist()
-    counts = {row["arm"]: row["n"] for row in live}
-    problems = len(set(screenings[0]["problem_id"].to_pylist()))
-    return text(
-        summary=[SUMMARY | {"arm": a, "problems": problems, "variance": counts[a]} for a in arms],
-        band_tests=query(named("report_band_tests"), crosstab=crosstab_of(bands, 16)),
-        form=query(
-            named("report_form"),
-            screenings=pa.concat_tables(screenings),
-            final=screenings[0].slice(0, 0),
-            trainings=pa.table({"ref": pa.array([], pa.string()), "seed": pa.array([], pa.int64())}),
-            arms=pa.table({"arm": arms, "place": list(range(len(arms)))}),
-        ),
-    )
-
-
-def test_an_arm_that_never_answers_is_no_finding() -> None:
-    """3,504 of thinking's 4,000 rollouts have no answer and none has valid tags; panel has 26.67 times as many bands."""
-    mute = screened("thinking", ["cccccccw"] * 6 + ["cccccccc"] * 56 + ["n" * G] * 438, tags=False)
-    other = screened("panel", ["ccccwwww"] * 160 + ["w" * G] * 340)
-    shares = {"accuracy": 0.1225, "no_answer": 0.876, "invalid_tags": 1.0, "truncated": 0.0}
-    assert form_of(mute) == {"rollouts": 4000} | shares
-    found = screening_text(other, mute)
-    assert "100 % of the rollouts of thinking have no valid tags (at most 50 %)" in found
-    assert "87.6 % of the rollouts of thinking give no answer (at most 50 %)" in found
-    assert "what differs is form and not what is solved" in found
-    for claim in ("26.67", "times as many", "more than chance explains"):
-        assert claim not in found
-    answering = screening_text(other, screened("thinking", ["cccccccw"] * 6 + ["w" * G] * 494))
-    assert re.search(
-        r"26.67 times as many for panel as for thinking \[\d+.\d\d, \d+.\d\d\], more than chance", answering
-    )
-
-
-@pytest.mark.parametrize(
-    ("panel", "said"),
-    [
-        (["cccccccw"] * 40 + ["w" * G] * 60, None),
-        (
-            ["cccccccw"] * 40 + ["w" * G] * 40 + ["n" * G] * 20,
-            "this is also a difference of form: 0 % of thinking's rollouts gave no answer and 20 % of panel's",
-        ),
-    ],
-)
-def test_a_smaller_difference_of_form_stands_beside_the_contrast(panel: list[str], said: str | None) -> None:
-    found = screening_text(screened("thinking", ["ccccwwww"] * 80 + ["w" * G] * 20), screened("panel", panel))
-    assert "0.50 times as many for panel as for thinking" in found
-    assert said in found if said else "form" not in found
-
-
-def test_one_of_three_arms_that_answers_less_is_told() -> None:
-    quiet = screened("alone", ["cccccccw"] * 40 + ["n" * G] * 45 + ["w" * G] * 15)
-    arms = [screened(arm, ["ccccwwww"] * 80 + ["w" * G] * 20) for arm in PAIR]
-    shares = "0 % of panel's rollouts gave no answer, 0 % of thinking's and 45 % of alone's"
-    assert f"this is also a difference of form: {shares}" in screening_text(*arms, quiet)
-
-
-def test_width_is_told_with_the_difference_of_form() -> None:
-    form = [FORM | {"arm": "panel", "no_answer": 0.3}, FORM | {"arm": "thinking"}]
-    found = text(form=form, diversity=[WIDTH])
-    assert "lay 0.2 apart and those of thinking 0.1" in found
-    assert "this is also a difference of form: 30 % of panel's rollouts gave no answer and 0 % of thinking's" in found
 
 
 def test_a_gain_of_an_arm_that_hardly_answers_is_one_of_form() -> None:
@@ -356,28 +232,6 @@ def test_scaffolds_that_were_not_delivered_alike_are_not_compared(other: Row, wh
     assert "Whether one gives more to learn from is not told" in bands and why in bands
     own = sentences(**tables, audit=[{"code": "gate", "fact": "6 % of the rollouts of thinking"}])[0]
     assert own.endswith("is not told: the study's own gate was not kept: 6 % of the rollouts of thinking.")
-
-
-@pytest.mark.parametrize(
-    ("no_answer", "invalid", "found"), [(0.876, 1.0, 1), (0.12, 0.0, 1), (0.0, 0.6, 1), (0.05, 0.2, 0)]
-)
-def test_the_audit_judges_form(no_answer: float, invalid: float, found: int) -> None:
-    row = {"arm": "panel", "problems": "pool", "rollouts": 4000, "no_answer": no_answer, "invalid_tags": invalid}
-    findings = findings_of({"form": [row | {"truncated": 0.0, "place": "rollouts-1"}]}).to_pylist()
-    assert [f["code"] for f in findings] == ["form"] * found
-    if found:
-        assert f"{100 * no_answer:.1f} % of the 4000 rollouts of panel on pool gave no answer" in findings[0]["fact"]
-
-
-def test_screening_tells_its_form_while_it_is_banded(tmp_path: Path) -> None:
-    heard: list[Progress] = []
-    store = Store(tmp_path / "store")
-    store.prepare()
-    with session(Session(store, Toolbox(), listener=heard.append)):
-        classify_bands(rollouts=put(store, Rollouts, rows_of({"a": "cwww"})))
-    assert [event.detail for event in heard if event.event == "noted"] == [
-        "4 rollouts: 0.0 % without an answer, 0.0 % without valid tags, 0.0 % cut off"
-    ]
 
 
 # Three arms: each pair has its own figures, and an arm that is mute silences its own pairs alone.
@@ -429,22 +283,7 @@ def closures(p: float) -> list[Row]:
     ]
 
 
-def test_a_pairs_closure_is_its_own() -> None:
-    found = of_three(diversity=widths(0.01), gaps=closures(0.01))
-    first, second, third = found.split("Traces of ")[1:]
-    assert "those of thinking" in first and "widened by 5.0 pp" in first
-    assert "those of plain" in second and "closed by 2.0 pp" in second
-    assert third.startswith("thinking") and "closed by 9.0 pp" in third
-    assert "no evidence" not in found
-
-
 @pytest.mark.parametrize("lacking", ["closure", "closure_beyond_shift"])
 def test_no_closure_is_put_together_of_two_pairs(lacking: str) -> None:
     gaps = [r for r in closures(0.01) if (r["other"], r["metric"]) != ("thinking", lacking)]
     assert "pass@k" not in of_three(diversity=widths(0.01), gaps=gaps).split("Traces of ")[1]
-
-
-def test_what_is_corrected_away_is_no_evidence_of_width() -> None:
-    found = of_three(diversity=widths(0.3), gaps=closures(0.4))
-    assert found.count("no evidence of a difference once all are counted") == 3
-    assert found.count("no evidence of width once all contrasts are counted") == 3

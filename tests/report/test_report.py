@@ -173,50 +173,12 @@ def test_each_of_several_seeds_has_its_own_interval(tmp_path: Path) -> None:
         assert (row["gain_low"], row["gain_high"]) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.02)
 
 
-def test_says_what_is_doubtful_and_findings_of_the_audit_are_data(study: Study, html: str) -> None:
-    markdown = study.page("report.md")
-    for words in ("Only 4 held-out problems", "One training seed", "95 % interval"):
-        assert words in markdown
-    assert "<b>10</b>" not in html and "&lt;b&gt;10&lt;/b&gt;" in html
-
-
 def test_what_a_run_does_not_have_is_said_or_left_out(tmp_path: Path) -> None:
     plain = Study(tmp_path, made_up_study(tmp_path, problems=16, steps=0, benchmarks=False))
     html = plain.page("report.html")
     assert "Nothing was trained in this run." in html and "Not shown:" not in html
     assert 'id="training"' not in html and "benchmark" not in html.partition('<section id="provenance">')[0]
     assert Store(tmp_path).read(plain.report)["seed"].to_pylist() == [None, None]
-
-
-def test_benchmarks_by_hand(study: Study) -> None:
-    """pass@4 of four rollouts is the share of problems that one of them solved; what was left out is named."""
-    store, title = Store(study.root), "pass@k on benchmarks"
-    assert title in study.page("report.md")
-    inputs = store.manifest(study.report).recipe.inputs
-    shown = {
-        (r["benchmark"], r["arm"], r["step"]): r
-        for r in ask(study.root, str(study.report), "report_slices").to_pylist()
-        if r["k"] == 4
-    }
-    for place, text in enumerate(inputs["sliced"]):
-        rows = store.read(Ref.parse(text)).to_pylist()
-        benchmark = ("hard_ones", "all_of_them")[place // 4]
-        solved = {row["problem_id"] for row in rows if row["correct"]}
-        row = shown.pop((benchmark, rows[0]["arm"], rows[0]["step"]))
-        assert row["pass_at_k"] == pytest.approx(len(solved) / len({row["problem_id"] for row in rows}))
-        assert row["n"] == {"hard_ones": 5, "all_of_them": 11}[benchmark]
-    assert not shown
-    gaps = ask(study.root, str(study.report), "report_slice_gaps").to_pylist()
-    assert len(gaps) == 2 * 6 and {row["last_k"] for row in gaps} == {4}
-    for row in gaps:
-        sign = 1 if row["first_gap"] >= 0 else -1
-        assert row["closure"] == pytest.approx(sign * (row["first_gap"] - row["last_gap"]))
-        assert row["closure_beyond_shift"] == pytest.approx(row["closure"] - row["closure_of_shift"])
-    asked = ask(study.root, str(study.report), "report_benchmarks").to_pylist()
-    assert [(r["benchmark"], r["problems"], r["asked"], r["near_training"], r["left_out"]) for r in asked] == [
-        ("all_of_them", 12, 11, 1, "sums-0"),
-        ("hard_ones", 6, 5, 1, "sums-0"),
-    ]
 
 
 def test_no_table_prints_a_p_value_uncorrected_alone(study: Study) -> None:

@@ -14,12 +14,12 @@ from flows.study.request import Request
 from storage.artifacts.kinds import Rollouts
 from storage.errors import UserError
 from storage.ledger import Ledger
-from tasks.domain.grading.kinds import RAISED, pinned
+from tasks.domain.grading.kinds import pinned
 from tasks.domain.grpo.second_scaffold import answer_key
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import source_spec
 from tasks.domain.scaffolds import PANEL
-from tasks.engines.grading.graders import ENOUGH_RAISED, GradeItem, Graders
+from tasks.engines.grading.graders import Graders
 from tasks.grading import by_grader
 from tasks.partitions import partition_answers, partitions_of
 from tasks.pool import build_pool, make_synthetic_pool
@@ -138,16 +138,3 @@ def test_one_that_raises_on_every_other_answer_stops_once_they_are_durable(lab: 
     assert lab.engine.sampled == sampled, "nothing is sampled again to be told so again"
     assert lab.rows(replace(PANEL, answer_kind="exact_text"))["verdict"].to_pylist(), "nor for a grader that works"
     assert lab.engine.sampled == sampled
-
-
-def test_a_rare_raise_is_ungradable() -> None:
-    hours = replace(PANEL, answer_kind=pinned("clock"))
-    with Graders() as graders:
-        falls = [GradeItem(hours, hours.answer_in_form("fall"), str(gold)) for gold in range(ENOUGH_RAISED)]
-        said = graders.grade([*falls[1:], GradeItem(hours, hours.answer_in_form("noon"), "1")])
-        assert [v.reason.startswith(RAISED) for v in said] == [True] * (ENOUGH_RAISED - 1) + [False]
-        graders.refuse_broken(hours.answer_kind)
-    with Graders() as graders:
-        graders.grade(falls)
-        with pytest.raises(UserError, match="ValueError: no hour"):
-            graders.refuse_broken(hours.answer_kind)

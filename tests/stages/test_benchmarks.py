@@ -47,13 +47,6 @@ def test_the_next_one_stands_in_for_a_leak() -> None:
     assert len(asked) == len(before) == 2 and len(set(asked) & set(before)) == 1
 
 
-def test_another_seed_draws_others_and_a_level_of_its_own_never_changes() -> None:
-    pool, leaks = tables("1" * 20 + "2")
-    drawn = [benchmark_of("b", pool, leaks, (), 1, seed).to_pylist() for seed in range(8)]
-    ones = {row["problem_id"] for rows in drawn for row in rows if row["split"] == "benchmark" and row["level"] == "1"}
-    assert len(ones) > 1 and {rows[-1]["split"] for rows in drawn} == {"benchmark"}
-
-
 @pytest.mark.parametrize(
     ("levels", "leaked", "wanted", "per_level", "said"),
     [

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts
-from storage.artifacts.rows import beside
 from storage.artifacts.store import Store
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.statistics.windows import REWORDED
@@ -54,16 +53,6 @@ def test_parts_of_any_size_give_the_same_rows(part: int, tmp_path: Path, monkeyp
     expected = ceilings_of(vectors).to_pylist()[0]
     assert found["reworded"] == 12 and found["n"] == 48
     assert found == {k: pytest.approx(v, rel=1e-12) if isinstance(v, float) else v for k, v in expected.items()}
-
-
-def test_those_of_later_problems_wait_and_those_of_none_are_empty() -> None:
-    parts = [pa.table({"problem_id": [name]}) for name in "abc"]
-    others = [pa.table({"problem_id": ["c", "a"], "n": [3, 1]})]
-    found = [
-        (p["problem_id"].to_pylist(), o["n"].to_pylist())
-        for p, o in beside(parts, others, {"a", "c"}, others[0].schema)
-    ]
-    assert found == [(["a"], [1]), (["b"], []), (["c"], [3])]
 
 
 # What is held at once does not grow with the ledger: four times the rollouts, the same memory but for their keys.

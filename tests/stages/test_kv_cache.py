@@ -23,11 +23,6 @@ from tests.stages.test_sampling import lab as lab
 ROUNDED = replace(DRAW, kv_cache="fp8")
 
 
-def test_a_full_cache_is_no_new_name() -> None:
-    assert DRAW.kv_cache == "full" and "kv_cache" not in DRAW.identity(())
-    assert ROUNDED.identity(()) == DRAW.identity(()) | {"kv_cache": "fp8"}
-
-
 def test_rollouts_of_one_cache_are_not_those_of_another(lab: Lab) -> None:
     lab.toolbox._open |= {(*key, "fp8"): engine for key, engine in lab.toolbox._open.items() if key[0] == "generator"}
     full, rounded = (lab.sample(sample_rollouts, 2, sampling=one) for one in (DRAW, ROUNDED))

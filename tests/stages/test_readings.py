@@ -10,15 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
 from storage.reading.catalog import ask
-from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.engines.protocols import Completion, Request
 from tasks.pool import make_synthetic_pool
-from tasks.regrading import regrade_rollouts
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
@@ -81,25 +78,6 @@ def test_another_reading_reads_again_and_another_prompt_samples_again(
     verdicts = {"another": "ambiguous", "mutipersonaDebate": before["verdict"][0].as_py()}
     wanted = "no_answer" if scaffold.answer_form == "boxed" else verdicts[scaffold.trace_tag or ""]
     assert set(after["verdict"].to_pylist()) == {wanted}
-
-
-def test_what_was_read_anew_is_read_back_as_it_was(lab: Lab) -> None:
-    """And the other way round: the ledger's rows stay as they were entered, whoever reads them."""
-    first = lab.rows()
-    lab.rows(replace(PANEL, answer_form="boxed"))
-    for ref in lab.store.refs("rollouts"):
-        lab.store.delete(ref)
-    assert lab.rows().equals(first)
-
-
-def test_regrading_reads_as_was_read_whatever_the_arm_has_become(lab: Lab) -> None:
-    """An artifact of a panel that asked for boxes is judged again by its boxes: there are none, today's panel or not."""
-    boxed = lab.rows(replace(PANEL, answer_form="boxed"))
-    (ref,) = lab.store.refs("rollouts")
-    with session(Session(lab.store, lab.toolbox)):
-        given = {"pool": lab.pool, "installed": GRADER_VERSION, "overrides": ()}
-        again = lab.store.read(regrade_rollouts(rollouts=Rollouts.parse(str(ref)), **given))
-    assert set(again["verdict"].to_pylist()) == set(boxed["verdict"].to_pylist()) == {"no_answer"}
 
 
 def test_a_studys_part_of_the_ledger_is_of_its_policies_on_its_problems(lab: Lab) -> None:

@@ -17,18 +17,13 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.record import put_overrides
 from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader
-from tasks.domain.problems.problems import PoolPolicy
-from tasks.domain.problems.sources import source_spec
 from tasks.engines.grading.graders import Graders, with_verdicts
-from tasks.engines.toolbox import Toolbox
 from tasks.grading import active_grader, actively_graded
 from tasks.measures.bands import classify_bands
-from tasks.pool import as_first_checked, build_pool
 from tasks.regrading import changes, disputes, golds_of, moved
 from tasks.regrading import regrade as regraded
 from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.sampling import sample_rollouts
-from tasks.splits import split_pool
 from tasks.stage import Session, session, toolbox
 from tests.stages.test_sampling import DRAW, GROUP, POLICY, Lab, lab
 
@@ -177,49 +172,3 @@ def test_the_command_keeps_overrides_and_counts_what_only_the_ledger_has(
     file.write_text(json.dumps(line | {"reason": "decided again"}))
     again = decide(lab, "--overrides", str(file))
     assert again["ledger"] == {"rows": 0, "changed": 0, "unread": (GROUP + 4) * problems}
-
-
-def test_a_new_grader_makes_no_other_pool_of_a_study(tmp_path: Path) -> None:
-    file = tmp_path / "mine.jsonl"
-    file.write_text('{"problem": "One and one?", "gold": "2"}\n{"problem": "Two and two?", "gold": "4"}\n')
-    spec, path = source_spec(file, None)
-    store, tools = Store(tmp_path / "store"), Toolbox(places={spec.sha256: path})
-    store.prepare()
-    with session(Session(store, tools)):
-        old, now = PoolPolicy(grader="1-old"), PoolPolicy()
-        assert as_first_checked(store, (spec,), now) == now
-        pool = build_pool(sources=(spec,), policy=old)
-        assert as_first_checked(store, (spec,), now) == old
-        assert build_pool(sources=(spec,), policy=as_first_checked(store, (spec,), now)) == pool
-        assert as_first_checked(store, (spec,), PoolPolicy(limit=1)) == PoolPolicy(limit=1)
-    tools.close()
-
-
-def _screened(lab: Lab, folder: Path, golds: dict[str, str]) -> list[dict[str, Any]]:
-    """Rows of a pool of these problems, each with what was sampled of it."""
-    folder.mkdir()
-    (file := folder / "mine.jsonl").write_text(
-        "".join(json.dumps({"problem": p, "gold": g}) + "\n" for p, g in golds.items())
-    )
-    spec, path = source_spec(file, None)
-    lab.toolbox.places[spec.sha256] = path  # type: ignore[index]
-    pool = build_pool(sources=(spec,), policy=PoolPolicy())
-    splits = split_pool(pool=pool, heldout_per_source=0, seed=0)
-    rows = lab.store.read(lab.sample(sample_rollouts, pool=pool, splits=splits))
-    texts = {row["problem_id"]: row["problem"] for row in lab.store.read(pool).to_pylist()}
-    return [row | {"gold": golds[texts[row["problem_id"]]]} for row in rows.to_pylist()]
-
-
-def test_a_corrected_gold_is_graded_against_without_sampling(lab: Lab, tmp_path: Path) -> None:
-    """Two misprinted golds, one of them the answer that is often given: verdicts are of the gold that was asked for."""
-    right = dict(list(lab.engine.golds.items())[:3])
-    one, two, three = right
-    before = _screened(lab, tmp_path / "misprinted", right | {one: "-12345", three: "999999"})
-    paid = lab.engine.sampled
-    after = _screened(lab, tmp_path / "mended", right)
-    assert lab.engine.sampled == paid == 3 * GROUP
-    for rows in (before, after):
-        assert [row["correct"] for row in rows] == [row["answer"] == row["gold"] for row in rows]
-    assert [sum(row["correct"] for row in before if row["gold"] == gold) for gold in ("-12345", "999999")] == [GROUP, 0]
-    assert [row for row in before if row["gold"] == right[two]] == [row for row in after if row["gold"] == right[two]]
-    assert any(row["correct"] for row in after if row["gold"] == right[three])

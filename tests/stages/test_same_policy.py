@@ -95,17 +95,3 @@ def check(sampled: Any, learned_K: np.ndarray, of_base: float, limits: Limits, r
     else:
         found = refuse_other_weights(sampled, score, limits, "panel", "vllm")  # type: ignore[arg-type]
         assert found == gap(sampled, learned_K)
-
-
-def test_other_weights_are_far_off_at_few_tokens() -> None:
-    """So they were with another arm's adapter: 0.05 in the mean, which rounding can be too."""
-    sampled = few(rows(32, 0.01))
-    assert sampled is not None
-    learned_K = sampled.behaviour_K.copy()
-    learned_K[::20] -= 0.9
-    assert np.abs(learned_K - sampled.behaviour_K).mean() < 0.05
-    check(sampled, learned_K, 0.9, ROUNDED, refused=True)
-
-
-def test_too_few_tokens_tell_nothing() -> None:
-    assert few(rows(2, 0.1, tokens=20)) is None and few(rows(4, 0.1, tokens=20)) is not None

@@ -118,17 +118,6 @@ def test_bands_are_those_of_whole_groups_and_rollouts_are_saved(lab: Lab) -> Non
     assert store.read(again).equals(kept)
 
 
-def test_a_problem_is_left_at_its_first_disagreement(lab: Lab) -> None:
-    rows = lab.store.read(lab.sample(screen_adaptively)).to_pylist()
-    groups: dict[str, list[bool]] = {}
-    for row in rows:
-        assert row["rollout"] == len(groups.setdefault(row["problem_id"], []))
-        groups[row["problem_id"]].append(row["correct"])
-    for correct in groups.values():
-        assert len(set(correct[:-1])) == 1
-        assert len(correct) == GROUP or len(set(correct)) == 2
-
-
 def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> None:
     training = Training.of("a" * 16)
     recipe = recipe_of("train_adapter", 3, {"start": replace(POLICY, model=BaseModel(name="other", sha256="1" * 64))})

@@ -6,7 +6,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from storage.artifacts.store import Payload
 from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.policies import ServedAdapter
-from tasks.domain.search.method import PREFIX, Rounds
-from tasks.domain.search.selection import SelfScore
+from tasks.domain.search.method import PREFIX
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Request
 from tasks.rollouts import account_of
@@ -100,29 +99,6 @@ def test_problems_are_batched_together_and_none_waits_for_another(tmp_path: Path
         batches = lab.engine.batches
         assert [len(batch) for batch in batches] == sizes
     assert set(batches[0]) & set(batches[1])
-
-
-def test_equal_answers_are_one_class_and_named_by_the_first(lab: Lab) -> None:
-    rows = lab.search("majority")
-    for problem in {row["problem_id"] for row in rows}:
-        mine = [row for row in rows if row["problem_id"] == problem]
-        counted: dict[str, int] = {}
-        first: dict[str, str] = {}
-        for row in mine:
-            half = row["answer"] if row["answer"] not in ("1/2", "0.5") else "half"
-            first.setdefault(half, row["answer"])
-            counted[half] = counted.get(half, 0) + 1
-            best = max(counted, key=counted.__getitem__)
-            assert row["chosen_answer"] == first[best]
-
-
-def test_early_stopping_stops_where_the_vote_is_sure(lab: Lab) -> None:
-    rows, whole = lab.search("early_stopped"), lab.search("majority")
-    by_problem = {p: [r for r in rows if r["problem_id"] == p] for p in {r["problem_id"] for r in rows}}
-    assert spent(rows) < spent(whole)
-    assert {len(some) for some in by_problem.values()} - {16}
-    for some in by_problem.values():
-        assert len({row["answer"] for row in some}) > 1 or len(some) == 4  # 4 : 0 is 0.969, 3 : 0 is 0.938
 
 
 def test_a_budget_ends_a_search_after_the_round_that_reached_it(lab: Lab) -> None:
@@ -217,47 +193,6 @@ STREAMED = [
 def a_path(row: dict[str, Any], rows: dict[str, dict[str, Any]]) -> str:
     before = a_path(rows[row["parents"]], rows) if row["parents"] else ""
     return before + row["completion"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overheard(SelfScore):
-    """Self-scores, and what was told of them."""
-
-    def rounds(self, question: str) -> Rounds:
-        rounds, seen = SelfScore.rounds(self, question), None
-        while True:
-            try:
-                asked = rounds.send(seen)  # type: ignore[arg-type]
-            except StopIteration as end:
-                return end.value
-            seen = yield asked
-            HEARD.update({c.name: c.answer for c in seen if not c.ask.answers})
-
-
-HEARD: dict[str, str | None] = {}
-
-
-def test_a_score_keeps_its_spelling_whatever_an_answer_is_called(lab: Lab) -> None:
-    """0.5 of 10 is no answer to the problem, and not the same as the answer 1/2."""
-    rows = lab.search(Overheard())
-    assert {row["answer"] for row in rows if row["operator"] == "draw"} >= {"1/2", "0.5"}
-    assert {row["node"]: row["answer"] for row in rows if row["operator"] == "score"} == HEARD
-
-
-def test_a_step_goes_on_where_its_parent_stopped(lab: Lab) -> None:
-    """By the prompts that the engine was sent, and by the ledger's account of a policy that stops at steps too."""
-    table = lab.store.read(lab.pool).to_pylist()
-    prompts = {POLICY.scaffold.prompt_text(row["problem"]): row for row in table}
-    rows = {row["node"]: row for row in lab.search(BEAM)}
-    sent = {prompt for batch in lab.engine.batches for prompt in batch}
-    begun = {a_path(row, rows) for row in rows.values()}
-    for text in sent:
-        start = next(prompt for prompt in prompts if text.startswith(prompt))
-        assert text == start or text.removeprefix(start) in begun
-    assert any(text not in prompts for text in sent)
-    kept = Ledger(lab.store.root).keys(account_of(stepping(POLICY, END), DRAW))
-    assert {f"{problem}/{index}" for problem, index in kept} == set(rows)
-    assert not Ledger(lab.store.root).keys(account_of(POLICY, DRAW))
 
 
 def test_only_a_path_that_has_ended_answers_and_all_are_scored(lab: Lab, graders: Graders) -> None:

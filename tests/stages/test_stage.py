@@ -12,7 +12,7 @@ from storage.artifacts.rows import columns
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from tasks.engines.toolbox import Toolbox
-from tasks.stage import STAGES, Progress, Session, Stage, session, stage, store
+from tasks.stage import Progress, Session, Stage, session, stage, store
 
 CALLS: list[str] = []
 
@@ -113,21 +113,3 @@ def test_arguments_and_versions_are_identity(tmp_path: Path) -> None:
         newer = Stage(make_numbers.kind, 2, make_numbers.function, "numbers")(n=3)
     assert len(refs) == 3 and newer not in refs
     assert CALLS == []
-
-
-def test_a_title_is_no_identity(tmp_path: Path) -> None:
-    with session(Session(Store(tmp_path), Toolbox(), planning=True)):
-        assert make_numbers.titled("screen panel")(n=3) == make_numbers(n=3)
-
-
-def test_a_stage_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    @stage(Sums, version=1)
-    def break_down() -> pa.Table:
-        raise UserError("no such pool")
-
-    at = Store(tmp_path)
-    at.prepare()
-    with session(Session(at, Toolbox())), pytest.raises(UserError, match="no such pool"):
-        break_down()
-    assert at.refs() == []
-    del STAGES["break_down"]

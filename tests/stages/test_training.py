@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -15,17 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from storage.artifacts.fingerprint import recorded
 from storage.artifacts.kinds import DIAGNOSTICS, Calibrations, Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
-from storage.reading.recorded import live_steps
 from tasks.domain.grading.grading import ActiveGrader, Overrides
-from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.learner_config import LEAST_TEMPERATURE, LearnerConfig, check_sampling
+from tasks.domain.grpo.learner_config import LEAST_TEMPERATURE, check_sampling
 from tasks.domain.grpo.rewards import RewardTerm
-from tasks.domain.grpo.steps import PromptProblem
 from tasks.domain.partitions.classes import by_trace
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.encoding import SentenceEncoder, labelled_sha256
@@ -34,10 +28,10 @@ from tasks.engines.learning import checkpoints
 from tasks.partitions import calibrate_partitions
 from tasks.rollouts import account_of
 from tasks.stage import Session, session
-from tasks.training import last_adapter, place_of, step_sampling, train_adapter
+from tasks.training import place_of, step_sampling
 from tests.plugged import install
 from tests.stages.test_calibration import DIGEST, FOLDER, NAME
-from tests.stages.training_lab import DEMO, DRAW, EVALUATION, START, STILL, Lab, a_lab, lab, short
+from tests.stages.training_lab import DRAW, EVALUATION, START, STILL, Lab, a_lab, lab, short
 
 __all__ = ["lab"]
 
@@ -154,17 +148,6 @@ def test_sampling_while_training_gives_the_same_bits_twice_under_the_policies_th
     assert [rows(2, after[1]), rows(3, after[2]), rows(4, after[3])] == [0, 0, 0]
 
 
-def test_folders_of_steps_are_ordered_by_number(tmp_path: Path) -> None:
-    """`step-10000` stands before `step-9999` by name."""
-    for step in (9_999, 10_000):
-        (tmp_path / f"step-{step:04d}").mkdir()
-        state = tmp_path / ".work" / f"training-{'0' * 16}" / "checkpoints" / f"step-{step:04d}" / "state.json"
-        state.parent.mkdir(parents=True)
-        state.write_text(json.dumps({"steps": [{"step": step}]}))
-    assert last_adapter(tmp_path).name == "step-10000"
-    assert live_steps(tmp_path)["step"].to_pylist() == [10_000]
-
-
 # Objectives.
 
 
@@ -195,23 +178,6 @@ def test_answers_and_strategies_reach_the_objective(lab: Lab, monkeypatch: pytes
     assert all(1 <= row["value"] <= 4 for row in rows if row["metric"] == "classes")
     visits = kept[-1]["visits"]
     assert 4 <= len(visits) <= 8 and 0 < sum(sum(answers.values()) for answers in visits.values()) <= 2 * 4 * 4
-
-
-def test_an_objective_of_another_package_trains_and_its_version_is_in_the_name(
-    lab: Lab, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It differs from the centred one by where a group's zero lies, so both move the weights and end elsewhere."""
-    folder = install(tmp_path_factory.mktemp("plugged"))
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    found = set()
-    for name in ("from_middle", "centred"):
-        made = lab.train(short(steps=1, eval_every=1, advantage=name))
-        [step] = lab.store.read(made).to_pylist()
-        assert step["step"] == 1 and step["live_groups"] > 0 and step["grad_norm"] > 0
-        assert ("lab-tasks==1.0" in str(lab.store.manifest(made).recipe)) == (name == "from_middle")
-        found.add(lab.weights(made, 1))
-    assert len(found) == 2
 
 
 def test_a_reward_of_another_package_is_paid_for_what_was_sampled(
@@ -270,53 +236,3 @@ def test_a_training_by_the_encoders_classes(lab: Lab, monkeypatch: pytest.Monkey
     assert classes == pytest.approx(sum(by_problem) / len(by_problem))
     assert max(by_problem) > 1, "else the partition tells nothing apart"
     assert sum(row["updates"] for row in lab.store.read(made).to_pylist()) > 0
-
-
-# A rule that was mended renames the trainings that use it, and no other.
-
-#: Settings that a rule of before is still the rule of, and those of which it is not.
-HOLD = [
-    {},
-    {"tag_weight": 0.0},
-    {"tag_weight": 0.25},
-    *({"advantage": n} for n, o in ADVANTAGES.items() if o.version == 1),
-]
-MENDED = [
-    {"tag_weight": 0.7},
-    {"overlong_cache": 4, "max_tokens": 32},
-    *({"advantage": n, "advantage_k": 2} for n, o in ADVANTAGES.items() if o.version != 1),
-]
-
-
-@contextmanager
-def of_before() -> Iterator[None]:
-    """No rule had a version of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LearnerConfig, "versions", lambda _: {})
-        yield
-
-
-@pytest.mark.parametrize(
-    ("settings", "moved"), [*((one, False) for one in HOLD), *((one, True) for one in MENDED)], ids=str
-)
-def test_a_mended_rule_renames_what_it_moved(settings: Mapping[str, object], moved: bool) -> None:
-    """The artifact and the checkpoint, whose manifest says by which rule it was made."""
-    learner, problems = replace(short(), **settings), [PromptProblem("p", "s")]  # type: ignore[arg-type]
-
-    def names() -> list[str]:
-        ref = train_adapter.named({"learner": learner, "start": START, "bands": None})
-        return [str(ref), checkpoints.recipe_hash(DEMO, problems, learner, None, 1.0)]
-
-    with of_before():
-        before = names()
-    assert [one != other for one, other in zip(before, names(), strict=True)] == [moved, moved]
-    written = recorded(learner)
-    assert isinstance(written, dict) and written.get("versions", {}) == learner.versions()
-
-
-def test_a_tag_weight_is_named_where_its_sums_are_others() -> None:
-    """Of correctness, the tag and no punishment of length, added as they were."""
-    outcomes = [(c, t) for c in (True, False) for t in (True, False)]
-    for weight in (w / 100 for w in range(101)):
-        moved = any(round(c - weight * (not t), 12) != c - weight * (not t) for c, t in outcomes)
-        assert ("tag_weight" in replace(STILL, tag_weight=weight).versions()) == moved

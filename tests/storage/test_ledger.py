@@ -36,11 +36,6 @@ def rows(*keys: tuple[str, int], text: str = "x") -> pa.Table:
     )
 
 
-def test_nothing_sampled_is_null_not_empty(tmp_path: Path) -> None:
-    assert Ledger(tmp_path).read(ACCOUNT) is None
-    assert Ledger(tmp_path).keys(ACCOUNT) == set()
-
-
 def test_first_row_wins_and_the_others_are_counted(tmp_path: Path) -> None:
     book = Ledger(tmp_path)
     book.append(ACCOUNT, rows(("a", 0), ("a", 1), text="first"), {"arm": "panel"})

@@ -16,7 +16,7 @@ from tasks.domain.grpo.advantages.registry import group_advantages
 from tasks.domain.grpo.credit import ObjectiveState
 from tasks.domain.grpo.learner_config import LearnerConfig, check_overlong
 from tasks.domain.grpo.rewards import RewardTerm, parts, total
-from tasks.domain.grpo.steps import PromptProblem, TrainRollout
+from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.policies import Sampling
 from tasks.engines.learning.adapters import model_card
 
@@ -73,13 +73,6 @@ def test_by_default_a_broken_form_costs_and_a_sound_one_earns_nothing() -> None:
     ]
     assert [total(one, CONFIG) for one in outcomes] == [1.0, 0.8, 0.0, -0.2]
     assert total(outcomes[1], replace(CONFIG, tag_weight=0.0)) == 1.0
-
-
-def test_what_costs_the_same_is_the_same_number() -> None:
-    """-0.2 - 0.1 and -0.3 in floats are two, and a group of them would train on the last digit."""
-    config = replace(OVERLONG, overlong_cache=10)
-    broken, sound = rollout(tag_valid=False, tokens=91), rollout(tokens=93)
-    assert total(broken, config) == total(sound, config) == -0.3
 
 
 def test_the_last_tokens_before_the_cap_cost_more_and_more() -> None:
@@ -163,11 +156,6 @@ def test_mended_and_kept_have_half_each_by_hand() -> None:
     assert found((True, True), (True, False), (True, False), (False, True)) == pytest.approx([3 / 8, 3 / 16, 3 / 16, 0])
 
 
-def test_where_all_were_mended_or_all_kept_each_weighs_the_same() -> None:
-    assert found((True, False), (True, False), (False, False), (False, True)) == pytest.approx([0.5, 0.5, 0, 0])
-    assert found((True, True), (False, True), (False, True), (False, False)) == pytest.approx([0.75, 0, 0, 0])
-
-
 @given(critiques)
 def test_halves_are_alike_and_together_what_right_ones_weigh(of: list[tuple[bool, bool]]) -> None:
     advantages, size = found(*of), len(of)
@@ -177,11 +165,6 @@ def test_halves_are_alike_and_together_what_right_ones_weigh(of: list[tuple[bool
     kept, mended = (advantages[[r and d is draft for r, d in of]].sum() for draft in (True, False))
     if kept and mended:
         assert kept == pytest.approx(mended)
-
-
-MODEL_CARD_CONFIG = LearnerConfig(
-    steps=2, groups_per_step=1, group_size=2, learning_rate=5e-6, lora_rank=4, lora_alpha=4
-)
 
 
 def row(step: int) -> dict[str, object]:
@@ -194,24 +177,3 @@ def row(step: int) -> dict[str, object]:
         "length_mean": 60.25,
         "entropy": None,
     }
-
-
-def test_what_a_reader_needs_is_there() -> None:
-    problems = [PromptProblem("a", "amc"), PromptProblem("b", "amc"), PromptProblem("c", "aime24")]
-    card = model_card(
-        base="tiny", licence="apache-2.0", config=MODEL_CARD_CONFIG, problems=problems, steps=[row(1), row(2)]
-    )
-    assert card.startswith("---\nbase_model: tiny\nlicense: apache-2.0\n")
-    assert "# LoRA of tiny after 2 GRPO steps" in card
-    assert "3 problems: 1 of aime24, 2 of amc." in card
-    assert "| 2 | 0.5 | 0.5 | 1 | 1 | 60.25 | – |" in card
-    assert "| learning_rate | 5e-06 |" in card
-    assert "| clip_low | 0.2 |" in card
-
-
-def test_every_tenth_step_is_shown() -> None:
-    card = model_card(
-        base="b", licence=None, config=MODEL_CARD_CONFIG, problems=[], steps=[row(i) for i in range(1, 26)]
-    )
-    shown = [line.split("|")[1].strip() for line in card.splitlines() if line.startswith("| ") and "60.25" in line]
-    assert shown == ["1", "10", "20", "25"] and "license: other" in card

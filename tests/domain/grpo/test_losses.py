@@ -55,30 +55,6 @@ def test_divisors() -> None:
     assert found == {"importance_sampling": 1, "ppo": 1, "tis": 1, "dr_grpo": 400} | by_tokens | by_rollouts
 
 
-def test_vanilla_grpo_by_hand() -> None:
-    """A rollout of one token and one of three, nothing moved: -A, and -A/3 for each of three."""
-    at = torch.zeros(4, requires_grad=True)
-    t = Tokens(at, torch.zeros(4), torch.tensor([1.0, -1.0, -1.0, -1.0]), torch.tensor([7, 2, 2, 2]))
-    summed(LOSSES["grpo"], t, None, CONFIG).backward()
-    assert at.grad is not None and at.grad.tolist() == pytest.approx([-1.0, 1 / 3, 1 / 3, 1 / 3])
-
-
-def test_gspo_by_hand() -> None:
-    """Ratios 4 and 1 in a rollout of two: s = exp((ln 4 + 0) / 2) = 2. A = -1 is not clipped upward: each of the two
-    tokens has slope s/2 = 1. With A = 1 it is beyond 1.2, and has none, though its second token alone is not."""
-    for advantage, slope in ((-1.0, 1.0), (1.0, 0.0)):
-        at = torch.tensor([math.log(4), 0.0], requires_grad=True)
-        t = Tokens(at, torch.zeros(2), torch.full((2,), advantage), torch.zeros(2, dtype=torch.int64))
-        summed(LOSSES["gspo"], t, None, CONFIG).backward()
-        assert at.grad is not None and at.grad.tolist() == pytest.approx([slope, slope])
-
-
-def test_k3_by_hand() -> None:
-    """d = ln 2: 2 - ln 2 - 1; d = -ln 2: 1/2 + ln 2 - 1. Nothing where the two agree."""
-    d = torch.tensor([math.log(2), -math.log(2), 0.0])
-    assert k3(torch.zeros(3), d).tolist() == pytest.approx([1 - math.log(2), math.log(2) - 0.5, 0.0])
-
-
 def test_k3_is_the_divergence_on_average() -> None:
     """Over all tokens of the policy, weighted by it: sum p log(p / q)."""
     p, q = torch.tensor([0.2, 0.5, 0.3]), torch.tensor([0.4, 0.4, 0.2])
@@ -229,15 +205,6 @@ def test_bandit_gradient_is_the_policy_gradient() -> None:
 
 
 # What stands beside clipping, by hand: a soft gate, weights of tokens, a rewarded entropy.
-
-
-def test_sapo_by_hand() -> None:
-    """Ratio 2, A = 1, τ = 1: slope of -4 σ(r - 1) is -4 σ(1) (1 - σ(1)) r. A = -1 has τ = 1.05: a gate that closes sooner."""
-    at = math.log(2)
-    for advantage, tau in ((1.0, 1.0), (-1.0, 1.05)):
-        gate = 1 / (1 + math.exp(-tau))
-        expected = -advantage * 4 * gate * (1 - gate) * 2
-        assert gradient("sapo", [at], [0.0], torch.tensor([advantage])).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_weighed_tokens_by_hand() -> None:

@@ -26,11 +26,6 @@ def test_sources_take_turns_whatever_their_size() -> None:
     assert drawn == list("abc" * 14)[:40]
 
 
-def test_proportional_uses_every_problem_once_an_epoch() -> None:
-    drawn = [p for step in prompt_schedule(POOL, replace(CONFIG, prompt_order="proportional")) for p in step]
-    assert set(Counter(drawn).values()) == {2}
-
-
 def test_subjects_are_balanced() -> None:
     subject = {p.problem_id: p.subject for p in POOL}
     for step in prompt_schedule(POOL, replace(CONFIG, prompt_order="balanced_by_subject")):
@@ -44,10 +39,6 @@ def test_distinct_within_a_step_and_the_same_whatever_the_pools_order(seed: int,
     assert all(len(set(step)) == len(step) == groups for step in schedule)
     assert schedule == prompt_schedule(POOL[::-1], config)
     assert schedule[:4] == prompt_schedule(POOL, replace(config, steps=4))
-
-
-def test_a_pool_smaller_than_a_step_is_used_whole() -> None:
-    assert all(sorted(s) == ["a0", "a1"] for s in prompt_schedule(POOL[:2], CONFIG))
 
 
 def test_an_empty_band_is_said_before_anything_is_sampled() -> None:
@@ -119,20 +110,6 @@ def test_a_pack_by_hand() -> None:
     assert pack.advantages_K.tolist() == [1, 1, 1, -1]
     assert pack.behaviour_K.tolist() == [0, -1, -2, 0]
     assert pack.rollout_K.tolist() == [0, 0, 0, 1]
-
-
-def test_a_token_of_unknown_behaviour_is_read_and_not_predicted() -> None:
-    holed = Trajectory(3, [1, 2, 3], np.array([-1, np.nan, -3], np.float32), 0.5)
-    pack = build_pack([PromptGroup([7], [holed])])
-    assert pack.tokens_T.tolist() == [7, 1, 2]
-    assert pack.rows_K.tolist() == [0, 2] and pack.targets_K.tolist() == [1, 3]
-    assert pack.behaviour_K.tolist() == [-1, -3] and pack.rollout_K.tolist() == [3, 3]
-
-
-def test_second_prompt_starts_over() -> None:
-    pack = build_pack([PromptGroup([7], [trajectory(0, 1, 2)]), PromptGroup([8, 9], [trajectory(1, 3, 4)])])
-    assert pack.positions_T.tolist() == [0, 1, 0, 1, 2]
-    assert pack.key_rows.tolist() == [0, 0, 1, 2, 3, 2, 3, 4]
 
 
 lengths = st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 20), min_size=1, max_size=6)), max_size=6)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.partitions.by_strategy import by_strategy, jaccard, profile
+from tasks.domain.partitions.by_strategy import by_strategy, profile
 from tasks.domain.partitions.classes import (
     Counts,
     LabelledGroup,
@@ -22,7 +22,6 @@ from tasks.domain.partitions.classes import (
     left_out,
     threshold_of,
 )
-from tasks.engines.encoding import labelled_problems
 from tasks.partitions import calibrated
 
 # Classes of one group: what every partition keeps to, whatever is compared.
@@ -70,13 +69,6 @@ def test_any_two_of_a_class_are_alike(turned: list[float], threshold: float) -> 
     assert len(set(found)) <= len(turned)
 
 
-def test_all_alike_are_one_class_and_none_alike_are_n() -> None:
-    assert by_trace(np.tile(vectors([0.3]).astype(np.float32), (8, 1)), 0.999) == [0] * 8
-    assert by_trace(np.eye(8), 0.5) == list(range(8))
-    assert by_strategy(["x = 2"] * 4, 1.0) == [0] * 4
-    assert by_strategy(["a = 1", "b = 2", "c = 3"], 0.1) == [0, 1, 2]
-
-
 def test_a_chain_of_equal_answers_is_one_class_and_one_of_near_traces_is_not() -> None:
     chain = np.array([[1.0, 0.8, 0.1], [0.8, 1.0, 0.7], [0.1, 0.7, 1.0]])
     assert joined(chain >= 0.5) == [0, 0, 0]
@@ -115,11 +107,6 @@ def test_too_strict_and_too_loose_by_hand() -> None:
     assert counted(GROUP, 0.3) == Counts(1, 2, 0, 0)
 
 
-def test_a_class_whose_ends_are_not_alike_is_not_made() -> None:
-    """0.6 would join all three by a chain; the third is too far from the second."""
-    assert counted(GROUP, 0.5) == Counts(1, 0, 0, 2)
-
-
 def test_each_problem_is_judged_by_the_others() -> None:
     other = LabelledGroup(np.array([[1.0, 0.5, 0.1], [0.5, 1.0, 0.1], [0.1, 0.1, 1.0]]), "aab")
     assert threshold_of([other]) == pytest.approx(0.3)
@@ -128,11 +115,3 @@ def test_each_problem_is_judged_by_the_others() -> None:
     assert (row["joined"], row["joined_rightly"], row["same"], row["pairs"]) == (3, 1, 2, 6)
     assert (row["precision"], row["recall"]) == (pytest.approx(1 / 3), 0.5)
     assert 0 < row["recall_low"] < 0.5 < row["recall_high"] <= 1
-
-
-def test_strategies_are_told_apart_without_an_encoder() -> None:
-    """Held against problems that the threshold was not set on. At chance one pair in five would be right."""
-    groups = [LabelledGroup(jaccard([profile(t) for t in p.traces]), p.solutions) for p in labelled_problems()]
-    row = calibrated(groups)
-    assert row["precision_low"] > 2 * row["same"] / row["pairs"]
-    assert row["recall_low"] > 0.5

@@ -11,7 +11,7 @@ import pytest
 from tasks.domain.search.method import Ask, Candidate
 from tasks.domain.search.registry import method_named
 from tasks.domain.search.revision import parents
-from tasks.domain.search.steps import DVTS, MCTS, Beam, Particles, StepSearch, resampled
+from tasks.domain.search.steps import DVTS, MCTS, Beam, Particles, StepSearch
 
 LETTERS = "abcdefghij"
 
@@ -78,14 +78,6 @@ def test_particles_go_on_in_proportion_to_their_weight() -> None:
     told, answer = driven(Particles(by="process", over="last", particles=4, depth=4), lambda p: float(p[0] == "b"))
     assert told[0] == ["a", "b", "c", "d"]
     assert Counter(path[0] for path in told[1]) == {"b": 4} and answer is not None and answer.startswith("b")
-
-
-def test_drawing_anew_is_fair() -> None:
-    """Scores 1/2 and 3/4 have odds 1 and 3: over many draws a quarter and three quarters, within five standard errors."""
-    scores = {"x/0": 0.5, "y/0": 0.75}
-    made = [attempt(name) for name in scores]
-    draws = Counter(c.name for depth in range(1000) for c in resampled(made, scores, 4, 1.0, depth))
-    assert abs(draws["y/0"] / 4000 - 0.75) < 5 * (0.75 * 0.25 / 4000) ** 0.5
 
 
 @pytest.mark.parametrize(("over", "expected"), [("last", 0.8), ("least", 0.5), ("product", 0.4)])

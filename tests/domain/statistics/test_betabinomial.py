@@ -177,15 +177,6 @@ def test_arms_of_the_same_adapters_close_seed_by_seed() -> None:
     assert shared.seeds_df_V[0] == 2
 
 
-def test_a_wider_policy_closes_beyond_a_shift() -> None:
-    rng = np.random.default_rng(0)
-    wide = counted(np.full(200, 0.3), rng)  # every problem within reach
-    narrow = counted(np.where(np.arange(200) < 100, 1 - 1e-9, 1e-9), rng)  # right or never
-    _, excess = beyond_shift(wide, narrow, (1, K), np.arange(200), 0)
-    assert excess.interval()[0][0] > 0.1
-    assert float(excess.p_value()[0]) < 0.001
-
-
 # Tests of paired bands: by hand, against statsmodels where no problem has a near-duplicate, and their size where many
 # do.
 
@@ -223,18 +214,6 @@ def test_problems_without_near_duplicates_are_tested_as_statsmodels_does() -> No
     assert rows["stuart_maxwell"]["estimate"] == pytest.approx(float(result.statistic))
     assert rows["stuart_maxwell"]["p_value"] == pytest.approx(float(result.pvalue))
     assert rows["mcnemar"]["p_value"] == mcnemar_exact(12, 18)
-
-
-def test_every_problem_asked_twice_says_no_more_than_once() -> None:
-    table = [[10, 6, 0], [2, 12, 1], [0, 3, 4]]
-    once = contingency_told(table)
-    first, second = problems_of(table)
-    twice = np.repeat(np.arange(len(first)), 2)
-    doubled = {r["metric"]: r for r in band_tests(np.repeat(first, 2), np.repeat(second, 2), twice)}
-    for name in ("mcnemar", "stuart_maxwell"):
-        assert doubled[name]["p_value"] == pytest.approx(once[name]["p_value"], abs=0.08)
-    assert doubled["mcnemar"]["low"] < doubled["mcnemar"]["estimate"] < doubled["mcnemar"]["high"]
-    assert doubled["stuart_maxwell"]["estimate"] == pytest.approx(once["stuart_maxwell"]["estimate"])
 
 
 @pytest.mark.parametrize(("problems", "size"), [(100, 10), (300, 10), (60, 3)])

@@ -16,20 +16,10 @@ from benchmarks.nights import Cell, first_alarm
 from storage.rules import resample_classes, resample_means
 from tasks.domain.statistics import estimators as e
 from tasks.domain.statistics import paired_tests as s
-from tasks.domain.statistics.curves_of_k import at_fraction
 from tasks.domain.statistics.means import combined, errors_at_any_look, folded, holds_for, ratio, together
 from tasks.domain.statistics.nights import look
 from tasks.domain.statistics.paired_tests import explained_difference, unblurred, unsupported
-from tasks.domain.statistics.power import Design, simulate
 from tasks.domain.statistics.shares import proportions
-
-
-def test_many_problems_without_seeds_are_the_paired_t() -> None:
-    d = np.random.default_rng(0).normal(0.1, 1, size=400)
-    found = combined([(1.0, d[None, :, None])], [False])
-    plain: Any = stats.ttest_1samp(d, 0.0)
-    assert float(found.p_value()[0]) == pytest.approx(float(plain.pvalue), rel=0.05)
-    assert [float(v[0]) for v in found.interval()] == pytest.approx(list(plain.confidence_interval()), abs=2e-3)
 
 
 def test_seeds_enter_by_hand() -> None:
@@ -108,13 +98,6 @@ def test_a_share_has_an_interval_inside_0_and_1_that_is_never_a_point(correct: l
     assert high - low > 0.01
 
 
-def test_a_share_of_many_problems_is_wilsons() -> None:
-    values = (np.arange(2000) < 600).astype(float)[None, :, None]
-    low, high = (float(v[0]) for v in proportions(values, False))
-    centre, half = (600 + 1.9207) / 2003.8415, 1.95996 * np.sqrt(600 * 1400 / 2000 + 0.9604) / 2003.8415
-    assert (low, high) == pytest.approx((centre - half, centre + half), abs=2e-4)
-
-
 def test_bands_for_all_columns_are_as_wide_as_their_correlation_asks() -> None:
     x = np.random.default_rng(0).normal(size=(400, 1))
     apart = np.random.default_rng(1).normal(size=(400, 6))
@@ -174,12 +157,6 @@ def test_an_adjustment_holds_for_an_accuracy_that_is_hardly_known(rollouts: int)
     assert np.mean(held) >= 0.84  # three standard errors under 0.95
 
 
-def test_a_fraction_of_k_lies_between_whole_ones() -> None:
-    values = np.array([[[0.5, 0.75, 0.875], [0.0, 0.0, 1.0]]])
-    assert at_fraction(values, np.array([0.5, 2.5])).tolist() == [[0.25, 0.5]]
-    assert at_fraction(values, np.array([3.0, 3.0])).tolist() == [[0.875, 1.0]]
-
-
 @pytest.mark.parametrize("n", [20, 100, 300])
 def test_a_share_of_hardly_any_problem_is_covered(n: int) -> None:
     """By the binomial distribution itself, with one rollout a problem: Wilson's falls to 86 % where one problem in ten
@@ -232,16 +209,6 @@ def test_sign_flips_of_many_problems_agree_with_t_and_are_never_zero() -> None:
     assert s.sign_flip(np.ones(60), draws=100, seed=0) == pytest.approx(1 / 101)
 
 
-def test_what_cannot_be_compared_says_why() -> None:
-    none, one, same = (
-        s.paired(np.array(a), np.array(b)) for a, b in (([], []), ([1.0], [0.0]), ([1.0, 2.0], [0.0, 1.0]))
-    )
-    assert none == {"n": 0, "reason": "no problem in common"}
-    assert (one["difference"], one.get("p_t"), one["reason"]) == (1.0, None, "one problem has no spread")
-    assert (same["difference"], same.get("t")) == (1.0, None)
-    assert same["reason"] == "every problem differs by the same amount: no interval"
-
-
 def test_corrections_over_a_family_by_hand() -> None:
     # Holm: 3·0.01, max(0.03, 2·0.02), max(0.04, 1·0.03); Benjamini-Hochberg: 0.03 for all three
     assert s.adjust([0.01, 0.02, 0.03], "holm") == pytest.approx([0.03, 0.04, 0.04])
@@ -260,14 +227,6 @@ def test_drawing_class_counts_is_the_bootstrap_over_problems(correct: list[int])
     error = values.std() / math.sqrt(len(values))
     assert by_class.mean() == pytest.approx(plain.mean(), abs=5 * error / math.sqrt(4000) + 1e-9)
     assert by_class.std() == pytest.approx(error, rel=0.1, abs=1e-9)
-
-
-def test_power_agrees_with_a_published_table() -> None:
-    # 100 problems, +5 pp: G = 1 about 21 %, G = 16 about 98 % (notes on statistics, own simulation there)
-    assert simulate(0.05, Design(num_problems=100, group_size=1), trials=1000).power == pytest.approx(0.21, abs=0.04)
-    assert simulate(0.05, Design(num_problems=100, group_size=16), trials=1000).power == pytest.approx(0.98, abs=0.02)
-    with pytest.raises(ValueError, match="no shift"):
-        simulate(0.95, Design(num_problems=10, group_size=1), trials=100)
 
 
 @pytest.mark.parametrize("n", [9, 40])
@@ -367,19 +326,3 @@ def test_false_alarms_over_a_quarter(cell: Cell) -> None:
 
 def test_a_drop_of_six_points_is_found_within_three_nights() -> None:
     assert sum(first_alarm(Cell(100, 8, changed=1, drop=0.06), seed, 3) > 0 for seed in range(20)) >= 17
-
-
-def test_a_canary_is_compared_with_the_same_problems_alone() -> None:
-    """The first problem is easy: without the hard one tonight's share of .75 is a loss."""
-    found = look(np.array([[8, 0], [6, 0]]), np.array([[8, 8], [8, 0]]), level=0.04, seed=0)
-    assert (found.tonight, found.expected, found.change) == (0.75, 1.0, -0.25)
-    assert found.low < 0.8 and found.high == 1.0 and not found.alarm
-
-
-def test_an_old_change_counts_as_the_evaluation_after_the_window() -> None:
-    rng = np.random.default_rng(0)
-    correct_NP = np.vstack([rng.binomial(8, 0.8, (5, 50)), rng.binomial(8, 0.5, (33, 50))])
-    found = look(correct_NP[:10], np.full((10, 50), 8), level=0.04, seed=0)
-    assert look(correct_NP[:10], np.full((10, 50), 8), level=0.04, seed=0, changed=7).since >= 7
-    assert found.alarm and found.since == 5 and found.change == pytest.approx(-0.3, abs=0.05)
-    assert look(correct_NP, np.full(correct_NP.shape, 8), level=0.04, seed=0).since > len(correct_NP) - 31

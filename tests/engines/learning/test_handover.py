@@ -18,7 +18,7 @@ from tasks.domain.policies import ServedAdapter
 from tasks.engines import adapter_files
 from tasks.engines.adapter_files import SERVED, read_served, served_name
 from tasks.engines.learning.learner import TrainResult, train
-from tasks.engines.learning.merging import merge_into, merged, rounded
+from tasks.engines.learning.merging import merge_into, merged
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, shifted
@@ -154,18 +154,6 @@ HALF = Execution(device="cpu", dtype="bfloat16")
 OF_EXPERTS = replace(PACKED, lora_rank=8)
 
 
-def test_halfway_goes_up_half_of_the_time_and_a_representable_value_stays() -> None:
-    """Between 1 and 1 + 2**-7 bfloat16 has nothing; a quarter of the way goes up a quarter of the time."""
-    draws = torch.Generator().manual_seed(0)
-    up = rounded(torch.full((40_000,), 1 + 2**-9), torch.bfloat16, draws).float()
-    assert set(up.tolist()) == {1.0, 1 + 2**-7}
-    assert up.mean().item() == pytest.approx(1 + 2**-9, abs=4 * 2**-7 * (0.25 * 0.75 / 40_000) ** 0.5)
-    down = rounded(torch.full((40_000,), -1 - 2**-9), torch.bfloat16, draws).float()
-    assert down.mean().item() == pytest.approx(-1 - 2**-9, abs=4 * 2**-7 * (0.25 * 0.75 / 40_000) ** 0.5)
-    grid = torch.randn(1000).bfloat16()
-    assert torch.equal(rounded(grid.float(), torch.bfloat16, draws), grid)
-
-
 @pytest.mark.parametrize("steps", [1, 10, 100])
 def test_what_the_smallest_learning_rate_changes_arrives(steps: int) -> None:
     """B after `steps` of 5e-6 each: by rounding to nearest 1 % of one step arrives, here all of it within its noise."""
@@ -184,39 +172,9 @@ def test_what_the_smallest_learning_rate_changes_arrives(steps: int) -> None:
         assert (nearest * update).sum() / update.square().sum() < 0.05
 
 
-def test_the_learner_multiplies_what_the_sampler_serves(tiny_base: Path, tmp_path: Path) -> None:
-    policy = shifted(Policy(tiny_base, PACKED, replace(HALF, merged=True)))
-    policy.lora.export(tmp_path, tiny_base, torch.bfloat16)
-    products = read_served(tmp_path)
-    for name, (a, b) in products.pairs.items():
-        module = policy.body.get_submodule(name.removeprefix("model."))
-        assert torch.equal(module.weight, merged(module.base, a, b, products.scale(name))), name
-        assert not torch.equal(module.weight, module.base)
-
-
 @pytest.fixture(scope="module")
 def tiny_mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_mixture(tmp_path_factory.mktemp("mixture"))
-
-
-def test_a_mixture_s_experts_too(tiny_mixture: Path, tmp_path: Path) -> None:
-    """Merged in pieces of the sampler's size, so that the noise of rounding is the same."""
-    base = Policy(tiny_mixture, OF_EXPERTS, HALF)
-    policy = shifted(Policy(tiny_mixture, OF_EXPERTS, replace(HALF, merged=True)))
-    policy.lora.experts.finish()
-    policy.lora.export(tmp_path, tiny_mixture, torch.bfloat16)
-    products, seen = read_served(tmp_path), 0
-    for name, module in policy.body.named_modules():
-        if name.endswith(".experts"):
-            plain = base.body.get_submodule(name)
-            for weight, parts in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
-                found, before = (getattr(m, weight).chunk(len(parts), dim=1) for m in (module, plain))
-                for part, now, old in zip(parts, found, before, strict=True):
-                    served = torch.empty_like(old)
-                    merge_into(served, old, products, f"model.{name}.{part}")
-                    assert torch.equal(now, served) and not torch.equal(now, old), (name, part)
-                    seen += 1
-    assert seen == 3 * policy.body.config.num_hidden_layers
 
 
 def test_experts_are_merged_ahead_and_never_while_their_adapter_changes(tiny_mixture: Path) -> None:

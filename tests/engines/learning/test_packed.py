@@ -182,22 +182,6 @@ def test_logprobs_entropy_and_gradient_are_those_of_a_full_softmax(chunk: int, t
     assert torch.allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.5])
-@pytest.mark.parametrize("chunk", [1, 4, 100])
-def test_the_entropy_that_is_rewarded_has_the_gradient_of_a_full_softmax(chunk: int, temperature: float) -> None:
-    """In float64, both gradients together; without `of_entropy` it has none."""
-    hidden, weight, targets = drawn()
-    wide = hidden.detach().double().requires_grad_()
-    slope, pull = torch.randn(2, 13, generator=torch.Generator().manual_seed(1))
-    logprobs, entropy = token_logprobs(hidden, weight, targets, chunk, temperature, of_entropy=True)
-    (found,) = torch.autograd.grad((logprobs * slope).sum() + (entropy * pull).sum(), hidden)
-    full = torch.log_softmax(wide @ weight.double().T / temperature, -1)
-    whole = (full.gather(1, targets[:, None])[:, 0] * slope).sum() - ((full.exp() * full).sum(-1) * pull).sum()
-    (expected,) = torch.autograd.grad(whole, wide)
-    assert torch.allclose(found.double(), expected, atol=1e-5)
-    assert not token_logprobs(hidden, weight, targets, chunk)[1].requires_grad
-
-
 def test_nothing_as_wide_as_the_vocabulary_is_kept_for_the_backward_pass() -> None:
     kept: list[torch.Size] = []
     hidden, weight, targets = drawn(rows=16, vocabulary=1000)

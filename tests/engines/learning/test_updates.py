@@ -169,21 +169,6 @@ def test_minibatches_and_epochs_are_updates_one_after_the_other(tiny_base: Path)
     assert row["ratio_max"] == max(r["ratio_max"] for r in rows)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        replace(LOOP, loss="ppo", minibatches=2, epochs=3),
-        replace(LOOP, loss="gspo", kl_weight=0.1, epochs=2, lr_schedule="linear"),
-    ],
-    ids=lambda c: c.loss,
-)
-def test_stopped_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path, config: LearnerConfig) -> None:
-    """From the base model and from an adapter."""
-    first = run(tiny_base, tmp_path / "first", replace(LOOP, steps=1)).kept_adapters[-1]
-    for init in (None, first):
-        check_resumed(tiny_base, tmp_path / str(init is None), config, (4,), init=init)
-
-
 # ---------------------------------------------------------------------------------------------------- temperature
 
 

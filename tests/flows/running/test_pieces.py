@@ -79,11 +79,6 @@ def test_two_samplings_of_one_policy_are_not_at_work_at_once(tmp_path: Path) -> 
     assert pieces_of(tmp_path, deeper) == ["few, shard 0", "few, shard 1"]
 
 
-def test_a_training_waits_for_the_sampling_that_evaluates_its_start(tmp_path: Path) -> None:
-    """It draws the same held-out rollouts with its first step: at once, both would pay for them."""
-    assert pieces_of(tmp_path, trained) == ["evaluate, shard 0", "train otherwise"]
-
-
 def test_arms_take_turns_so_that_an_interrupted_study_has_whole_seeds(tmp_path: Path) -> None:
     one, other = toy_study().profile.arms[:2]
     assert pieces_of(tmp_path, seeds_of_arms) == [f"{one} 1", f"{other} 1", f"{one} 2", f"{other} 2"]

@@ -51,13 +51,6 @@ def workers(server: Server) -> None:
     server.worker("gpu", "gpu-1", limit=1)
 
 
-def tomorrow(server: Server) -> str:
-    """A nightly run that no worker takes yet."""
-    later = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2126-01-01T00:00:00Z"}}
-    path = f"/deployments/{deployment(server, 'reeval/reeval')['id']}/create_flow_run"
-    return api(server, "POST", path, {"state": later}).json()["id"]
-
-
 def test_deploying_twice_changes_nothing(server: Server) -> None:
     def known() -> tuple[list[str], list[str], list[tuple[str, int]]]:
         deployments = api(server, "POST", "/deployments/filter", {}).json()

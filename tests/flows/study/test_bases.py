@@ -13,7 +13,6 @@ from flows.running.forecast import base_notes
 from flows.running.plan import plan
 from flows.study.forms import StudyForm
 from flows.study.models import SHIPPED
-from flows.study.profiles import PROFILES
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -174,14 +173,3 @@ def test_an_adapter_of_another_kind(places: Path, tmp_path: Path, changed: dict[
     (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps(config | changed))
     with pytest.raises(UserError, match=f"{next(iter(changed))} is .* merge it into a model, or convert"):
         adapter_files(tmp_path / "odd")
-
-
-def test_the_published_design_can_be_said_and_its_controls_keep_to_one_base() -> None:
-    paper, controls = PROFILES["paper"], PROFILES["paper/controls"]
-    assert {arm: paper.base_of(arm) for arm in paper.arms} == {
-        "panel": "Qwen3-30B-A3B-Base",
-        "thinking": "Qwen3-30B-A3B",
-        "instruct": "Qwen3-30B-A3B-Instruct-2507",
-    }
-    assert paper.heads(paper.arms) == ("panel", "thinking")
-    assert {controls.base_of(arm) for arm in controls.arms} == {"Qwen3-30B-A3B-Base"}

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from flows.running.plan import plan
 from flows.study.changes import differences, tables_of
-from flows.study.files import line_of, read_study
+from flows.study.files import read_study
 from flows.study.forms import PinnedForm, SearchForm, StudyForm
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, DEMO, PROFILES
@@ -78,14 +78,6 @@ def test_a_study_written_out_whole_is_read_back_as_it_is(name: str) -> None:
     assert replace(read, name=study.name, purpose=study.purpose) == study
 
 
-def test_what_a_file_is_silent_about_is_as_in_its_base() -> None:
-    study = asked(MINE)
-    assert study.called == "mine" and study.name == "demo"
-    assert {p.partition(".")[0] for p in differences(DEMO, study)} == {"arms", "training", "scaffolds"}
-    assert (study.training.steps, study.training.learning_rate) == (4, DEMO.training.learning_rate)
-    assert study.arm("scratch").scaffold.parse("<work>a</work> <answer>7</answer>").trace == "a"
-
-
 def test_questions_and_a_matrix_change_what_they_say_alone() -> None:
     study = asked(MINE)
     assert differences(study, asked(MINE, "cool")) == {"rollouts.temperature": (1.0, 0.7)}
@@ -119,10 +111,6 @@ def test_a_report_is_told_what_was_run(tmp_path: Path) -> None:
     ended = MINE.replace('stop = ["</answer>"]', r'stop = ["</answer>", "\n\tQ:"]')
     prompts = Request(profile="mine.toml", text=ended).study(Store(tmp_path), planning=True).prompts
     assert any(r"stop </answer>, '\n\tQ:'" in prompt for prompt in prompts), "what nobody sees is spelt"
-
-
-def test_a_file_that_changes_nothing_is_its_base(tmp_path: Path) -> None:
-    assert planned(tmp_path, 'base = "demo"') == refs_of(Request(profile="demo"), tmp_path)
 
 
 def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
@@ -163,22 +151,6 @@ def test_a_fault_is_one_sentence_with_its_line(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as error:
         asked(f'base = "demo"\n{text}')
     assert "\n" not in str(error.value) and str(error.value).startswith("mine.toml")
-
-
-def test_all_that_is_wrong_is_said_at_once() -> None:
-    with pytest.raises(UserError) as error:
-        asked('base = "demo"\ntrain_on = "foo"\n[training]\nsteps = 0\ngroup_size = "x"\n[pool]\nlimt = 3\n')
-    first, *lines = str(error.value).split("\n")
-    assert first == "mine.toml: 4 mistakes"
-    assert [line.split(":")[0].strip() for line in lines] == ["line 2", "line 4", "line 5", "line 7"]
-
-
-def test_a_line_is_found_behind_texts_of_several_lines() -> None:
-    text = 'a = """\n[training]\nsteps = 1\n"""\n[training]\nlist = [\n 1,\n]\nsteps = 2\n'
-    assert line_of(text, ("training", "steps")) == 9
-    assert line_of(text, ("training", "list")) == 6
-    assert line_of(text, ("training", "none")) == 5
-    assert line_of(text, ("pool",)) is None
 
 
 def test_paths_are_those_beside_the_file_and_two_of_one_name_are_no_one_source(tmp_path: Path) -> None:

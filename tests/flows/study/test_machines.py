@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.layout import enough_gpus, served_ranks, side_by_side, spread
+from flows.study.layout import enough_gpus, served_ranks, spread
 from flows.study.memory import Machine, check_memory, memory_lines
 from flows.study.profiles import DEMO, PAPER
 from flows.study.request import profile_of
@@ -73,28 +73,6 @@ def test_the_published_study_on_so_many(gpus: int, arms_at_once: int, processes:
     found = spread(PAPER.hardware, gpus, 2)
     assert (found.arms_at_once, found.processes, found.replicas) == (arms_at_once, processes, replicas)
     assert gpus < 2 or found.arms_at_once * found.gpus <= gpus
-
-
-@pytest.mark.parametrize(
-    ("asked", "gpus", "laid"),
-    [
-        ({"replicas": 7}, 8, (1, 7)),  # it was two to train and six
-        ({"replicas": 2, "tensor_parallel": 3}, 8, (2, 2)),
-        ({"tensor_parallel": 4}, 8, (4, 1)),
-    ],
-)
-def test_neither_gets_fewer_than_was_asked_and_none_is_left(
-    asked: dict[str, int], gpus: int, laid: tuple[int, int]
-) -> None:
-    found = spread(replace(PAPER.hardware, arms_at_once=1, **asked), gpus, 1)
-    assert (found.processes, found.replicas) == laid
-    assert found.gpus == gpus
-
-
-def test_seeds_are_jobs_where_they_may_be_made_at_once() -> None:
-    assert side_by_side(PAPER) == len(PAPER.arms)
-    more = replace(PAPER, seeds=(0, 1, 2), hardware=replace(PAPER.hardware, arms_at_once=9))
-    assert side_by_side(more) == 3 * len(PAPER.arms)
 
 
 @pytest.mark.parametrize(

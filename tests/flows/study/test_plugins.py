@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from flows.running.plan import plan
@@ -16,8 +15,6 @@ from flows.study.request import Request, profile_of
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.grpo.advantages.group import Context, Group
-from tasks.domain.grpo.advantages.registry import group_advantages
 from tasks.domain.grpo.losses import divisor, loss_for
 from tasks.domain.grpo.rewards import scored
 from tasks.domain.policies import BaseModel, Policy
@@ -92,15 +89,6 @@ def test_a_scaffold_in_code_writes_its_prompt_and_reads_its_completions(graders:
     assert scaffold.prompt_text("one two").startswith("two one <work>")
     assert scaffold.parse("so => 7").region == "7" and scaffold.parse("so 7").region is None
     assert graders.grade([GradeItem(scaffold, "so => 7", "7"), GradeItem(scaffold, "7", "7")])[0].correct
-
-
-@pytest.mark.usefixtures("installed")
-def test_an_objective_weighs_and_its_version_is_in_the_recipe() -> None:
-    learner = profile_of("mine.toml", WRITTEN).training
-    assert dict(learner.versions())["from_middle"] == "lab-tasks==1.0"
-    rewards_G = np.array([1.0, 0.0, 0.0])
-    advantages_G, _ = group_advantages(Group(rewards_G, rewards_G), learner.advantage, Context())
-    assert advantages_G.tolist() == [0.5, -0.5, -0.5]
 
 
 @pytest.mark.usefixtures("installed")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from flows.running.plan import plan
 from flows.study.objectives import alike
-from flows.study.profiles import BENCHMARKS, DEMO, PROFILES
+from flows.study.profiles import BENCHMARKS, PROFILES
 from flows.study.request import Request, profile_of
-from flows.study.resolve import resolve
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.search.registry import method_named
-from tasks.domain.search.steps import Beam
 from tests.tiny_model import write_tiny_model
 
 
@@ -29,17 +25,6 @@ def test_benchmarks_are_chosen_by_name() -> None:
     assert overridden(PROFILES["paper/n-64"], ["benchmarks=aime"]).benchmarks[0].group_size == 64
     with pytest.raises(UserError, match="unknown benchmark 'amie'"):
         overridden(profile, ["benchmarks=amie"])
-
-
-def test_a_machine_that_makes_no_embeddings_needs_no_encoder_unless_a_training_is_shown_its_vectors(
-    tmp_path: Path,
-) -> None:
-    find = partial(resolve, store=Store(tmp_path))
-    asked = ["encoder.name=elsewhere", "hardware.without=embeddings"]
-    assert find(overridden(DEMO, asked)).absent.keys() == {"elsewhere"}
-    for refused in (asked[:1], [*asked, "training.advantage=darling_encoded"]):
-        with pytest.raises(UserError, match="encoder elsewhere is not there"):
-            find(overridden(DEMO, refused))
 
 
 @pytest.mark.parametrize("asked", ["learning_rate=1e-3", "group_size=16", "groups_per_step=3", "token_budget=900"])
@@ -133,10 +118,3 @@ def test_the_ceiling_knows_every_rollout_that_a_method_may_draw(tmp_path: Path, 
     titles = [p.step.title.rpartition(": ")[0] for p in planned if p.step.ref.kind == "searches"]
     assert [title for title in titles if title.startswith("first")] == [base]
     assert set(titles) >= {name for name in methods.split(",") if not name.startswith("first")}
-
-
-@pytest.mark.parametrize("end", [". ", "\n", "]", "'"])
-def test_the_end_of_a_step_is_kept_to_the_letter_where_it_stands_in_quotes(end: str) -> None:
-    setting = f"search.methods=majority,beam:end={end!r}"
-    [_, name] = overridden(PROFILES["demo"], [setting]).search.methods
-    assert method_named(name) == Beam(end=end)

@@ -25,19 +25,6 @@ def own(template: str, more: str = "", *, tag: str | None = "think", form: str =
     return profile_of("mine.toml", head + more).arm("own").scaffold
 
 
-@pytest.mark.parametrize(
-    ("template", "stop", "tag", "form"),
-    [
-        ("User: Put the answer within <answer>...</answer> tags.\n{problem}\nAssistant: ", "User:", None, "tag"),
-        ("Q: 2+2? A: \\boxed{4}\nQ: 3+3? A: \\boxed{6}\nQ: {problem} A:", "Q:", None, "boxed"),
-        ("### Instruction: {problem} Put it within \\boxed{}.\n### Response: ", "### Instruction:", None, "boxed"),
-        (TAGGED, "\n", "think", "tag"),
-    ],
-)
-def test_a_stop_at_the_next_turn_is_behind_the_answer(template: str, stop: str, tag: str | None, form: str) -> None:
-    assert own(template, f"stop = [{json.dumps(stop)}]\n", tag=tag, form=form).stop == (stop,)
-
-
 CHAT = """
 base = "demo"
 [scaffolds.own]
@@ -114,9 +101,3 @@ def test_a_prompt_may_open_the_trace_where_it_says_so() -> None:
     assert scaffold.parse("so <answer>5</answer> is wrong, let me").region is None, "its reasoning never ended"
     assert "<think>12+30=42.</think> <answer>42</answer>" in scaffold.prompt("1+1?")
     assert scaffold.prompt_text("1+1?").endswith("<think>")
-
-
-def test_examples_stand_before_the_problem_in_the_scaffold_s_own_form() -> None:
-    one = "[[scaffolds.own.examples]]\nproblem='1+1?'\ntrace='one and one'\nanswer='2'\n"
-    prompt = own("{problem} <answer>...</answer>", one, tag=None).prompt("2+2?")
-    assert prompt == "1+1? <answer>...</answer>one and one <answer>2</answer>\n\n2+2? <answer>...</answer>"

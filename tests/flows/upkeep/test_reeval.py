@@ -111,16 +111,6 @@ def test_a_canary_draws_other_problems_each_night_with_seeds_of_its_own(rounded:
     assert [rounded.next(canary_tokens=0)[0].drawn, rounded.again(canary_tokens=0)[1]] == ["nothing", 0]
 
 
-def test_a_new_engine_draws_all_problems_and_only_once(rounded: Nights) -> None:
-    rounded.pass_to("from-the-seed 2")
-    found, sampled = rounded.next()
-    assert (found.drawn, sampled, found.state) == ("whole", rounded.problems * GROUP, "holds")
-    assert found.found.startswith("engine from-the-seed 1 → from-the-seed 2; accuracy 0.") and found.tonight is not None
-    assert rounded.again()[1] == 0
-    assert rounded.next(canary_tokens=ONE_PROBLEM)[0].drawn == "canary"
-    assert rounded.next(anyway=True)[0].drawn == "whole"
-
-
 def test_a_worse_engine_is_drift_until_the_former_one_is_back(rounded: Nights) -> None:
     """Whole nights follow until three have confirmed it."""
     rounded.pass_to("from-the-seed 2", right=False)

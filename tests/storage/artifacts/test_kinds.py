@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.artifacts.fingerprint import Ambiguous, canonical, derived_seed, fingerprint
+from storage.artifacts.fingerprint import Ambiguous, derived_seed, fingerprint
 from storage.artifacts.kinds import Bands, JointBands, PassAtK, Splits
 from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.ref import Ref
@@ -91,10 +91,6 @@ def test_order_of_keys_does_not_matter(mapping: dict[str, int]) -> None:
 @pytest.mark.parametrize(("one", "other"), [(1, 1.0), (True, 1), ("1", 1), (None, "None"), ([1], [[1]]), (0.1, 0.2)])
 def test_unlike_values_differ(one: object, other: object) -> None:
     assert fingerprint(one) != fingerprint(other)
-
-
-def test_dataclasses_carry_their_name() -> None:
-    assert canonical(Config(1, 2.0)) == {"is": "Config", "steps": 1, "rate": {"float": "2.0"}}
 
 
 @pytest.mark.parametrize(

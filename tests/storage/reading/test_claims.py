@@ -31,14 +31,6 @@ def test_a_claim_holds_within_its_tolerance(value: float | None, status: str) ->
     assert check(claim, {"bands"}, answer(value)).status == status
 
 
-def test_a_claim_of_a_bound_and_one_without_its_kind() -> None:
-    claim = Claim(id="p", text="p < 1e-8", where="w", printed=1e-8, query="claim_diversity_p", below=True)
-    assert check(claim, {"diversity_comparison"}, answer(3e-7)).status == "off"
-    assert check(claim, {"diversity_comparison"}, answer(3e-9)).status == "holds"
-    found = check(claim, {"bands"}, answer(1.0))
-    assert (found.status, found.reason) == ("unknown", "the store has no diversity_comparison")
-
-
 def test_the_projects_claims_are_well_formed() -> None:
     read = read_claims(CLAIMS)
     assert len(read.claims) > 80

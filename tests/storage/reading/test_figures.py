@@ -16,9 +16,7 @@ from storage.reading.figures import FIGURES
 from storage.reading.views import helper_tables, views
 from storage.sql import named
 from tasks.report import render as inputs
-from tasks.report.render import _figure
 
-SETUP = inputs.Setup(profile="demo", purpose="", question="", model="demo", arms=("panel",))
 SECTIONS = (
     {"id": "training", "title": "Training", "page": "training"},
     {"id": "passk", "title": "pass@k", "page": "results"},
@@ -56,19 +54,6 @@ def test_the_parts_of_a_reward_are_shown_by_step(tmp_path: Path) -> None:
         with views(files, helper_tables({}, ["panel"])) as asked:
             found = asked.ask("report_reward_parts").to_pylist()
         assert [(row["part"], row["reward"]) for row in found] == expected
-
-
-def test_a_measure_that_its_study_did_not_ask_for_is_lacking_for_no_other_reason() -> None:
-    """A report of two arms said of who solves what that there is one; what no study chooses keeps its own reason."""
-    setup = replace(SETUP, settings='measures = ["tokens"]\n')
-    with views({}, {}) as asked:
-        why = {
-            name: _figure(FIGURES[name], asked, {}, setup)["why"]
-            for name in ("votes", "tokens", "entropy", "objectives")
-        }
-    assert why["votes"] == "Not in this run, which holds no votes: its study asks for other measures."
-    for name in ("tokens", "entropy", "objectives"):
-        assert why[name] == FIGURES[name].without_artifact(), "it is asked for, or every study has it that can"
 
 
 @pytest.mark.parametrize("older", [False, True])

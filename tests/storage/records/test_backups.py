@@ -29,18 +29,6 @@ from tests.storage.records.test_records import a_night
 RUN = "demo-00000001"
 
 
-def test_a_run_that_went_on_elsewhere_is_not_put_back(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    *_, report = made(here)
-    recorded(here, "parked")
-    copy_study(here, there)
-    recorded(there, "finished", report=str(report))
-    copy_study(here, there)
-    assert read_run(there, RUN).state == "finished"
-    copy_study(there, here)
-    assert read_run(here, RUN).state == "finished"
-
-
 def test_a_run_that_finishes_meanwhile_is_not_finished_in_a_copy_without_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.rows import columns
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.records.garbage import BIN, collect, restore
+from storage.records.garbage import BIN, collect
 from storage.records.runs import Run, note_planned, now, write_run
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session, stage, store
@@ -83,17 +83,6 @@ def test_what_nobody_wants_goes_to_the_bin_and_a_second_call_empties_it(tmp_path
     assert len(list((tmp_path / BIN).glob("*/*/*"))) == 3
     assert taken(tmp_path) == set()
     assert list((tmp_path / BIN).glob("*")) == []
-
-
-def test_what_lies_in_the_bin_comes_back_whole(tmp_path: Path) -> None:
-    refs = made(tmp_path)
-    taken(tmp_path)
-    again = made(tmp_path)[0]
-    token = Store(tmp_path).manifest(again).token
-    restore(tmp_path)
-    at = Store(tmp_path)
-    assert all(at.has(ref) for ref in refs)
-    assert at.manifest(again).token == token, "what was made again meanwhile stays"
 
 
 def test_what_is_young_is_kept_with_all_that_it_was_made_from(tmp_path: Path) -> None:
