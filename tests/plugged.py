@@ -20,10 +20,15 @@ clock = "lab_tasks.clock"
 broken = "lab_tasks.nowhere"
 raising = "lab_tasks.raising"
 unequal = "lab_tasks.unequal"
+neither = "lab_tasks.faulty:neither"
+nothing = "lab_tasks.faulty:nothing"
 [project.entry-points."varband.scaffolds"]
 reversed = "lab_tasks.reversed"
+fixed = "lab_tasks.faulty:fixed"
+unread = "lab_tasks.faulty:unread"
 [project.entry-points."varband.objectives"]
 from_middle = "lab_tasks.middle:from_middle"
+endless = "lab_tasks.faulty:endless"
 [project.entry-points."varband.losses"]
 doubled = "lab_tasks.doubled:doubled"
 undeclared = "lab_tasks.doubled:term"
@@ -99,6 +104,27 @@ def endless(problem, completion, answer, verdict, num_tokens, finish):
     return len(completion) / 0.0
 """
 
+#: Parts that do not do what they should.
+FAULTY = """
+from types import SimpleNamespace
+
+fields = {"answer_form": "tag", "stop": ["</answer>"]}
+
+def fails(*_):
+    raise ValueError("no\\nhour")
+
+def asks(problem):
+    return problem + " <answer>7</answer>"
+
+fixed = SimpleNamespace(fields=fields, prompt=lambda problem: "<answer>7</answer>")
+unread = SimpleNamespace(fields=fields, prompt=asks, parse=fails, solved=lambda answer, trace: answer)
+neither = SimpleNamespace(read=str.split, same=lambda *_: "no")
+nothing = SimpleNamespace(read=lambda text: None, same=str.__eq__)
+
+def endless(group, context):
+    return group.rewards_G * float("nan"), {}
+"""
+
 
 def install(at: Path, version: str = "1.0") -> Path:
     """The folder to have on the path, with this version of the distribution and no other."""
@@ -113,6 +139,7 @@ def install(at: Path, version: str = "1.0") -> Path:
         "middle": MIDDLE,
         "doubled": DOUBLED,
         "brevity": BREVITY,
+        "faulty": FAULTY,
     }
     for name, text in {"__init__": "", **modules}.items():
         (source / "lab_tasks" / f"{name}.py").write_text(text)

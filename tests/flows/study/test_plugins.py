@@ -15,6 +15,7 @@ from flows.study.request import Request, profile_of
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from tasks.domain.grading.kinds import faults_of_answer
 from tasks.domain.grpo.losses import divisor, loss_for
 from tasks.domain.grpo.rewards import scored
 from tasks.domain.policies import BaseModel, Policy
@@ -146,3 +147,32 @@ def test_another_version_is_not_taken_for_the_one_that_was_meant(graders: Grader
     before = replace(PANEL, answer_kind="clock@lab-tasks==0.9")
     with pytest.raises(UserError, match=r"clock@lab-tasks==0\.9 is not the one installed \(clock@lab-tasks==1\.0\)"):
         graders.grade([GradeItem(before, before.answer_in_form("1"), "1")])
+
+
+OWN = 'base = "demo"\narms = ["own"]\n[scaffolds.own]\ncode = "{}"\n'
+WEIGHED = 'base = "demo"\n[training]\ngroup_size = 4\nadvantage = "{}"\n'
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        (OWN, "fixed", "scaffold fixed@lab-tasks==1.0: `prompt` must write each problem in its own words"),
+        (OWN, "unread", "scaffold unread@lab-tasks==1.0: `parse` raises ValueError: no, given '7'"),
+        (WEIGHED, "endless", "objective endless of lab-tasks==1.0 must return one finite number a rollout"),
+    ],
+)
+def test_a_part_that_does_not_work_is_refused_with_its_line(text: str, name: str, said: str) -> None:
+    with pytest.raises(UserError) as refused:
+        profile_of("mine.toml", text.format(name))
+    assert str(refused.value).startswith("mine.toml, line 4: ") and said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nothing", "read returned None, not a list of texts"), ("neither", "same returned 'no', neither true nor false")],
+)
+def test_a_grader_that_judges_nothing_is_never_taken_to_agree(name: str, said: str) -> None:
+    assert said in faults_of_answer(name, "7")
