@@ -44,43 +44,6 @@ def test_one_seed_by_hand(rollouts: Make) -> None:
     assert row["holds_for"] == "these adapters, not the recipe"
 
 
-def test_arms_of_the_same_adapters_are_paired_by_seed(rollouts: Make) -> None:
-    """What a seed does to both falls out of their difference; of adapters of their own it does not."""
-    problems = [f"p{i}" for i in range(50)]
-    start = [rollouts(dict.fromkeys(problems, "cwww"), arm=arm) for arm in ("panel", "thinking")]
-
-    def row(*adapters: str) -> dict:
-        ends = [
-            rollouts(dict.fromkeys(problems, letters), arm=arm, step=5, adapter=f"{adapter}{i}")
-            for arm, adapter in zip(("panel", "thinking"), adapters, strict=True)
-            for i, letters in enumerate(("cccc", "cccw", "ccww"))
-        ]
-        return told(*start, *ends)["all"]
-
-    same, other = row("p", "p"), row("p", "t")
-    assert same["estimate"] == other["estimate"] == 0.0 and same["seeds"] == other["seeds"] == 3
-    assert other["high"] - other["low"] > 2 * (same["high"] - same["low"]) > 0
-    assert same["sequence_low"] < same["low"] and other["sequence_high"] > other["high"]
-
-
-def test_a_problem_asked_twice_in_other_words_counts_once(rollouts: Make) -> None:
-    after, other = {"a": "cc", "b": "cw", "c": "ww"}, {"a": "ww", "b": "cw", "c": "ww"}
-
-    def asked(copies: int) -> pa.Table:
-        parts = []
-        for i in range(copies):
-            for arm, letters in (("panel", after), ("thinking", other)):
-                named = {f"{p}{i}": found for p, found in letters.items()}
-                parts += [rollouts(dict.fromkeys(named, "ww"), arm=arm), rollouts(named, arm=arm, step=9, adapter=arm)]
-        groups = count_groups(pa.concat_tables(parts))
-        return groups.append_column("cluster", pa.array([p[0] for p in groups["problem_id"].to_pylist()]))
-
-    once, twice = (next(r for r in gains_of(asked(n)).to_pylist() if r["source"] == "all") for n in (1, 2))
-    assert (once["n"], once["clusters"], twice["n"], twice["clusters"]) == (3, 3, 6, 3)
-    for figure in ("estimate", "low", "high", "p_value", "detectable"):
-        assert once[figure] == pytest.approx(twice[figure])
-
-
 # Held-out curves, gains beside shares, training's series.
 
 

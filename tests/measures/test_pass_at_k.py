@@ -18,7 +18,6 @@ from tasks.measures.diversity import ceilings_of
 from tasks.measures.groups import count_groups
 from tasks.measures.pass_at_k import contrasts_of, passk_of, solved_by_of
 from tasks.measures.search import COLUMNS, ORACLE, PASS_AT_1, curves_of, within_budgets
-from tasks.measures.search import contrasts_of as search_contrasts
 from tasks.measures.tokens import tokens_of
 from tasks.measures.votes import votes_of
 from tests.measures.conftest import classed_by_letter
@@ -254,23 +253,6 @@ def test_curves_areas_and_slopes_by_hand() -> None:
     assert {r["series"] for r in table.to_pylist() if r["method"] == ORACLE} == {"ceiling"}
     spent = [(r["tokens"], r["rollouts"]) for r in table.to_pylist() if r["method"] == "majority" and r["tokens"]]
     assert spent == [(4.0, 0.5), (16.5, 1.5), (24.0, 2.0)]
-
-
-def test_methods_and_arms_are_paired_by_problem() -> None:
-    other = {("thinking", method, problem): rounds for (_, method, problem), rounds in ONE_ARM.items()}
-    other["thinking", "majority", "q"] = [(15, True, True), (15, False, True)]
-    table = search_contrasts(within_budgets(nodes(ONE_ARM | other), BUDGETS), BUDGETS)
-    rows = [r for r in table.to_pylist() if r["budget"] == 40 and r["metric"] == "accuracy"]
-    methods = {(r["arm"], r["method"], r["other_method"]): r["estimate"] for r in rows if r["arm"] == r["other"]}
-    assert methods == {("panel", "first", "majority"): 0.0, ("thinking", "first", "majority"): -0.5}
-    arms = {r["method"]: r["estimate"] for r in rows if r["arm"] != r["other"]}
-    assert arms == {"first": 0.0, "majority": -0.5, ORACLE: 0.0, PASS_AT_1: 0.0}
-    slopes = {
-        r["method"]: r["estimate"] for r in table.to_pylist() if r["metric"] == "slope" and r["arm"] != r["other"]
-    }
-    assert slopes == {"majority": pytest.approx(-0.25), ORACLE: pytest.approx(0.0)}
-    adjusted = [r for r in table.to_pylist() if r["p_value"] is not None]
-    assert adjusted and all(r["p_adjusted"] >= r["p_value"] and r["family"] for r in adjusted)
 
 
 def test_pass_at_1_is_the_chance_of_the_first_whatever_ended_the_drawing() -> None:

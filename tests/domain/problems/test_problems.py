@@ -25,7 +25,6 @@ from tasks.domain.problems.arithmetic import (
     reserved,
 )
 from tasks.domain.problems.duplicates import near_duplicates
-from tasks.domain.problems.gold_check import findings_of_text
 from tasks.domain.problems.problems import PoolPolicy, grade_exactly, pool_rows
 from tasks.domain.scaffolds import PANEL, SCAFFOLDS, AnswerForm
 from tasks.engines.demo import MIX, teacher_completion, written_out
@@ -136,20 +135,6 @@ def _codes(gold: str, problem: str = "Find it.") -> list[str]:
 )
 def test_defects_of_golds(gold: str, code: str) -> None:
     assert code in _codes(gold)
-
-
-@pytest.mark.parametrize(
-    ("problem", "codes"),
-    [
-        ("In the figure below, find x.", ["missing_figure"]),
-        ("In the figure below, find x. [asy] draw((0,0)--(1,1)); [/asy]", []),
-        ("Find a sequence satisfying the condition in part (a).", ["dangling_reference"]),
-        ("Prove that there are infinitely many, and find the least.", ["proof_wording"]),
-        (r"Solve $a \& = b$ <br> for $a$.", ["markup"]),
-    ],
-)
-def test_defects_of_texts(problem: str, codes: list[str]) -> None:
-    assert [f.code for f in findings_of_text(problem)] == codes
 
 
 def test_policy_decides_and_says_so() -> None:

@@ -18,7 +18,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from storage.artifacts.kinds import EXPOSURE, Training
 from storage.errors import Parked, UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
@@ -105,27 +104,6 @@ def check_resumed(
             for file in mine.rglob("adapter_model.safetensors"):
                 assert file.read_bytes() == (other / file.relative_to(mine)).read_bytes()
     return whole
-
-
-def test_plans_rows_and_folders(tiny_base: Path, tmp_path: Path) -> None:
-    plans: list[StepPlan] = []
-    result = run(tiny_base, tmp_path, sample=lambda p: (plans.append(p), sample(p))[1])
-    assert [(p.step, p.policy_step, len(p.problem_ids), p.evaluate) for p in plans] == [
-        (1, 0, 2, True),
-        (2, 1, 2, False),
-        (3, 2, 2, False),
-        (4, 3, 2, True),
-        (5, 4, 0, True),
-    ]
-    assert all(p.adapter is not None and p.adapter.folder.name == f"step-{p.policy_step:04d}" for p in plans)
-    assert len({p.adapter.name for p in plans if p.adapter}) == 5
-    assert [f.name for f in result.kept_adapters] == ["step-0003", "step-0004"]
-    assert all({"arm", *row} == set(Training.schema.names) for row in result.steps)
-    assert all({"arm", *row} == set(EXPOSURE.names) for row in result.exposure)
-    assert [row["step"] for row in result.steps] == [1, 2, 3, 4]
-    assert same(result.kept_adapters[-1], result.kept_adapters[-1])
-    for folder, step in zip(result.kept_adapters, (3, 4), strict=True):
-        assert f"after {step} GRPO steps" in (folder / "README.md").read_text()
 
 
 def test_stopped_and_resumed_anywhere_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path) -> None:
@@ -253,20 +231,6 @@ class Book:
             seed = int.from_bytes(hashlib.sha256(weights).digest()[:4], "big") + plan.step
             self.entries[key] = random_rollouts(plan.problem_ids, plan.group_size, seed)
         return self.entries.get(key, [])
-
-
-def test_each_step_is_asked_of_the_policy_before_the_last(tiny_base: Path, tmp_path: Path) -> None:
-    """Evaluated are the policies after 0, 3 and 4 steps: once each, with the first plan that asks them."""
-    book = Book()
-    run(tiny_base, tmp_path, STALE, sample=book.sample)
-    assert [(p.step, p.policy_step, len(p.problem_ids), p.evaluate) for p in book.plans] == [
-        (1, 0, 2, True),
-        (2, 0, 2, False),
-        (3, 1, 2, False),
-        (4, 2, 2, False),
-        (5, 3, 0, True),
-        (5, 4, 0, True),
-    ]
 
 
 def test_the_next_step_is_sampled_while_this_one_trains(

@@ -9,22 +9,12 @@ import pytest
 
 from flows.running.plan import plan
 from flows.study.objectives import alike
-from flows.study.profiles import BENCHMARKS, PROFILES
+from flows.study.profiles import PROFILES
 from flows.study.request import Request, profile_of
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tests.tiny_model import write_tiny_model
-
-
-def test_benchmarks_are_chosen_by_name() -> None:
-    profile = PROFILES["qwen-1.5b"]
-    assert [b.name for b in overridden(profile, ["benchmarks=aime, math500_l5"]).benchmarks] == ["aime", "math500_l5"]
-    assert overridden(profile, ["benchmarks=[]"]).benchmarks == overridden(profile, ["benchmarks="]).benchmarks == ()
-    assert overridden(PROFILES["small"], ["benchmarks=aime"]).benchmarks == (BENCHMARKS[2],)
-    assert overridden(PROFILES["paper/n-64"], ["benchmarks=aime"]).benchmarks[0].group_size == 64
-    with pytest.raises(UserError, match="unknown benchmark 'amie'"):
-        overridden(profile, ["benchmarks=amie"])
 
 
 @pytest.mark.parametrize("asked", ["learning_rate=1e-3", "group_size=16", "groups_per_step=3", "token_budget=900"])
