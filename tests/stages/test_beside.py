@@ -1,4 +1,4 @@
-"""What is read part by part is what is read at once, and what is held at once does not grow with the ledger."""
+"""What is read part by part is what is read at once."""
 
 from __future__ import annotations
 
@@ -53,12 +53,3 @@ def test_parts_of_any_size_give_the_same_rows(part: int, tmp_path: Path, monkeyp
     expected = ceilings_of(vectors).to_pylist()[0]
     assert found["reworded"] == 12 and found["n"] == 48
     assert found == {k: pytest.approx(v, rel=1e-12) if isinstance(v, float) else v for k, v in expected.items()}
-
-
-# What is held at once does not grow with the ledger: four times the rollouts, the same memory but for their keys.
-
-
-#: Stage → kB that a rollout of 500 tokens may add, in this order: each finds what those before it made. Held all at once
-#: one took 29 kB or more, of vectors 13 in diversity and 8 in its ceilings; what allocators keep is among these, and of
-#: vectors the reader's group of rows.
-ROLLOUTS, TOKENS = 3_072, 500
