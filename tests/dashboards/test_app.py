@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from dashboards.text import MARKS, literal, pieces, plain
 from storage.artifacts.store import Store
+from storage.reading.figures import FIGURES, SECTIONS
 from storage.reading.query_cache import reports
 from storage.reading.recorded import live_steps
 from storage.records.runs import write_run
+from storage.sql import QUERIES, named
 from tests.dashboards.conftest import REPO, Study
 from tests.dashboards.made_up_rows import run_under_way
 from tests.storage.records.test_records import a_night
@@ -151,3 +154,44 @@ def test_every_mark_of_markdown_is_escaped(text: str) -> None:
     for place, c in enumerate(shown):
         if MARKS.fullmatch(c) and c != "\\":
             assert shown[place - 1] == "\\"
+
+
+# Report and app show the same figures: titles, captions, axes, shapes and colours are declared once.
+
+
+FIGURES_PAGES = ("overview", "bands", "training", "results", "search", "claims")
+
+
+@pytest.fixture(scope="module")
+def app_text(study: Study) -> tuple[set[str], set[str]]:
+    """Subheaders and captions of all pages that show figures."""
+    from streamlit.testing.v1 import AppTest
+
+    titles: set[str] = set()
+    captions: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VARBAND_ROOT", str(study.root))
+        patch.syspath_prepend(str(REPO))
+        for page in FIGURES_PAGES:
+            app = AppTest.from_file(str(REPO / "tests" / "dashboards" / "one_page.py"), default_timeout=120)
+            app.query_params["page"] = page
+            app.run()
+            titles |= {s.value for s in app.subheader}
+            captions |= {re.sub(r"\\(.)", r"\1", c.value) for c in app.caption}
+    return titles, captions
+
+
+def test_every_query_of_the_report_has_a_figure() -> None:
+    asked = {path.stem for path in QUERIES.glob("report_*.sql")}
+    assert asked == {figure.query for figure in FIGURES.values()}
+    assert len(FIGURES) == sum(len(section.figures) for section in SECTIONS)
+    assert "section" not in named("report_votes"), "what is asked and shown is the query alone"
+
+
+@pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.section != "answer"])
+def test_the_app_shows_what_the_report_shows(app_text: tuple[set[str], set[str]], study: Study, name: str) -> None:
+    titles, captions = app_text
+    figure = FIGURES[name]
+    assert figure.title in titles and figure.caption in captions
+    html = re.sub(r"&#39;", "'", study.page("report.html"))
+    assert f"<b>{figure.title}.</b> {figure.caption}" in html.replace("&gt;", ">").replace("&lt;", "<")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pytest
 from click.testing import CliRunner
@@ -16,10 +21,12 @@ from markdown_it import MarkdownIt
 from cli.export import export
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.reading.figures import FIGURES, answer_figure, is_p_value
+from storage.reading.charts import as_svg, specs_of
+from storage.reading.figures import FIGURES, Chart, answer_figure, is_p_value
 from storage.reading.query_cache import ask
 from tasks.report.headline import Headline
 from tasks.report.render import _rendered
+from tasks.report.tables import cut, number, printed_table
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study
 
@@ -253,3 +260,57 @@ def test_a_study_is_copied(study: Study, tmp_path: Path) -> None:
         export, ["study", "--without", "weights", str(tmp_path / "copy"), "--root", str(study.root)]
     )
     assert done.exit_code == 0 and "artifacts" in done.output and (tmp_path / "copy").is_dir()
+
+
+# Charts and tables of the report against values worked out by hand.
+
+
+ARMS = ("panel", "thinking")
+
+
+def charts(figure: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return specs_of(FIGURES[figure].chart, pa.Table.from_pylist(rows), ARMS)
+
+
+def words(svg: str) -> list[str]:
+    return [e.text or "" for e in ElementTree.fromstring(svg).iter() if e.tag.endswith("}text")]
+
+
+def test_a_line_goes_from_corner_to_corner() -> None:
+    """Held-out accuracy 0 at step 0 and 1 at step 10: the frame is 400 by 260, and its axis is in percent."""
+    [spec] = charts("curves", [{"arm": "panel", "step": s, "heldout_rate": s / 10} for s in (0, 10)])
+    svg = as_svg(spec)
+    assert 'd="M0,260L400,0"' in svg and "100%" in words(svg) and {"step", "held-out accuracy"} <= {*words(svg)}
+    assert as_svg(spec) == svg
+
+
+def test_a_drawing_is_made_without_a_network() -> None:
+    """A fresh process in which no socket can be opened."""
+    code = (
+        "import socket; socket.socket.connect = None; from storage.reading.charts import as_pdf\n"
+        "assert as_pdf({'description': '', 'data': {'values': [{'x': 1}]}, 'mark': 'point'}).startswith(b'%PDF-')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_nothing_to_draw_is_no_chart() -> None:
+    assert charts("entropy", [{"arm": "panel", "step": 1, "entropy": None}]) == []
+    assert charts("bands", [{"arm": "panel", "all_zero": 0, "variance": 0, "all_one": 0}]) == []
+    nothing = pa.table({"arm": ["a"], "other": ["b"], "band": [None], "other_band": [None], "count": [None]})
+    assert specs_of(Chart(kind="heat"), nothing, ARMS) == []
+
+
+def test_a_table_joins_intervals_and_names_what_is_missing() -> None:
+    rows = [{"arm": "panel", "gain": 0.15, "gain_low": -0.01, "gain_high": 0.3, "entropy": None, "reason": None}]
+    found = printed_table(rows, list(rows[0]))
+    assert found.columns == ("arm", "gain")
+    assert found.rows == (("panel", "+15 pp [−1, +30 pp]"),)
+    assert found.note == "Not measured: entropy."
+    long = printed_table(rows * 100, list(rows[0]))
+    assert len(long.rows) == 60 and long.note.startswith("The first 60 of 100 rows.")
+
+
+def test_text_is_cut_and_cannot_steer_a_terminal() -> None:
+    assert cut("x" * 100_000).endswith("… (100,000 characters)") and len(cut("x" * 100_000)) < 350
+    assert cut("a\nb\x1b[31m\x00") == "a⏎b\ufffd[31m\ufffd"
+    assert number(float("nan")) == "–"
