@@ -160,9 +160,6 @@ def write(folder: Path, file: str, numbers: range) -> None:
     (folder / file).write_text("".join(LINE.format(i, i + 2) for i in numbers))
 
 
-HELD = "pool.heldout_per_source=3"
-
-
 def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(name: str) -> str:
         done = CliRunner().invoke(pool, ["check", name, "--data", str(tmp_path), "--root", str(tmp_path / "store")])

@@ -42,10 +42,6 @@ def opened(monkeypatch: pytest.MonkeyPatch):
     return run
 
 
-def charts(block) -> list[dict[str, object]]:
-    return [json.loads(chart.proto.spec) for chart in block.get("vega_lite_chart")]
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_show_the_run(opened, study: Study, page: str) -> None:
     app = opened(study.root, page)

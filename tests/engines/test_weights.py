@@ -25,7 +25,6 @@ from tests.tiny_model import CONFIG, write_mixture
 
 INDEX = "model.safetensors.index.json"
 SHARD = "model-00006-of-00016.safetensors"
-DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 
 SMALL: dict[str, Any] = CONFIG | {
     "head_dim": 16,

@@ -30,7 +30,6 @@ from tests.dashboards.synthetic import put
 from tests.flows.running.test_plan import MODEL, study_of
 from tests.measures.conftest import rows_of
 
-REPO = Path(__file__).resolve().parents[2]
 #: Studies that somebody asks for with `--set`: what they ask for twice is one artifact all the same.
 NEIGHBOURS = {
     "evaluated as finally": replace(PAPER, evaluation=PAPER.final),

@@ -16,7 +16,6 @@ from storage.records.runs import run_path
 from tasks.engines.learning import parallel
 from tests.flows.running.test_accounting import CountingGenerator, attempt
 
-REPO = Path(__file__).resolve().parents[2]
 SECRET = "sk-planted-0123456789abcdef"
 NAUGHTY = st.text(max_size=60) | st.sampled_from(
     ["\x00", "../x", "/etc/passwd", "a/../../b", "..", "rollouts-../../..", "．．/x", "a∕b", "%2e%2e/x", "~/x", "-rf"]

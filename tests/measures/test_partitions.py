@@ -13,7 +13,6 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.rules import Band
 from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.partitions.classes import Pair
 from tasks.engines.grading.graders import Graders
 from tasks.grading import by_grader
 from tasks.measures.bands import _ratio, bands_of, crosstab_of
@@ -38,10 +37,6 @@ def answering(right: Sequence[str], wrong: Sequence[str | None], problem: str = 
 def graders() -> Iterator[Graders]:
     with Graders() as made:
         yield made
-
-
-def never(pairs: Sequence[Pair]) -> Sequence[bool]:
-    raise AssertionError(f"asked of the grader: {pairs}")
 
 
 def classes_of(rows: pa.Table, equal: object) -> list[int | None]:

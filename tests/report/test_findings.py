@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Curves, Rollouts
+from storage.artifacts.kinds import Curves
 from storage.sql import named, query
 from tasks.measures.curves import gain_rows, gains_of
 from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats, decided_before
@@ -175,22 +175,6 @@ def test_one_arm_is_not_told_what_two_could_not() -> None:
 
 
 # Form: shares without an answer or valid tags qualify or withhold what is said of ability.
-
-G = 8
-
-
-def screened(arm: str, groups: list[str], tags: bool = True) -> pa.Table:
-    """One group a text, one letter a rollout: c(orrect), w(rong), n(o answer)."""
-    verdicts = {"c": "correct", "w": "wrong", "n": "no_answer"}
-    rows = [
-        {"problem_id": f"p{i:04d}", "source": "amc", "arm": arm, "adapter": None, "step": 0, "seed": 0, "rollout": g}
-        | {"correct": letter == "c", "verdict": verdicts[letter], "tag_valid": tags and letter != "n"}
-        | {"finish": "stop", "num_tokens": 10}
-        for i, letters in enumerate(groups)
-        for g, letter in enumerate(letters)
-    ]
-    names = list(rows[0])
-    return pa.Table.from_pylist(rows, schema=pa.schema([Rollouts.schema.field(name) for name in names]))
 
 
 def test_a_gain_of_an_arm_that_hardly_answers_is_one_of_form() -> None:

@@ -165,15 +165,3 @@ def test_halves_are_alike_and_together_what_right_ones_weigh(of: list[tuple[bool
     kept, mended = (advantages[[r and d is draft for r, d in of]].sum() for draft in (True, False))
     if kept and mended:
         assert kept == pytest.approx(mended)
-
-
-def row(step: int) -> dict[str, object]:
-    return {
-        "step": step,
-        "reward_mean": 0.5,
-        "correct_mean": 0.5,
-        "tag_valid_mean": 1.0,
-        "live_groups": 1.0,
-        "length_mean": 60.25,
-        "entropy": None,
-    }

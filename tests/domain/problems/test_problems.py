@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -29,7 +28,6 @@ from tasks.domain.problems.problems import PoolPolicy, grade_exactly, pool_rows
 from tasks.domain.scaffolds import PANEL, SCAFFOLDS, AnswerForm
 from tasks.engines.demo import MIX, teacher_completion, written_out
 
-REPO = Path(__file__).resolve().parents[3]
 levels, seeds = st.sampled_from(sorted(STEPS_OF_LEVEL)), st.integers(0, 10_000)
 sources = st.sampled_from(list(SOURCES))
 

@@ -39,20 +39,6 @@ def train_toy(*, pool: Pool, splits: Splits, start: Policy, evaluation: Sampling
     return Training.schema.empty_table()
 
 
-def trained(study: Study) -> tuple[Ref, ...]:
-    """Two seeds' trainings, here told apart by their rollouts' seed; one is evaluated as the plan's sampling draws."""
-    pool = make_synthetic_pool(per_source=8, seed=0)
-    splits = split_pool(pool=pool, heldout_per_source=4, seed=0)
-    start = Policy(arm=study.profile.arms[0], model=MODEL)
-    sample_rollouts.titled("evaluate")(
-        pool=pool, splits=splits, policy=start, sampling=DRAW, group_size=4, split="heldout"
-    )
-    draws = {"train": DRAW, "train otherwise": replace(DRAW, seed=4)}
-    return tuple(
-        train_toy.titled(title)(pool=pool, splits=splits, start=start, evaluation=draw) for title, draw in draws.items()
-    )
-
-
 def seeds_of_arms(study: Study) -> None:
     pool = make_synthetic_pool(per_source=8, seed=0)
     splits = split_pool(pool=pool, heldout_per_source=4, seed=0)

@@ -20,7 +20,6 @@ from tasks.engines.adapter_files import adapter_files
 from tasks.engines.model_files import former_identity, weights_identity
 from tests.tiny_model import adapter, another_model
 
-COMMIT = "0123456789" * 4
 CEILING = "[arms.panel]\n[arms.thinking]\nmodel = './other'\n[arms.top]\nscaffold = 'panel'\ntrained_as = 'none'\nmodel = './other'\n"
 
 

@@ -49,8 +49,6 @@ rollouts.temperature = 0.7
 rollouts.temperature = [0.5, 1.0]
 screening.group_size = [4, 8]
 '''
-OWN = "arms = ['panel']\n[scaffolds.own]\nanswer_form = 'tag'\n"
-TEMPLATE = "{problem} <answer>...</answer>"
 
 
 def asked(text: str, question: str = "") -> Profile:

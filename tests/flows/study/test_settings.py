@@ -27,7 +27,6 @@ from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import LOSSES
 
-LEARNER = LearnerConfig(steps=3, groups_per_step=2, group_size=4, learning_rate=1e-3, lora_rank=4, lora_alpha=4)
 NAMES = sorted(settable(DEMO))
 TEXTS = ("-1", "0", "2.5", "1e999", "nan", "true", "none", "", "foo", "9" * 30, "1,1", "(0,0)", "a=b")
 OWN = """

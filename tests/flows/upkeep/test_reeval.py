@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flows.running.sessions import Listener, silent
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import reeval
@@ -144,11 +142,6 @@ def test_a_damaged_adapter_is_called_damaged(rounded: Nights) -> None:
     assert reeval._why_not(store, kept) == "its evaluation is not made yet"
     (store.path(kept.reference) / "data.parquet").write_bytes(b"x")
     assert f"{kept.reference} is damaged" in reeval._why_not(Store(store.root), kept)
-
-
-@contextmanager
-def uncharged(_: Study) -> Iterator[Listener]:
-    yield silent
 
 
 def test_the_page_has_a_sentence_a_table_and_a_picture(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,16 +18,6 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.rows import Payload, WrongRows
 from storage.artifacts.store import Store
 from storage.errors import UserError
-
-REPO = Path(__file__).resolve().parents[3]
-RIGHT = """
-from storage.artifacts.kinds import BandCrosstab, PassAtK
-from storage.artifacts.kinds import Tables
-
-def tables(passk: PassAtK, crosstab: BandCrosstab, **others) -> Tables:
-    return Tables(crosstab=crosstab, passk=passk, **others)
-"""
-WRONG = RIGHT.replace("crosstab=crosstab", "crosstab=passk")
 
 
 def put(store: Store, ref: Ref, table: pa.Table) -> None:
@@ -63,19 +52,6 @@ def test_references_are_read_as_what_they_are() -> None:
 
 
 # One spelling for every recipe, on every machine; a refusal for whatever has none.
-
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@dataclass(frozen=True)
-class Config:
-    steps: int
-    rate: float
 
 
 def test_known_value_of_the_hash() -> None:

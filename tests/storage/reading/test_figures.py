@@ -17,12 +17,6 @@ from storage.reading.views import helper_tables, views
 from storage.sql import named
 from tasks.report import render as inputs
 
-SECTIONS = (
-    {"id": "training", "title": "Training", "page": "training"},
-    {"id": "passk", "title": "pass@k", "page": "results"},
-)
-
-
 #: Of the policy before training, of one adapter a row, and of labelled traces.
 NOT_OF_SEEDS = {"calibration", "rescreening", "summary"}
 
