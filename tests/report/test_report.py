@@ -284,6 +284,12 @@ def test_a_line_goes_from_corner_to_corner() -> None:
     assert as_svg(spec) == svg
 
 
+def test_steps_are_whole_on_an_axis() -> None:
+    rows = [{"arm": "panel", "seed": 0, "step": step, "entropy": 0.5} for step in (1, 2, 3)]
+    [spec] = charts("entropy", rows)
+    assert [word for word in words(as_svg(spec)) if word in ("1", "2", "3")] == ["1", "2", "3"]
+
+
 def test_a_drawing_is_made_without_a_network() -> None:
     """A fresh process in which no socket can be opened."""
     code = (

@@ -18,13 +18,7 @@ from tasks.domain.grpo.advantages.group import Candidate, Context, Group, is_liv
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
 from tasks.domain.grpo.advantages.structured import worths
 from tasks.domain.grpo.learner_config import LearnerConfig
-<<<<<<< HEAD
-from tasks.domain.grpo.second_scaffold import CRITIC, THRESHOLD, answer_key, second_scaffold, several, solutions
-from tasks.domain.partitions.by_strategy import jaccard, profile
-from tasks.domain.partitions.classes import LabelledGroup, threshold_of
-=======
 from tasks.domain.grpo.second_scaffold import CRITIC, answer_key, second_scaffold, several, solutions
->>>>>>> e575ced2 (Cut tests whose lines and rules another test covers)
 from tasks.domain.scaffolds import PANEL, THINKING
 
 #: (correct, tag valid, answer if wrong, class of its trace)

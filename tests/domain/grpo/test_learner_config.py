@@ -18,7 +18,6 @@ from tasks.domain.grpo.learner_config import LearnerConfig, check_overlong
 from tasks.domain.grpo.rewards import RewardTerm, parts, total
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.policies import Sampling
-from tasks.engines.learning.adapters import model_card
 
 CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
 
