@@ -47,7 +47,9 @@ def export() -> None:
 @click.argument("target", type=options.Root())
 @click.option("--run", metavar="RUN", help="Copy only the artifacts that this run made or needs.  [default: all]")
 @click.option("--without", type=click.Choice(["weights"]), help="Leave out the adapters of finished trainings.")
-@click.option("--renew", is_flag=True, help="Replace artifacts that TARGET has in another version, as in a backup.")
+@click.option(
+    "--renew", is_flag=True, help="Replace artifacts that TARGET has in another version, so that it becomes a backup."
+)
 @options.root_there
 @options.as_json
 def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:

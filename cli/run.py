@@ -46,7 +46,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--limit", type=click.IntRange(min=1), help="Use this many problems, chosen at random by pool.split_seed."
         ),
-        click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the source files."),
+        click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the problem sets."),
         click.option(
             "--model", help="Base model: a folder, OWNER/NAME@COMMIT, or sha256:… if its files are on another machine."
         ),

@@ -162,7 +162,7 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 
 @store.command()
 @click.option("--older-than", metavar="AGE", default="7d", help="Keep artifacts younger than this, e.g. 12h, 30d.")
-@click.option("--yes", is_flag=True, help="Move them to the bin, and delete artifacts that earlier calls moved there.")
+@click.option("--yes", is_flag=True, help="Move unused artifacts to the bin, and empty it of those from earlier calls.")
 @click.option("--restore", is_flag=True, help="Move everything in the bin back to the store.")
 @options.root_there
 @options.as_json

@@ -137,7 +137,9 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
             raise UserError("; ".join(notes) or f"{path}: has no rollouts")
         brought += [Brought(arm, tool, path.name, groups) for arm, groups in by_arm.items()]
     if again := [arm for arm, n in Counter(one.arm for one in brought).items() if n > 1]:
-        raise UserError(f"{', '.join(again)}: two files have an arm of this name; name each with --arm")
+        raise UserError(
+            f"{', '.join(again)}: two files have an arm of this name; give each file another arm with --arm"
+        )
     keys, size = _common(brought)
     notes += _left_out(brought, keys, size)
     text = _study_text(name, brought, keys, size)

@@ -308,6 +308,6 @@ class Profile(Checked):
         return tuple(sorted(found, key=lambda kind: (kind != MATH, kind)))
 
     def base_of(self, name: str) -> str:
-        """The model of an arm, by name."""
+        """Return the name of the model of an arm."""
         arm = self.arm(name)
         return arm.model or self.arm(arm.head).model or self.model

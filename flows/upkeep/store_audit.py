@@ -24,7 +24,9 @@ def audit(store: Store, claims: Path = CLAIMS) -> Row:
     """Keys: claims, reports, findings, counts. Raise UserError if the store is empty or the claims are unreadable."""
     wanted = read_claims(claims)
     if not store.refs():
-        raise UserError(f"store {store.root}: no artifact to audit; run a study or replay the published one into it")
+        raise UserError(
+            f"store {store.root}: no artifact to audit; run a study first, or `varband replay` for the published one"
+        )
     checked = [one.row() for one in recomputed(store, wanted)]
     reports = [row for ref in store.refs("report") for row in _report(store, ref)]
     found = _findings(store)

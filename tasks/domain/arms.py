@@ -1,4 +1,4 @@
-"""Arms: a scaffold with its base model and adapter. A new arm is one entry here; no other file names it."""
+"""Arms: a scaffold with its base model and adapter. A new arm is one entry here; its prompt is a scaffold."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,14 +46,20 @@ def test_every_command_with_json_is_on_the_page_or_makes_something() -> None:
     assert known - listed == DOING and not listed & DOING
 
 
+@pytest.fixture(scope="module")
+def own_store(demo_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy: some commands keep what they found."""
+    return Path(shutil.copytree(demo_store, tmp_path_factory.mktemp("own") / "store"))
+
+
 @pytest.mark.parametrize(("words", "form", "fields"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_command_prints_the_fields_that_the_page_lists(
-    words: str, form: str, fields: str, demo_store: Path, tmp_path: Path
+    words: str, form: str, fields: str, own_store: Path, tmp_path: Path
 ) -> None:
     given = WORDS.get(words, words).split()
     name = next(name for name, _ in commands(varband) if f"{words} ".startswith(f"{name} "))
     takes_root = any(p.name == "root" for p in dict(commands(varband))[name].params)
-    root = ["--root", str(demo_store)] if takes_root else []
+    root = ["--root", str(own_store)] if takes_root else []
     done = warm.run([warm.VARBAND, *given, "--json", *root], cwd=tmp_path)
     assert done.stdout, done.stderr
     printed = json.loads(done.stdout)

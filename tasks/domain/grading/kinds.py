@@ -28,7 +28,7 @@ RAISED = "raised by grader "
 @dataclass(frozen=True, slots=True)
 class AnswerKind:
     """read: the distinct answers in a text, in the form in which they are compared; none if it has none of this kind.
-    Idempotent. same: whether such an answer equals such a gold."""
+    Reading an answer that was read changes nothing. same: whether an answer that was read equals a gold."""
 
     read: Callable[[str], Sequence[str]]
     same: Callable[[str, str], bool] = operator.eq

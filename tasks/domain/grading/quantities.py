@@ -150,7 +150,7 @@ def split_unit(text: str) -> tuple[str, str | None]:
 
 
 def unit_of(words: str) -> str | None:
-    """The unit named by words: measures, a counted noun, or one per another; None for other words.
+    """Return the unit that words name (`km`, `apples`, `km per hour`), or None for other words.
 
     >>> [unit_of(w) for w in ("square feet", "red apples", "miles per hour", "never", "dozens", "overlaps")]
     ['ft', 'red apple', 'mi/h', None, None, None]

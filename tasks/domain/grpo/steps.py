@@ -86,7 +86,7 @@ class TrainRollout:
 
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:
-    """Step 0, every `eval_every`, and the last one: the result is never the best of several checkpoints.
+    """Step 0, every `eval_every` steps, and the last step. Results are of the last adapter, never of the best one.
 
     >>> evaluated_steps(25, 10)
     [0, 10, 20, 25]

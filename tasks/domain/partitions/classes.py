@@ -1,4 +1,4 @@
-"""Classes of one problem's rollouts. Axis suffix: N rollouts.
+"""Groups rollouts of one problem into classes: equal answers, or similar traces. Axis suffix: N rollouts.
 
 A class is a number from 0, in order of first occurrence; None for a rollout in no class. Equality is transitive: a
 chain of equal answers is one class. Similarity is not: any two traces of a class must be similar, because chains of
