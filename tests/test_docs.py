@@ -19,7 +19,14 @@ REPO = Path(__file__).resolve().parent.parent
 PAGES = sorted((REPO / "docs" / "guide").glob("*.md"))
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 #: What a test here has not; lines that need a server are followed in tests/flows/server/test_deploy.py.
-NEEDS = ("needs a GPU: ", "needs a server: ", "needs a Tinker server: ", "needs an extra: ", "needs an account: ")
+NEEDS = (
+    "needs a GPU: ",
+    "needs a server: ",
+    "needs a Tinker server: ",
+    "needs an extra: ",
+    "needs an account: ",
+    "needs a cluster: ",
+)
 #: Pages that read a store in which a study is finished.
 READING = ("add", "connect", "no-answer", "operate", "read-the-report")
 #: Pages that run a study: minutes.
