@@ -97,6 +97,11 @@ def disk_fault(error: BaseException) -> str | None:
     return None
 
 
+def as_user_error(error: Exception) -> UserError:
+    """Return an error that can go to another process, or to a summary: it holds text alone."""
+    return error if isinstance(error, UserError) else UserError(sentence_of(error))
+
+
 def sentence_of(error: Exception) -> str:
     """Return one sentence for an error. For an unexpected error, also print its traceback."""
     text = str(error) if isinstance(error, UserError) else disk_fault(error)

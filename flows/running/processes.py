@@ -27,7 +27,7 @@ from flows.running.pieces import Lost, Piece, dispatch, next_pieces, piece_in
 from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
-from storage.errors import Notice, Parked, UserError, sentence_of
+from storage.errors import Notice, Parked, UserError, as_user_error
 from storage.objects import patient
 from storage.stopping import deaf_children, stopped_by_signals, was_stopped
 from tasks.engines.hardware import Hardware, children_see, release_memory, visible_gpus
@@ -190,7 +190,7 @@ def _work(line: Connection) -> None:
                     piece_in(current, study, store, piece.ref, piece.shard)
                     tell(None)
                 except Exception as error:
-                    tell(error if isinstance(error, UserError) else UserError(sentence_of(error)))
+                    tell(as_user_error(error))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # engines are closed and all is on disk; the end of an interpreter that loaded vLLM takes seconds more

@@ -15,7 +15,7 @@ from flows.running.pieces import Piece, dispatch, next_pieces, piece_in
 from flows.running.sessions import Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
-from storage.errors import Notice, UserError, sentence_of
+from storage.errors import Notice, UserError, as_user_error
 from storage.leases import leases_of
 from storage.stopping import was_stopped
 from tasks.stage import Session
@@ -67,5 +67,5 @@ class Claims:
         except Exception as error:
             if was_stopped():
                 raise
-            return error if isinstance(error, UserError) else UserError(sentence_of(error))
+            return as_user_error(error)
         return None
