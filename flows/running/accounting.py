@@ -94,16 +94,13 @@ def accounted(
     if is_costly(planned):
         check_memory(study, Machine.here(), to_sample(planned))
         check_fit(longest_prompts(study, store, planned), study.profile.hardware.max_model_len)
-    meter, earlier = charging.meter(study.profile.hardware, store), earlier_attempt(store.root, charging.run)
+    meter = charging.meter(study.profile.hardware, store)
     check_installed(study.profile.tracking)
     record = Record(store, _recorded(study, store, planned, charging, request, flow_run=flow_run), meter)
     record.update()
-    followed = earlier is not None and earlier.attempts and earlier.tracked_as
-    sent = [p.step.ref for p in planned if p.reused and followed]
+    followed = tracker_run(study, store, record.run)
     try:
-        with tracked(
-            study.profile.tracking, tracker_run(study, store, record.run), store, meter.journal.spent, sent
-        ) as track:
+        with tracked(study.profile.tracking, followed, store, meter.journal.spent) as track:
             listener = followed_by(listener, track)
             with patient(), beating(record.update), metered(meter, listener) as charged:
                 yield Listeners(record.before(charged), record.before(listener))

@@ -23,6 +23,8 @@ from typing import Any
 
 from flows.running.plan import Planned
 from flows.running.sessions import Listener, silent
+from flows.study.changes import tables_of
+from flows.study.reading import flat
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -52,12 +54,14 @@ def token(run: str) -> str:
 
 def tracker_run(study: Study, store: Store, run: Run) -> TrackerRun:
     """Return the tracker runs of a run of the store, without the name of one."""
-    return TrackerRun(run.profile, run.tracked_as, store.root / "tracking", {"model": study.model_names})
+    limits = {f"budget.{name}": value for name, value in run.budget.items()}
+    config = {"model": study.model_names, **dict(flat(tables_of(study.profile))), **limits}
+    return TrackerRun(run.profile, run.tracked_as, store.root / "tracking", config)
 
 
 @dataclass(slots=True)
 class Tracker:
-    """Sends events to one tracker. known: artifacts that it has."""
+    """Sends events to one tracker. known: artifacts that were sent step by step."""
 
     name: str
     of: TrackerRun
@@ -200,14 +204,12 @@ def followed_by(listener: Listener, other: Listener) -> Listener:
 
 
 @contextmanager
-def tracked(
-    names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[[], Amounts], known: Sequence[Ref] = ()
-) -> Iterator[Listener]:
-    """Yield a listener that sends events to these trackers. known: artifacts that they have. Errors: UserError for a
-    tracker whose package is missing."""
+def tracked(names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[[], Amounts]) -> Iterator[Listener]:
+    """Yield a listener that sends events to these trackers. Errors: UserError for a tracker whose package is
+    missing."""
     check_installed(names)
     with ExitStack() as stack:
-        trackers = [Tracker(name, of, store, spent, set(known)) for name in names]
+        trackers = [Tracker(name, of, store, spent) for name in names]
         yield reduce(followed_by, [stack.enter_context(tracker.listening()) for tracker in trackers], silent)
 
 

@@ -89,14 +89,20 @@ def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
 
 
 def gpus_line(hardware: Hardware, gpus: int) -> str:
-    """For the plan; empty if no GPUs were divided. gpus: number available.
+    """Say how arms use this machine's GPUs, for the plan; empty on a CPU. gpus: number available.
 
     >>> gpus_line(spread(Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True), 4, 2), 4)
     'GPUs: 4 here; arms at once: 1, of 4 each: 1 to train, 3 to sample; an arm spans no second machine'
+    >>> gpus_line(Hardware(device="cuda", tensor_parallel=8), 4)
+    'GPUs: 4 here, 8 for an arm; an arm spans no second machine'
     """
-    if not hardware.spread or hardware.device == "cpu" or 0 < gpus < hardware.gpus:
+    if hardware.device == "cpu" or not (gpus or hardware.spread or hardware.device == "cuda"):
         return ""
-    parts = f"{hardware.processes} to train, {hardware.replicas * hardware.tensor_parallel} to sample"
-    shared = parts if hardware.sampler_apart else "all of them to train and to sample"
-    line = f"GPUs: {gpus or 'none'} here; arms at once: {hardware.arms_at_once}, of {hardware.gpus} each: {shared};"
-    return f"{line} an arm spans no second machine"
+    line = f"GPUs: {gpus or 'none'} here"
+    if hardware.spread and not 0 < gpus < hardware.gpus:
+        parts = f"{hardware.processes} to train, {hardware.replicas * hardware.tensor_parallel} to sample"
+        shared = parts if hardware.sampler_apart else "all of them to train and to sample"
+        line += f"; arms at once: {hardware.arms_at_once}, of {hardware.gpus} each: {shared}"
+    else:
+        line += f", {hardware.gpus} for an arm"
+    return f"{line}; an arm spans no second machine"

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ FIELDS = {
     "logprobs": ("logprobs",),
 }
 CUT = ("length", "max_tokens", "model_length")
+FORMATS = (
+    f"Formats: JSONL or Parquet with a column {' or '.join(FIELDS['completion'])}, samples of lm-eval, traces of"
+    " verifiers, completions of TRL, .eval files of inspect"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,26 +68,26 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
     """
     if path.suffix == ".eval":
         return "inspect", list(_inspect(path))
-    records = _parquet(path) if path.suffix == ".parquet" else [r for _, r in json_lines(_bytes(path), str(path), "")]
+    records = _parquet(path) if path.suffix == ".parquet" else _json(path)
     first: Record = records[0] if records else {}
     if "traces" in first:
         return "verifiers", [one for record in records for one in _verifiers(record)]
     if "doc" in first and "resps" in first:
         return "lm-eval", list(_lm_eval(records))
     if not any(name in first for name in FIELDS["completion"]):
-        raise UserError(
-            f"{path}: holds no completions (found: {', '.join(first) or 'nothing'}). Formats: JSONL or Parquet with a"
-            f" column {' or '.join(FIELDS['completion'])}, samples of lm-eval, traces of verifiers, completions of TRL,"
-            " .eval files of inspect"
-        )
+        raise UserError(f"{path}: holds no completions (found: {', '.join(first) or 'nothing'}). {FORMATS}")
     return ("TRL" if {"prompt", "completion", "step"} <= {*first} else "file"), [_row(record) for record in records]
 
 
-def _bytes(path: Path) -> bytes:
+def _json(path: Path) -> list[Record]:
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    if content.lstrip(codecs.BOM_UTF8 + b" \r\n\t")[:1] not in (b"{", b"["):
+        begins = " ".join(content[:60].decode(errors="replace").split())
+        raise UserError(f"{path}: has none of the known formats (found: text that begins '{begins}'). {FORMATS}")
+    return [record for _, record in json_lines(content, str(path), "")]
 
 
 def _parquet(path: Path) -> list[Record]:

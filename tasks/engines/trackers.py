@@ -35,10 +35,20 @@ class Line:
     values: Mapping[str, float]
     completions: Sequence[Mapping[str, Any]] = ()
 
+    @property
+    def id(self) -> str:
+        """The same for every sending of the step, with or without its costs.
+
+        >>> Line("panel seed 0", 3, {"train/reward": 0.5, "spent/usd": 1.0}).id
+        'panel seed 0 step 3: train'
+        """
+        return f"{self.run} step {self.step}: {max(self.values, default='').rpartition('/')[0]}"
+
 
 @dataclass(frozen=True, slots=True)
 class TrackerRun:
-    """project: the study. group: of all its tracker runs. name: of this one. folder: for the tracker's files."""
+    """project: the study. group: of all its tracker runs. name: of this one. folder: for the tracker's files. config:
+    the study's settings and limits, by path."""
 
     project: str
     group: str
@@ -113,7 +123,7 @@ def _wandb(of: TrackerRun) -> Iterator[Log]:
 @contextmanager
 def _mlflow(of: TrackerRun) -> Iterator[Log]:
     from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
-    from mlflow.entities import Metric  # pyright: ignore[reportMissingImports]
+    from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
 
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     client = MlflowClient(uri or f"sqlite:///{of.folder / 'mlflow.db'}")
@@ -125,8 +135,10 @@ def _mlflow(of: TrackerRun) -> Iterator[Log]:
     runs = client.search_runs([experiment], f"tags.varband = '{of.id}'")
     run = runs[0] if runs else client.create_run(experiment, run_name=of.id, tags={"varband": of.id, "group": of.group})
     run_id = run.info.run_id
-    for name, value in of.config.items():
-        client.set_tag(run_id, name, value)
+    # a parameter that is set cannot change, and a batch has at most 100
+    params = [Param(name, str(value)[:6000]) for name, value in of.config.items() if name not in run.data.params]
+    for first in range(0, len(params), 100):
+        client.log_batch(run_id, params=params[first : first + 100])
 
     def log(line: Line) -> None:
         now = int(1000 * time.time())
@@ -145,6 +157,7 @@ def _tensorboard(of: TrackerRun) -> Iterator[Log]:
     from torch.utils.tensorboard import SummaryWriter
 
     with SummaryWriter(of.folder / "tensorboard" / of.group / of.name.replace(" ", "-")) as writer:
+        writer.add_text("config", "\n".join(f"    {name} = {value!r}" for name, value in of.config.items()))
 
         def log(line: Line) -> None:
             for name, value in line.values.items():
@@ -173,20 +186,29 @@ def check_installed(names: Sequence[str]) -> None:
 
 def receive(pipe: Connection, name: str, of: TrackerRun) -> None:
     """In a tracker's process: log every line of the pipe until it closes, then finish the tracker's runs. A failure is
-    one sentence on standard error; what else the tracker prints goes to `<folder>/<name>.log`."""
+    one sentence on standard error; what else the tracker prints goes to `<folder>/<name>.log`. Lines that an earlier
+    attempt logged are in `<folder>/sent/<group>-<name>` and are left out."""
     of.folder.mkdir(parents=True, exist_ok=True)
     said, printed = os.fdopen(os.dup(2), "w"), of.folder / f"{name}.log"
     with printed.open("a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     logs: dict[str, Log] = {}
+    (of.folder / "sent").mkdir(exist_ok=True)
     try:
         with ExitStack() as opened, suppress(EOFError):
+            notes = opened.enter_context((of.folder / "sent" / f"{of.group}-{name}").open("a+"))
+            notes.seek(0)
+            sent = {*notes.read().splitlines()}
             while True:
                 line: Line = pipe.recv()
+                if line.id in sent:
+                    continue
                 if line.run not in logs:
                     logs[line.run] = opened.enter_context(TRACKERS[name](replace(of, name=line.run)))
                 logs[line.run](line)
+                sent.add(line.id)
+                print(line.id, file=notes, flush=True)
     except Exception as error:
         traceback.print_exc()
         sys.stderr.flush()

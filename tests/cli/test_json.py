@@ -24,7 +24,7 @@ DOING = {
     "run", "submit", "resume", "register", "ask", "store gc", "store rm", "store verify",
     "store sql", "export gallery", "export push",
     "export rollouts", "export study", "pool build", "pool check", "pool split", "grade store", "replay", "power",
-    "server deploy",
+    "server deploy", "import",
 }  # fmt: skip
 
 

@@ -62,7 +62,8 @@ def test_two_commands_from_other_peoples_rollouts_to_a_report(tmp_path: Path, mo
     assert first.exit_code == 0, first.output
     assert "verifiers: 8 rollouts, 8 of them new, 2 correct; the other tool judges 0 of 8 otherwise" in first.output
     assert "lm_eval: the file counts no tokens" in first.output
-    assert "verifiers: 8 rollouts, 0 of them new" in command(*words, "--name", "others").output
+    again = json.loads(command(*words, "--name", "others", "--json").stdout)
+    assert again["study"] == "others.toml" and [one["new"] for one in again["entered"]] == [0, 0, 0]
     ran = command("run", "others.toml", "--root", "r", "--plain")
     assert ran.exit_code == 0, ran.output
     ledger = Ledger("r")
@@ -114,3 +115,18 @@ def test_what_cannot_be_taken_in_is_a_sentence(
     assert isinstance(failed.exception, UserError)
     assert says in str(failed.exception)
     assert not Path("imported.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "found"),
+    [
+        ("README.md", "# Their rollouts\n", "# Their rollouts"),
+        ("a.csv", "completion,gold\n2,2\n", "completion,gold 2,2"),
+    ],
+)
+def test_a_file_in_an_unknown_format_names_the_known_ones(file: str, content: str, found: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(content)
+    with pytest.raises(
+        UserError, match=rf"begins '{found}'\)\. Formats: JSONL or Parquet with .* \.eval files of inspect"
+    ):
+        read_rollouts(tmp_path / file)

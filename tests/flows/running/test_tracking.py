@@ -36,21 +36,32 @@ def step(n: int) -> Progress:
 
 
 def sent(name: str, root: Path, *steps: int) -> None:
-    """Send steps of one training, as one attempt of a run."""
-    of = TrackerRun("lab", "lab-1234-abc", root / "tracking", {"model": "small"})
+    """Send steps of one training, as one attempt of a run. Each attempt may have another limit."""
+    config = {"model": "small", "training.kl_beta": 0.02, "budget.usd": 1.0 + len(steps)}
+    of = TrackerRun("lab", "lab-1234-abc", root / "tracking", config)
     with tracked([name], of, Store(root), lambda: Amounts(tokens=7.0)) as listener:
         for n in steps:
             listener(step(n))
 
 
-def read_tensorboard(root: Path) -> tuple[list[float], str]:
+def events_of(folder: Path) -> Any:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # pyright: ignore[reportMissingImports]
 
-    [folder] = (root / "tracking" / "tensorboard").glob("*/*")
-    assert folder.name == "panel-seed-0"
     read = EventAccumulator(str(folder))
     read.Reload()
-    text = read.Tensors("completions/0/text_summary")[0].tensor_proto.string_val[0].decode()
+    return read
+
+
+def text_of(events: Any, name: str) -> str:
+    return events.Tensors(f"{name}/text_summary")[0].tensor_proto.string_val[0].decode()
+
+
+def read_tensorboard(root: Path) -> tuple[list[float], str]:
+    [folder] = (root / "tracking" / "tensorboard").glob("*/*")
+    assert folder.name == "panel-seed-0"
+    read = events_of(folder)
+    text, config = text_of(read, "completions/0"), text_of(read, "config")
+    assert "training.kl_beta = 0.02" in config and "budget.usd = 3.0" in config
     return [event.value for event in read.Scalars("train/reward_mean")], text
 
 
@@ -61,7 +72,8 @@ def read_mlflow(root: Path) -> tuple[list[float], str]:
     experiment: Any = client.get_experiment_by_name("lab")
     [run] = client.search_runs([experiment.experiment_id])
     table = Path(run.info.artifact_uri.removeprefix("file://")) / "completions.json"
-    assert run.data.tags["model"] == "small" and run.info.status == "FINISHED"
+    assert run.data.params == {"model": "small", "training.kl_beta": "0.02", "budget.usd": "3.0"}
+    assert run.info.status == "FINISHED"
     history = client.get_metric_history(run.info.run_id, "train/reward_mean")
     return [m.value for m in sorted(history, key=lambda m: m.step)], table.read_text()
 
@@ -70,6 +82,8 @@ def read_trackio(root: Path) -> tuple[list[float], str]:
     from trackio.sqlite_storage import SQLiteStorage  # pyright: ignore[reportMissingImports]
 
     logs = SQLiteStorage.get_logs("lab", "lab-1234-abc-panel-seed-0")
+    config = SQLiteStorage.get_run_config("lab", "lab-1234-abc-panel-seed-0") or {}
+    assert config["training.kl_beta"] == 0.02 and config["budget.usd"] == 3.0
     return [log["train/reward_mean"] for log in logs], json.dumps(logs)
 
 
@@ -93,7 +107,7 @@ def read_wandb(root: Path) -> tuple[list[float], str]:
     """Both attempts are one run for `wandb sync`: they have one id."""
     from wandb.proto import wandb_internal_pb2  # pyright: ignore[reportMissingImports]
 
-    values, ids = [], set()
+    values, ids, config = [], set(), dict[str, str]()
     for path in sorted((root / "tracking").rglob("*.wandb")):
         for data in leveldb_records(path.read_bytes()):
             record = wandb_internal_pb2.Record()
@@ -101,7 +115,8 @@ def read_wandb(root: Path) -> tuple[list[float], str]:
             items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
             values += [json.loads(items[name]) for name in items if name == "train/reward_mean"]
             ids |= {record.run.run_id} - {""}
-    assert ids == {"lab-1234-abc-panel-seed-0"}
+            config |= {item.key: item.value_json for item in record.run.config.update}
+    assert ids == {"lab-1234-abc-panel-seed-0"} and config["training.kl_beta"] == "0.02" and "budget.usd" in config
     return values, "".join(path.read_text() for path in (root / "tracking").rglob("*.table.json"))
 
 
@@ -109,7 +124,9 @@ READERS = {"tensorboard": read_tensorboard, "mlflow": read_mlflow, "trackio": re
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_two_attempts_are_one_run_of_the_tracker(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_attempts_are_one_run_of_the_tracker_with_each_step_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip(name)
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -119,7 +136,7 @@ def test_two_attempts_are_one_run_of_the_tracker(name: str, tmp_path: Path, monk
     with warnings.catch_warnings():
         warnings.simplefilter("error", Notice)
         sent(name, tmp_path, 1, 2)
-        sent(name, tmp_path, 3)
+        sent(name, tmp_path, 2, 3)
     values, completions = READERS[name](tmp_path)
     assert values == pytest.approx([0.1, 0.2, 0.3])
     assert "<answer>4" in completions.replace("\\u003c", "<")
@@ -173,7 +190,7 @@ def test_a_stored_study_has_steps_evaluations_bands_and_a_summary(demo_store: Pa
 
 
 def test_a_finished_study_is_sent_and_its_names_do_not_change(own_demo_store: Path) -> None:
-    """The planned refs with a tracker are those without."""
+    """The planned refs with a tracker are those without. Sent twice, it is one run of the tracker."""
     pytest.importorskip("tensorboard")
     plans = [
         warm.run(command(own_demo_store, *more, verb="plan"), cwd=own_demo_store, env=environment())
@@ -181,7 +198,14 @@ def test_a_finished_study_is_sent_and_its_names_do_not_change(own_demo_store: Pa
     ]
     assert plans[0].stdout == plans[1].stdout and plans[0].returncode == 0
     words = [warm.VARBAND, "export", "track", "demo", "--track", "tensorboard", "--root", str(own_demo_store)]
-    done = warm.run(words, cwd=own_demo_store, env=environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")})
-    assert done.returncode == 0, done.stderr
-    written = {path.parent.name for path in (own_demo_store / "tracking").rglob("events*")}
-    assert written == {"panel-seed-0", "thinking-seed-0", "study"}
+    shell = environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    said, files = [], []
+    for _ in range(2):
+        done = warm.run(words, cwd=own_demo_store, env=shell)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+        files.append(sorted((own_demo_store / "tracking").rglob("events*")))
+    assert {path.parent.name for path in files[0]} == {"panel-seed-0", "thinking-seed-0", "study"}
+    assert said[0] == said[1] and files[0] == files[1]
+    config = text_of(events_of(files[0][0].parent), "config")
+    assert "training.steps = 4" in config and "model = " in config
