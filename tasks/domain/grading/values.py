@@ -350,11 +350,16 @@ def same_value(one: Expr, other: Expr) -> bool:
     return met or (one == other and any(map(_has_infinity, (one, other))))
 
 
+def _numbers(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = None) -> Iterator[Values]:
+    """Values at each point where none is a matrix."""
+    return (found for found in values(formulas, fixed) if not any(isinstance(v, mp.matrix) for v in found[0]))
+
+
 def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
     """Do two constants differ by at most `tolerance`, relative to the second? Never, if both are finite decimals."""
     if names_in(one) | names_in(other):
         return False
-    for (a, b), _ in values((one, other)):
+    for (a, b), _ in _numbers((one, other)):
         if isinstance(a, Fraction) and isinstance(b, Fraction) and terminates(a) and terminates(b):
             return False
         with mp.workdps(DIGITS):
@@ -365,7 +370,7 @@ def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
 def factor_between(one: Expr, other: Expr) -> Any:
     """The constant factor of the first formula relative to the second; None if there is none."""
     factor = None
-    for (a, b), slack in values((one, other)):
+    for (a, b), slack in _numbers((one, other)):
         if abs(a) <= slack or abs(b) <= slack:
             return None
         with mp.workdps(DIGITS):
@@ -383,7 +388,7 @@ def same_solutions(one: Expr, other: Expr) -> bool:
 
 
 def _same_root(one: Expr, other: Expr, name: str) -> bool:
-    at = [list(values((one, other), {name: Fraction(x)})) for x in (0, Fraction(5, 7), Fraction(-11, 7))]
+    at = [list(_numbers((one, other), {name: Fraction(x)})) for x in (0, Fraction(5, 7), Fraction(-11, 7))]
     if not at[0] or len({len(some) for some in at}) > 1:
         return False
     tiny = mp.mpf(10) ** -40

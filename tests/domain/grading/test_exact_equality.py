@@ -166,3 +166,14 @@ def test_a_decimal_is_right_to_its_last_digit_or_wrong(top: int, bottom: int, de
 def test_numbers_that_are_too_large_are_not_called_wrong(answer: str) -> None:
     found = grade_region(answer, "1", "tag")
     assert found.verdict == "ungradable" and found.reason.startswith("cannot be decided: ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("17.88854382", r"\begin{pmatrix}1\\2\end{pmatrix}"),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}+v=2", r"\begin{pmatrix}3\\4\end{pmatrix}+v=2"),
+    ],
+)
+def test_a_matrix_beside_a_number_is_another_value(answer: str, gold: str) -> None:
+    assert verdict(answer, gold) == verdict(gold, answer) == "wrong"
