@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.running.sessions import stages_on
-from storage.artifacts.kinds import Pool, Splits
+from storage.artifacts.schemas import Pool, Splits
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.problems.sources import source_spec

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from flows.running.sessions import stages_on
-from storage.artifacts.kinds import LEDGER, Bands, Calibrations, Embeddings, Partitions, Pool, Rollouts, Splits
+from storage.artifacts.schemas import Bands, Calibrations, Embeddings, Partitions, Pool, Rollouts, Splits
 from storage.artifacts.store import DATA, MANIFEST, Store
-from storage.ledger import Ledger
+from storage.ledger import LEDGER, Ledger
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.scaffolds import PANEL

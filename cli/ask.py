@@ -126,7 +126,7 @@ def _search(
     from flows.study.models import found_model
     from flows.study.prices import team_prices
     from flows.study.profile import Search
-    from storage.artifacts.kinds import Training
+    from storage.artifacts.schemas import Training
     from storage.artifacts.store import Store
     from tasks.domain.arms import ARMS
     from tasks.domain.budget import Budget

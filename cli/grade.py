@@ -100,7 +100,7 @@ def disputes(root: Path, as_json: bool) -> None:
     from cli.tables import print_table
     from cli.view import opened
     from flows.upkeep.regrading import by_pool
-    from storage.artifacts.kinds import Disputes
+    from storage.artifacts.schemas import Disputes
     from tasks.regrading import find_disputes
 
     with opened(root, {}) as store:

@@ -14,7 +14,7 @@ from cli import options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage.artifacts.kinds import Pool
+    from storage.artifacts.schemas import Pool
     from storage.artifacts.store import Store
 
 #: Names of a finding's problems, the longest source's shortened.

@@ -31,8 +31,8 @@ from flows.running.plan import Planned
 from flows.running.sessions import stages_on
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
+from storage.bands import Band
 from storage.reading.recorded import first_screen
-from storage.rules import Band
 from storage.sql import query
 from tasks.metering import OCCUPYING
 from tasks.stage import Progress as Event

@@ -16,7 +16,7 @@ from flows.gate import gate_of
 from flows.problems import Prepared, encoder_of
 from flows.study.profile import Objective, SamplingPlan
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Searches, Splits, Training
+from storage.artifacts.schemas import Bands, Benchmark, Pool, Rollouts, Searches, Splits, Training
 from storage.errors import ArmsFailed, Notice, Parked, UserError, sentence_of
 from storage.stopping import was_stopped
 from tasks.domain.grpo.advantages.registry import ADVANTAGES

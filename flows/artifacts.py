@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from storage.artifacts.kinds import Bands, Diversity, Embeddings, Rollouts, Searches, Training
+from storage.artifacts.schemas import Bands, Diversity, Embeddings, Rollouts, Searches, Training
 from tasks.domain.policies import Policy
 
 

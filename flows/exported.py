@@ -13,8 +13,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.kinds import Training
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.recipes import report_arguments, report_inputs

@@ -7,7 +7,7 @@ from functools import partial
 
 from flows.artifacts import Screened
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Splits
+from storage.artifacts.schemas import Splits
 from storage.artifacts.store import Store
 from storage.sql import query
 from tasks.domain.gate import ScreenedArm, reasons

@@ -20,10 +20,10 @@ from flows.problems import prepare
 from flows.running.sessions import stages_of
 from flows.study.request import Request, check_study_name
 from flows.study.resolve import Study
-from storage.artifacts.kinds import FROM_EMBEDDINGS, LEDGER
+from storage.artifacts.report_inputs import FROM_EMBEDDINGS
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.ledger import Ledger
+from storage.ledger import LEDGER, Ledger
 from tasks.domain.policies import Policy
 from tasks.engines.problems.problem_files import Row, read_problems
 from tasks.engines.rollout_files import Foreign, read_rollouts

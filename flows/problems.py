@@ -8,7 +8,7 @@ from functools import cache
 
 from flows.study import profile
 from flows.study.resolve import PoolInputs, Study
-from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
+from storage.artifacts.schemas import Benchmark, Calibrations, Pool, Splits
 from tasks.domain.problems.problems import HeldOut
 from tasks.embedding import EncoderSpec
 from tasks.partitions import calibrate_partitions

@@ -22,11 +22,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import file_digest, fingerprint
+from storage.artifacts.rows import columns, joined
+from storage.artifacts.schemas import ROLLOUT
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.roots import sync, write_durably
 from storage.sql import query
 
+#: A ledger row is a rollout plus the columns that training needs.
+LEDGER = joined(
+    ROLLOUT,
+    columns(
+        "gold str, request_seed big, prompt_ids ints, token_ids ints, logprobs reals, engine str",
+        "reading str?",  # digest of the parser: tags and answer form of the scaffold
+        "verdict_elsewhere bool?",  # of the tool that sampled an imported rollout
+    ),
+)
 ABOUT = "about.json"
 #: Digits of a shard's sha256 in its name. Parquet's page checksums do not cover headers.
 DIGEST_DIGITS = 16

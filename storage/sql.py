@@ -18,7 +18,7 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
-from storage.rules import Band, band
+from storage.bands import Band, band
 
 T = TypeVar("T")
 #: The last settings of a connection, which statements can neither change nor circumvent.
@@ -91,14 +91,14 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str,
 
 
 def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
-    """Open a private in-memory database with MACROS and the rules of `storage.rules`. Close it before the interpreter
-    exits. threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read.
+    """Open a private in-memory database with MACROS, bands and estimates. Close it before the interpreter exits.
+    threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read.
     They cannot write, or load extensions."""
     # imported here, because DuckDB warns of types that live until the interpreter exits
     from duckdb.func import FunctionNullHandling, PythonUDFType
     from duckdb.sqltypes import BIGINT, DOUBLE, VARCHAR
 
-    from storage.rules import interval_over_problems, pass_at_k_in_sql
+    from storage.estimates import interval_over_problems, pass_at_k_in_sql
 
     connection = duckdb.connect(config={"threads": threads})
     connection.create_function("band_of_group", band, [BIGINT, BIGINT], VARCHAR)

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import restored
-from storage.artifacts.kinds import Audit, Designs
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
-from storage.rules import Band
+from storage.artifacts.schemas import Audit, Designs
+from storage.bands import Band
 from storage.sql import QUERIES, named, query
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.rewards import RewardTerm

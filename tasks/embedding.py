@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.kinds import Embeddings, Rollouts
+from storage.artifacts.schemas import Embeddings, Rollouts
 from storage.errors import UserError
 from tasks.domain.statistics.windows import REWORDED, reworded, window_named
 from tasks.stage import Payload, progress, stage, store, toolbox, workdir

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage.artifacts.fingerprint import restored
-from storage.artifacts.kinds import Embeddings, Evidence, Partitions, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
+from storage.artifacts.report_inputs import Evidence
+from storage.artifacts.schemas import Embeddings, Partitions, Pool, Rollouts, Splits, Training
 from storage.errors import UserError
 from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Calibrations, Embeddings, Partitions, Rollouts
+from storage.artifacts.schemas import Calibrations, Embeddings, Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.partitions.by_strategy import by_strategy, jaccard, profile

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import restored
-from storage.artifacts.kinds import Pool, PoolIssues
+from storage.artifacts.schemas import Pool, PoolIssues
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import Verdict

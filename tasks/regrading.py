@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import VERDICT, Disputes, Pool, Rollouts
+from storage.artifacts.schemas import VERDICT, Disputes, Pool, Rollouts
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grading.grading import ActiveGrader, OverrideRows, Overrides

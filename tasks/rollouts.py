@@ -14,11 +14,11 @@ from itertools import chain
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import LEDGER, Training
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import Training
 from storage.errors import UserError
 from storage.leases import leases_of
-from storage.ledger import Account, Entries, Ledger
+from storage.ledger import LEDGER, Account, Entries, Ledger
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.adapter_files import served_name
 from tasks.engines.hardware import release_memory

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import Benchmark, Pool, Rollouts, Splits, Training
-from storage.rules import in_variance_band
+from storage.artifacts.schemas import Benchmark, Pool, Rollouts, Splits, Training
+from storage.bands import in_variance_band
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.problems import of_split
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats

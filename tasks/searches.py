@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import LEDGER, Benchmark, Pool, Searches, Splits, Training
+from storage.artifacts.schemas import Benchmark, Pool, Searches, Splits, Training
 from storage.errors import UserError
+from storage.ledger import LEDGER
 from tasks.domain.partitions.classes import same_answers
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.problems.problems import of_split, problem_id

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import Benchmark, Pool, Splits
+from storage.artifacts.schemas import Benchmark, Pool, Splits
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.problems.duplicates import find_leaks, left_out

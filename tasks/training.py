@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import DIAGNOSTICS, EXPOSURE, LEDGER, Bands, Calibrations, Pool, Splits, Training
+from storage.artifacts.schemas import DIAGNOSTICS, EXPOSURE, Bands, Calibrations, Pool, Splits, Training
 from storage.errors import UserError
+from storage.ledger import LEDGER
 from storage.sql import query
 from tasks.domain.grpo.learner_config import LearnerConfig, check_kept_whole, check_overlong, check_sampling
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout, evaluated_steps

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import Calibrations
+from storage.artifacts.schemas import Calibrations
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Candidate as Solution
 from tasks.domain.grpo.advantages.registry import ADVANTAGES

@@ -40,7 +40,7 @@ EXECUTION = {
 
 
 #: What of storage makes rows: rules that SQL and Python share.
-RULES = {"storage.rules", "storage.sql"}
+RULES = {"storage.bands", "storage.estimates", "storage.sql"}
 
 
 def code_of(module: str) -> str:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from flows.running.fit import counts_by_source, longest_prompts, size_of_levels
 from flows.running.plan import Planned
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Benchmark
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import Benchmark
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger

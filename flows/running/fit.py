@@ -11,8 +11,8 @@ from typing import Any
 
 from flows.running.plan import Planned, sampled_here
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Benchmark, Pool, Splits
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import Benchmark, Pool, Splits
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.policies import Policy

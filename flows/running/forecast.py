@@ -16,7 +16,8 @@ from flows.study.objectives import alike
 from flows.study.prices import team_prices
 from flows.study.profile import Profile
 from flows.study.resolve import Study
-from storage.artifacts.kinds import ALWAYS, Splits
+from storage.artifacts.report_inputs import ALWAYS
+from storage.artifacts.schemas import Splits
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id

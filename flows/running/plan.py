@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from flows.experiment import experiment
 from flows.running.sessions import left_out, stages_of
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Benchmark, Pool, Splits
+from storage.artifacts.schemas import Benchmark, Pool, Splits
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.policies import Policy, Sampling

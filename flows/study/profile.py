@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
-from storage.artifacts.kinds import FROM_EMBEDDINGS
+from storage.artifacts.report_inputs import FROM_EMBEDDINGS
 from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.budget import Budget

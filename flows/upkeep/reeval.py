@@ -26,10 +26,10 @@ from flows.study.request import Request
 from flows.study.resolve import Study
 from flows.upkeep.machine import SAMPLES, UNKNOWN, changes, environment_now, environment_of
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import LEDGER, Pool, Rollouts, Splits, Training
+from storage.artifacts.schemas import Pool, Rollouts, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
-from storage.ledger import Ledger
+from storage.ledger import LEDGER, Ledger
 from storage.reading.charts import as_svg
 from storage.records.nights import Night, nights_of
 from storage.records.runs import now, read_record, record_paths

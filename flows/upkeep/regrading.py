@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import Pool, Rollouts
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import Pool, Rollouts
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.arms import ARMS

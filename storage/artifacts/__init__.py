@@ -1,5 +1,5 @@
-"""Artifacts: kinds, refs, manifests, and the store, which writes them atomically."""
+"""Artifacts: their schemas, refs, manifests, and the store, which writes them atomically."""
 
-from storage.artifacts import kinds
+from storage.artifacts import report_inputs, schemas
 
-__all__ = ["kinds"]
+__all__ = ["report_inputs", "schemas"]

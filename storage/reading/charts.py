@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage.bands import Band
 from storage.reading.figures import ARM_STYLES, BAND_STYLES, BANDS, PAGE_STYLES, Chart, Style, is_share, styles
-from storage.rules import Band
 
 Spec = dict[str, Any]
 Row = dict[str, Any]

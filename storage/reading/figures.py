@@ -1,5 +1,5 @@
-"""The figures of report and app, declared once: sections and colours in `figures.toml`, each figure in the header of
-its query in `queries/report_<name>.sql`."""
+"""The figures of report and app, declared once: sections in `sections.toml`, colours in `colours.toml`, each figure in
+the header of its query in `queries/report_<name>.sql`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.artifacts.kinds import ALWAYS, ON_REQUEST, SOMETIMES
+from storage.artifacts.report_inputs import ALWAYS, ON_REQUEST, SOMETIMES
+from storage.bands import Band
 from storage.errors import UserError, did_you_mean
-from storage.rules import Band
 from storage.sql import QUERIES, header
 
 # The unit of a column by its name: percent, difference of shares, or p-value.
@@ -51,7 +51,8 @@ def is_p_value(name: str) -> bool:
     return name.startswith("p_") or name.endswith("_p")
 
 
-FILE = Path(__file__).with_name("figures.toml")
+def _declared(name: str) -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The chart of a figure. kind: see figures.toml. x, y: columns; x_name, y_name: axis titles. each: column with one
+    """The chart of a figure. kind: see sections.toml. x, y: columns; x_name, y_name: axis titles. each: column with one
     chart per value. label, labels: columns that name a point, or a bar."""
 
     kind: str
@@ -170,15 +171,15 @@ def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
             _check(figure, "source", source, names)
 
 
-_DECLARED = tomllib.loads(FILE.read_text(encoding="utf-8"))
-SECTIONS = in_sections(_DECLARED["section"], (_figure(path.stem) for path in QUERIES.glob("report_*.sql")))
+_SECTIONS, _COLOURS = _declared("sections.toml")["section"], _declared("colours.toml")
+SECTIONS = in_sections(_SECTIONS, (_figure(path.stem) for path in QUERIES.glob("report_*.sql")))
 FIGURES = {figure.name: figure for section in SECTIONS for figure in section.figures}
 #: Styles by the variables of style sheets.
-PAGE_STYLES = {name: Style(**style) for name, style in _DECLARED["page_style"].items()}
+PAGE_STYLES = {name: Style(**style) for name, style in _COLOURS["page_style"].items()}
 #: Styles in the order of a run's arms.
-ARM_STYLES = tuple(Style(**style) for style in _DECLARED["arm_style"])
+ARM_STYLES = tuple(Style(**style) for style in _COLOURS["arm_style"])
 #: Styles of bands, in display order.
-BAND_STYLES = {band: Style(**_DECLARED["band_style"][band]) for band in Band}
+BAND_STYLES = {band: Style(**_COLOURS["band_style"][band]) for band in Band}
 BANDS = tuple(map(str, Band))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from storage.artifacts.kinds import TRAINING_METRICS, Training
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import TRAINING_METRICS, Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.nights import last_nights

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import restored
-from storage.artifacts.kinds import Audit, Diversity, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import Audit, Diversity, Pool, Rollouts, Splits, Training
 from storage.errors import UserError
 from storage.sql import query
 from tasks.designs import (

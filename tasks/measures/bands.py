@@ -8,8 +8,8 @@ from itertools import combinations, product
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import BandCrosstab, Bands, JointBands, Rollouts
-from storage.rules import Band
+from storage.artifacts.schemas import BandCrosstab, Bands, JointBands, Rollouts
+from storage.bands import Band
 from storage.sql import query
 from tasks.domain.statistics.difficulty import adaptive_saving, expectations
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio, repeated

@@ -9,9 +9,9 @@ from dataclasses import asdict
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Bands, Diversity, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
+from storage.artifacts.schemas import Bands, Diversity, Rollouts
 from storage.sql import query
 from tasks.domain.statistics.means import ONE_PROBLEM, combined, folded, holds_for
 from tasks.domain.statistics.paired_tests import in_families

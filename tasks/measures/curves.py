@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.kinds import TRAINING_METRICS, Curves, GainDifferences, Pool, Rollouts, Splits, Training
-from storage.rules import Band
+from storage.artifacts.schemas import TRAINING_METRICS, Curves, GainDifferences, Pool, Rollouts, Splits, Training
+from storage.bands import Band
 from storage.sql import query
 from tasks.designs import trained_on
 from tasks.domain.arms import ARMS

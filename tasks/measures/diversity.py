@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage.artifacts.kinds import (
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import (
     AnswerDiversity,
     Diversity,
     DiversityCeilings,
@@ -19,7 +20,6 @@ from storage.artifacts.kinds import (
     Partitions,
     Rollouts,
 )
-from storage.artifacts.ref import Ref
 from storage.sql import query
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.curves_of_k import estimate_rows

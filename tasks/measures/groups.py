@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Partitions, Rollouts
+from storage.artifacts.schemas import Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, KCurve, k_curve, levels

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.kinds import Partitions, Rollouts, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
-from storage.rules import pass_at_k
+from storage.artifacts.schemas import Partitions, Rollouts, Training
+from storage.estimates import pass_at_k
 from storage.sql import query
 from tasks.domain.grpo.second_scaffold import trace_classes
 from tasks.domain.statistics.curves_of_k import estimate_rows

@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
-from storage.rules import LEVEL, resample_classes
+from storage.artifacts.schemas import Rollouts
+from storage.estimates import LEVEL, resample_classes
 from tasks.domain.statistics.curves_of_k import INCOMPLETE
 from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, Shifts, holds_for, same_adapters
 from tasks.domain.statistics.shares import around, proportions, unseen

@@ -10,9 +10,9 @@ from math import ceil
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Asymptotes, Groups, PassAtK, PassAtKContrasts, Rollouts, SolvedBy
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
+from storage.artifacts.schemas import Asymptotes, Groups, PassAtK, PassAtKContrasts, Rollouts, SolvedBy
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import beyond_a_shift, contrast_at_cost, contrast_curves, doublings
 from tasks.domain.statistics.estimators import g_pass_at_k

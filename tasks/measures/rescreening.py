@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage.artifacts.kinds import Bands, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
-from storage.rules import LEVEL, Band, band, tail_freedom, variance_chance
+from storage.artifacts.schemas import Bands, Rollouts
+from storage.bands import Band, band, variance_chance
+from storage.estimates import LEVEL, tail_freedom
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.difficulty import (

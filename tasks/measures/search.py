@@ -10,9 +10,9 @@ from math import log2
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Searches
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
+from storage.artifacts.schemas import Searches
 from storage.sql import query
 from tasks.domain.search.registry import BASE
 from tasks.domain.statistics.curves_of_k import estimate_rows, levels

@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 import tasks.measures as room
-from storage.artifacts.kinds import ON_REQUEST
 from storage.artifacts.ref import Ref
+from storage.artifacts.report_inputs import ON_REQUEST
 from tasks.evidence import Available
 from tasks.stage import Stage
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Rollouts, Tokens
+from storage.artifacts.schemas import Rollouts, Tokens
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.means import ADAPTERS, Seeded, combined, contrast, folded, on_common_problems

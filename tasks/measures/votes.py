@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Partitions, Rollouts, Votes
+from storage.artifacts.schemas import Partitions, Rollouts, Votes
 from storage.sql import query
 from tasks.domain.statistics.estimators import best_chance, majority_chance, subsets
 from tasks.measures.groups import Row, counts_of, estimates, in_classes

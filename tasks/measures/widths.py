@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Embeddings, Partitions, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
+from storage.artifacts.schemas import Embeddings, Partitions, Rollouts
 from tasks.domain.statistics.estimators import subsets, vendi_of_k
 from tasks.domain.statistics.means import ADAPTERS
 from tasks.domain.statistics.regression import rank_correlations

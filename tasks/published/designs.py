@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import Designs
+from storage.artifacts.schemas import Designs
 from storage.errors import UserError
 
 Row = dict[str, Any]

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import restored
-from storage.artifacts.kinds import (
+from storage.artifacts.schemas import (
     Audit,
     Bands,
     Curves,

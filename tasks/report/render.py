@@ -12,9 +12,10 @@ from pathlib import Path
 
 import orjson
 
-from storage.artifacts.kinds import ALWAYS, SOMETIMES, Evidence, Problems, Report, Tables
 from storage.artifacts.manifest import Group, inputs_by_name
 from storage.artifacts.ref import Ref
+from storage.artifacts.report_inputs import ALWAYS, SOMETIMES, Evidence, Problems, Tables
+from storage.artifacts.schemas import Report
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.catalog import lineage

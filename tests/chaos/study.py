@@ -17,8 +17,8 @@ from flows.running.plan import Planned
 from flows.running.sessions import Charging, Listener, silent
 from flows.study.profiles import QWEN_1_5B
 from flows.study.resolve import PoolInputs, Study
-from storage.artifacts.kinds import Bands, PassAtK, Report, Rollouts
 from storage.artifacts.rows import columns
+from storage.artifacts.schemas import Bands, PassAtK, Report, Rollouts
 from storage.artifacts.store import Store
 from storage.roots import write_durably
 from tasks.domain.grading.grading import ActiveGrader

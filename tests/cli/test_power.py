@@ -9,9 +9,9 @@ import numpy as np
 from click.testing import CliRunner
 
 from cli.analysis import power
-from storage.artifacts.kinds import Rollouts
 from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.rows import Payload
+from storage.artifacts.schemas import Rollouts
 from storage.artifacts.store import Store
 from tests.measures.conftest import rows_of
 

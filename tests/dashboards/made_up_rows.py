@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Calibrations, Embeddings, Pool, Rollouts, Training
+from storage.artifacts.schemas import Calibrations, Embeddings, Pool, Rollouts, Training
 from storage.records.runs import Amounts, Run, now
 
 SOURCES = ("sums", "clocks")

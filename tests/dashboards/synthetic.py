@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import fingerprint
-from storage.artifacts.kinds import (
+from storage.artifacts.manifest import Recipe, provenance
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import (
     EXPOSURE,
     Audit,
     Benchmark,
@@ -22,8 +24,6 @@ from storage.artifacts.kinds import (
     Splits,
     Training,
 )
-from storage.artifacts.manifest import Recipe, provenance
-from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
@@ -68,7 +68,7 @@ def made_up_study(
     benchmarks: bool = True,
 ) -> Ref:
     """The report of a study whose rollouts are made up. Deterministic."""
-    from storage.artifacts.kinds import Evidence, Problems, Tables
+    from storage.artifacts.report_inputs import Evidence, Problems, Tables
     from tasks.domain.grading.grading import GRADER_VERSION
     from tasks.evidence import Available
     from tasks.measures.bands import classify_bands, cross_bands

@@ -17,8 +17,8 @@ from flows.gate import ADVICE, why_closed
 from flows.running.pieces import Lost, Piece, dispatch
 from flows.study.profile import Profile
 from flows.study.profiles import DEMO, PAPER, PROFILES
-from storage.artifacts.kinds import Bands, Rollouts, Splits
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import Bands, Rollouts, Splits
 from storage.artifacts.store import Store
 from storage.errors import ArmsFailed, Notice, Parked, UserError
 from tasks.domain.gate import Gate

@@ -20,10 +20,10 @@ from click.testing import CliRunner
 from cli.main import varband
 from storage import leases
 from storage.artifacts.fingerprint import file_digest
-from storage.artifacts.kinds import Splits
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import columns
+from storage.artifacts.schemas import Splits
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger

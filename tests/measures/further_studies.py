@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Bands
-from storage.rules import band
+from storage.artifacts.schemas import Bands
+from storage.bands import band
 from tests.measures.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 
 SIZE = 16  # rollouts of a problem of the chain

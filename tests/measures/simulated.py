@@ -117,7 +117,7 @@ def truths(cell: Cell) -> dict[str, Any]:
 
 def _moving(before: np.ndarray, after: list[np.ndarray]) -> dict[str, float]:
     """Share of the problems that a difference rests on, in effect: one over its kurtosis. By figure."""
-    from storage.rules import pass_at_k
+    from storage.estimates import pass_at_k
 
     rng, size = np.random.default_rng(3), np.full(100_000, G)
     start, one, other = (np.asarray(pass_at_k(size, rng.binomial(G, p[: len(size)]), (1, G))) for p in (before, *after))

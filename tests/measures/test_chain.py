@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import t
 from statsmodels.regression.mixed_linear_model import MixedLM
 
-from storage.artifacts.kinds import Bands
-from storage.rules import band
+from storage.artifacts.schemas import Bands
+from storage.bands import band
 from tasks.domain.statistics.regression import MIXED, Slope, between_groups, slope
 from tasks.measures.chain import LINKS, chain_of
 from tests.measures.further_studies import chain_studies, names, sigmoid

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts
+from storage.artifacts.schemas import Calibrations, Embeddings, Rollouts
 from storage.artifacts.store import Store
+from storage.bands import Band
 from storage.errors import UserError
-from storage.rules import Band
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.engines.grading.graders import Graders
 from tasks.grading import by_grader

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Searches
+from storage.artifacts.schemas import Searches
 from tasks.domain.statistics.difficulty import rollouts_until_decided
 from tasks.domain.statistics.means import ONE_PROBLEM
 from tasks.embedding import embedded

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Bands
+from storage.artifacts.schemas import Bands
 from tasks.domain.policies import Sampling
 from tasks.measures.pass_at_k import g_pass_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Curves
+from storage.artifacts.schemas import Curves
 from storage.sql import named, query
 from tasks.measures.curves import gain_rows, gains_of
 from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats, decided_before

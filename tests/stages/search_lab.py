@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storage.artifacts.kinds import Pool, Searches, Splits
+from storage.artifacts.schemas import Pool, Searches, Splits
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.search.method import CERTAINTY, Method

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from flows.study.request import Request
-from storage.artifacts.kinds import Rollouts
+from storage.artifacts.schemas import Rollouts
 from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.grading.kinds import pinned

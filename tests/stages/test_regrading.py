@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli.grade import regrade
-from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import Rollouts
 from storage.artifacts.store import Store
 from storage.records.record import put_overrides
 from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader

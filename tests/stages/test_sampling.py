@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.manifest import provenance, recipe_of
+from storage.artifacts.schemas import Pool, Rollouts, Splits, Training
 from storage.artifacts.store import Payload, Store
 from storage.errors import Parked, UserError
 from storage.ledger import Ledger

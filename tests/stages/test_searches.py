@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Pool
+from storage.artifacts.schemas import Pool
 from storage.artifacts.store import Payload
 from storage.errors import UserError
 from storage.ledger import Ledger

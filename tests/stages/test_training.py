@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from storage.artifacts.kinds import DIAGNOSTICS, Calibrations, Training
+from storage.artifacts.schemas import DIAGNOSTICS, Calibrations, Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from storage.artifacts.fingerprint import restored
-from storage.artifacts.kinds import Training
+from storage.artifacts.schemas import Training
 from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.grpo.learner_config import LearnerConfig

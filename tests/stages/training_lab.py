@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from storage.artifacts.kinds import Pool, Splits, Training
+from storage.artifacts.schemas import Pool, Splits, Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.grpo.learner_config import LearnerConfig

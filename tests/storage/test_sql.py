@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.bands import band
+from storage.estimates import pass_all_k, pass_at_k
 from storage.reading.views import views
-from storage.rules import band, pass_all_k, pass_at_k
 from storage.sql import query
 from tasks.domain.statistics.means import combined
 

@@ -1,5 +1,5 @@
 -- Two runs, paired by problem: share of correct rollouts of each arm's start (before) and last adapter (after).
--- Intervals: over the problems (storage/rules.py); none if both runs share the same rollouts.
+-- Intervals: over the problems (storage/estimates.py); none if both runs share the same rollouts.
 with
 first as (
     select arm, case when adapter in (select ref from trainings) then 'after' else 'before' end as phase, problem_id,

@@ -11,7 +11,7 @@ sources = ["bands", "final", "trainings", "diversities", "contrasts"]
 */
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
 -- A rate is the mean over problems of the share of correct rollouts. The interval of the gain is over problems
--- (storage/rules.py): with one seed that of pass@1 of the same rollouts, which counts near-duplicates once; with
+-- (storage/estimates.py): with one seed that of pass@1 of the same rollouts, which counts near-duplicates once; with
 -- several, which pass@1 combines, one for each seed.
 with
 per_problem as (

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.rules import pass_all_k, pass_at_k, resample_classes
+from storage.estimates import pass_all_k, pass_at_k, resample_classes
 from tasks.domain.statistics.means import (
     ONE_PROBLEM,
     SILENT,

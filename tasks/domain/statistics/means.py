@@ -18,7 +18,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from storage.rules import LEVEL, NOTHING, tail_freedom, unseen_variance
+from storage.estimates import LEVEL, NOTHING, tail_freedom, unseen_variance
 
 
 @dataclass(frozen=True, slots=True)

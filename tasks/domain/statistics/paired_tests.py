@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from storage.rules import LEVEL, Band
+from storage.bands import Band
+from storage.estimates import LEVEL
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
 from tasks.domain.statistics.regression import robust
 from tasks.domain.statistics.shares import share_interval

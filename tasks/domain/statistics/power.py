@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from storage.rules import pass_at_k
+from storage.estimates import pass_at_k
 from tasks.domain.statistics.means import POWER, Means, combined
 from tasks.domain.statistics.shares import share_interval
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.rules import LEVEL
+from storage.estimates import LEVEL
 from tasks.domain.statistics.means import ONE_PROBLEM, Spread, uneven
 
 MIXED, CLUSTERED = "mixed model, problems random", "least squares, robust to problems alike"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from storage.rules import LEVEL, PSEUDO, percentile_ends, resample_means
+from storage.estimates import LEVEL, PSEUDO, percentile_ends, resample_means
 from tasks.domain.statistics.means import Shifts, shifts_of
 
 # Standard intervals of counts and bootstraps, as publications print them.

@@ -34,7 +34,7 @@ from tasks.engines.model_files import names_of
 from tasks.engines.tinker_service import REMOTE, Service, answered, sdk
 
 #: This project's losses by the service's names. Divisors, which are known before the update, multiply the advantages.
-LOSSES = {
+SERVICE_LOSSES = {
     "importance_sampling": "importance_sampling",
     **dict.fromkeys(("ppo", "grpo", "dapo", "dr_grpo"), "ppo"),
     **dict.fromkeys(("cispo", "tis"), "cispo"),
@@ -50,7 +50,7 @@ Pay = Callable[[int], None]
 def refuse_unserved(config: LearnerConfig, temperature: float) -> None:
     """Raise UserError for a training that a Tinker service cannot compute."""
     wrong = {
-        f"loss {config.loss}; it has {', '.join(LOSSES)}": config.loss not in LOSSES,
+        f"loss {config.loss}; it has {', '.join(SERVICE_LOSSES)}": config.loss not in SERVICE_LOSSES,
         "kl_weight or an entropy bonus": config.kl_weight or config.entropy_weight or config.entropy_target,
         f"advantage {config.advantage}, which trains two adapters": "agents" in ADVANTAGES[config.advantage].needs,
         "expert_rank": config.expert_rank is not None,
@@ -201,7 +201,7 @@ class TinkerUpdater(Updater):
     def _summed(self, live: Sequence[PromptGroup], scale: float, clock: Clock) -> Sums:
         if not live:
             return Sums()
-        name, config = LOSSES[self.config.loss], self.config
+        name, config = SERVICE_LOSSES[self.config.loss], self.config
         bounds = {
             "ppo": (1 - config.clip_low, 1 + config.clip_high),
             "cispo": (0.0, config.tis_cap if config.loss == "tis" else 1 + config.clip_high),

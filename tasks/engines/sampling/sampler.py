@@ -143,7 +143,7 @@ def rows_of(
     graders: Graders,
     stats: SamplingStats,
 ) -> Rows:
-    """Return each requested rollout with its row of LEDGER (storage/artifacts/kinds.py)."""
+    """Return each requested rollout with its row of LEDGER (storage/ledger.py)."""
     began = time.perf_counter()
     named = [(c, requested[c.key]) for c in completions]
     verdicts = graders.grade([GradeItem(w.policy.scaffold, c.text, w.gold, c.finish) for c, w in named])

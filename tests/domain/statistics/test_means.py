@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.nights import Cell, first_alarm
-from storage.rules import resample_classes, resample_means
+from storage.estimates import resample_classes, resample_means
 from tasks.domain.statistics import estimators as e
 from tasks.domain.statistics import paired_tests as s
 from tasks.domain.statistics.means import combined, errors_at_any_look, folded, holds_for, ratio, together

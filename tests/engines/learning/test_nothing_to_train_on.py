@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Bands, Pool, Splits
 from storage.artifacts.manifest import Recipe, provenance
+from storage.artifacts.schemas import Bands, Pool, Splits
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel, Policy, Sampling

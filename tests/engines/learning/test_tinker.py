@@ -140,7 +140,7 @@ def test_what_the_service_has_not_is_refused_before_anything_is_sampled(tmp_path
     def never(_: StepPlan) -> list[TrainRollout]:
         raise AssertionError
 
-    for name in LOSSES.keys() - remote.LOSSES.keys():
+    for name in LOSSES.keys() - remote.SERVICE_LOSSES.keys():
         config = replace(CONFIG, loss=name, advantage=LOSSES[name].needs_advantage or "centred", epochs=2)
         with pytest.raises(UserError, match=f"no loss {name}; it has importance_sampling"):
             trained(tmp_path, config)

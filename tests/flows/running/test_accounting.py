@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Rollouts
+from storage.artifacts.schemas import Rollouts
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.spending import Journal, charges, spending_by_arm

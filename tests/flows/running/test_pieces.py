@@ -11,7 +11,7 @@ import pytest
 from flows.running.pieces import Piece, make_piece, next_pieces
 from flows.running.sessions import silent
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Pool, Splits, Training
+from storage.artifacts.schemas import Pool, Splits, Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.policies import Policy, Sampling

@@ -19,10 +19,9 @@ from flows.study.profile import Lesson, Profile, Search
 from flows.study.profiles import DEMO, QWEN_1_5B
 from flows.study.request import Request
 from flows.study.resolve import PoolInputs, Study, resolve
-from storage.artifacts.kinds import LEDGER
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.ledger import Ledger
+from storage.ledger import LEDGER, Ledger
 from tasks.domain.arms import ARMS
 from tasks.domain.budget import Prices, TokenPrice
 from tasks.domain.policies import BaseModel, Policy, Sampling

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from flows.study.profiles import QWEN_1_5B
 from flows.study.resolve import PoolInputs, Study
-from storage.artifacts.kinds import Bands, Training
+from storage.artifacts.schemas import Bands, Training
 from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Sampling
 from tasks.engines.hardware import Hardware

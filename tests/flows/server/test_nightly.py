@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from storage.artifacts.kinds import Training
+from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
 from storage.records.nights import last_nights
 from tests.chaos.server_faults import api, deployment, logs, start, wait_for, wait_until

@@ -13,7 +13,7 @@ from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import reeval
 from flows.upkeep.reeval import Kept, NightPage, Options, Unchecked, night
-from storage.artifacts.kinds import Training
+from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.nights import Night

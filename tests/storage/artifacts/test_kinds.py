@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.artifacts.fingerprint import Ambiguous, derived_seed, fingerprint
-from storage.artifacts.kinds import Bands, JointBands, PassAtK, Splits
 from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import Payload, WrongRows
+from storage.artifacts.schemas import Bands, JointBands, PassAtK, Splits
 from storage.artifacts.store import Store
 from storage.errors import UserError
 

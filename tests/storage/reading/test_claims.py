@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from flows.upkeep.store_audit import audit
-from storage.artifacts.kinds import Bands
 from storage.artifacts.manifest import Recipe, provenance
+from storage.artifacts.schemas import Bands
 from storage.artifacts.store import Payload, Store
+from storage.bands import band
 from storage.errors import UserError
 from storage.reading.claims import CLAIMS, Claim, check, needs, read_claims, recomputed
-from storage.rules import band
 from storage.sql import named
 
 CLAIM = "[[claim]]\nid='a'\ntext='t'\nwhere='w'\nprinted=1\n"
