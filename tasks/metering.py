@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from storage.errors import Parked
-from storage.records.runs import Amounts, now
+from storage.records.runs import UNITS, Amounts, now
 from storage.records.spending import Charge, Journal, plus, spent_in_month
-from tasks.domain.budget import UNITS, Budget, Prices, plainly
+from tasks.domain.budget import Budget, Prices, plainly
 from tasks.engines.hardware import Hardware, device_name
 from tasks.engines.protocols import Request
 from tasks.stage import Progress

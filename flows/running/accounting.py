@@ -198,7 +198,7 @@ def _parked(
     """Return fields of the record: why the run is parked, its progress, what resumes it, and what is missing. begun:
     the plan when the attempt began."""
     planned = looked_up((p.step for p in begun), store, study.profile.hardware)
-    done, missing = sum(p.reused for p in planned), total(costs(study, store, planned, meter.prices)).amounts()
+    done, missing = sum(p.reused for p in planned), total(costs(study, store, planned, meter.prices))
     how_far = f"{done} of {len(planned)} stages are done"
     if any(p.step.title == run.at and not p.reused for p in planned):  # else it is the last that was made
         how_far += f", '{run.at}' is under way"

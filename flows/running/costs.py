@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -46,27 +46,20 @@ FILL, CHARACTERS, PROBLEM, BYTES, TEXTS_PER_SECOND = (0.05, 0.3, 1.0), 4.0, 240.
 BASES = ("", "measured", "guessed", "assumed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Amounts):
     """The cost of one stage. least, most: tokens if completions are shorter or longer than average. basis: source of
     the lengths, see `Length`; empty if nothing is sampled."""
 
     rollouts: int = 0
     rollouts_reused: int = 0
-    tokens: float = 0.0
-    gpu_hours: float = 0.0
-    usd: float = 0.0
     bytes: float = 0.0
     basis: str = ""
     least: float = 0.0
     most: float = 0.0
 
-    def amounts(self) -> Amounts:
-        return Amounts(tokens=self.tokens, gpu_hours=self.gpu_hours, usd=self.usd)
-
 
 def total(costs: Sequence[Cost]) -> Cost:
-    sums = {f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost) if f.name != "basis"}
+    sums = {name: sum(getattr(cost, name) for cost in costs) for name in Cost.model_fields if name != "basis"}
     return Cost(basis=max((cost.basis for cost in costs), key=BASES.index, default=""), **sums)
 
 
@@ -125,7 +118,7 @@ class Estimator:
         had = before * problems or min(problems * group_size, self._entered(account, group_size, wanted.ids))
         missing = max(0, problems * group_size - had)
         sampled = self._of(policy.arm, missing, self._length(policy, sampling))
-        return replace(sampled, rollouts_reused=problems * group_size - missing)
+        return sampled.model_copy(update={"rollouts_reused": problems * group_size - missing})
 
     def _of(self, arm: str, rollouts: int, length: Length) -> Cost:
         """Cost, without time, of this number of rollouts."""
@@ -195,7 +188,8 @@ class Estimator:
             engines = 1 if learned else hardware.replicas
             sampling = (sampled + read) / self.prices.sampled_per_second / engines
             hours = (sampling + learned / self.prices.trained_per_second) * hardware.gpus / 3600
-        return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
+        usd = cost.usd + self.prices.of_hours(self.prices.device, hours)
+        return cost.model_copy(update={"gpu_hours": hours, "usd": usd})
 
     def problem_set(self, given: Mapping[str, Any], split: str | None) -> _ProblemSet:
         """The exact problems once split and choice are made; before that, an upper bound."""

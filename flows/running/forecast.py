@@ -4,7 +4,7 @@ budget suffices."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flows.running.costs import FILL, Cost, Estimator, total
@@ -156,13 +156,13 @@ class Forecast:
 
     def as_json(self) -> dict[str, object]:
         rows = [
-            {"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused, "left": p.left, **asdict(c)}
+            {"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused, "left": p.left, **c.model_dump()}
             for p, c in zip(self.planned, self.costs, strict=True)
         ]
         return {
             "profile": self.called,
             "stages": rows,
-            "total": asdict(self.whole),
+            "total": self.whole.model_dump(),
             "budget": dict(self.limits),
             "spent": self.spent.model_dump(),
             "sees": self.sees,

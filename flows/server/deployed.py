@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -32,7 +33,7 @@ from flows.running.sessions import Charging, Listener, stages_on
 from flows.server.automations import PARKED_EVENT
 from flows.server.page import PLAN, PROGRESS, REPORT, progress_on_page, show_card
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
-from flows.study.forms import BudgetForm, PinnedForm, SearchForm, SettingForm, StudyForm
+from flows.study.forms import PinnedForm, SearchForm, SettingForm, StudyForm
 from flows.study.resolve import Study
 from flows.upkeep.reeval import NightPage, Options, Unchecked, reevaluate
 from flows.upkeep.regrading import regrade_store
@@ -42,7 +43,7 @@ from storage.errors import Parked, Unreachable, UserError
 from storage.objects import patient
 from storage.records.runs import run_id
 from storage.roots import root_folder
-from tasks.domain.budget import MOST
+from tasks.domain.budget import Budget
 from tasks.domain.statistics.nights import CANARY_TOKENS
 from tasks.metering import OCCUPYING, metered
 from tasks.stage import Step
@@ -61,16 +62,13 @@ MOST_LISTED = 1000
 class TopUp(RunInput):
     """The form of a parked run."""
 
-    tokens: float = Field(default=0, ge=0, le=MOST, description="More tokens.")
-    gpu_hours: float = Field(default=0, ge=0, le=MOST, description="More GPU-hours.")
-    usd: float = Field(default=0, ge=0, le=MOST, description="More US dollars.")
+    more: Budget = Field(default=Budget(), description="What is added to the limits.")
     anyway: bool = Field(default=False, description="Train although the screening shows that it teaches little.")
 
-    def over(self, study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetForm]:
+    def over(self, study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget]:
         """The study and the budget, changed by this answer."""
-        more = BudgetForm(tokens=self.tokens or None, gpu_hours=self.gpu_hours or None, usd=self.usd or None)
         anyway = [SettingForm(field="gate.anyway", value="true")] if self.anyway else []
-        return study.model_copy(update={"settings": [*study.settings, *anyway]}), budget.raised(more)
+        return study.model_copy(update={"settings": [*study.settings, *anyway]}), budget.raised(self.more)
 
 
 def _cancel_pieces(flow: Any, flow_run: FlowRun, state: Any) -> None:
@@ -78,7 +76,7 @@ def _cancel_pieces(flow: Any, flow_run: FlowRun, state: Any) -> None:
 
 
 @flow(name="experiment", on_cancellation=[_cancel_pieces], persist_result=False)
-def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm(), gpu_pool: bool = False) -> str:  # noqa: B008
+def experiment(study: StudyForm = StudyForm(), budget: Budget = Budget(), gpu_pool: bool = False) -> str:  # noqa: B008
     """Run a study and make its report, reusing stored artifacts.
 
     Args: study: Which study. budget: Spending limit; empty: the limit of the study's file, if any. gpu_pool: Run
@@ -91,7 +89,7 @@ def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()
 def search(
     search: SearchForm,
     study: StudyForm = StudyForm(),  # noqa: B008
-    budget: BudgetForm = BudgetForm(),  # noqa: B008
+    budget: Budget = Budget(),  # noqa: B008
     gpu_pool: bool = False,
 ) -> str:
     """Run test-time search on a study's held-out problems, before and after training, and make its report.
@@ -103,7 +101,7 @@ def search(
     return _whole(search.of(study), budget, gpu_pool=gpu_pool)
 
 
-def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
+def _whole(study: StudyForm, budget: Budget, *, gpu_pool: bool) -> str:
     """Run the study again whenever object storage becomes reachable again: a network outage does not end a run."""
     while True:
         try:
@@ -121,12 +119,12 @@ def _wait_for_storage(why: str) -> None:
         client.set_flow_run_state(this_run().id, Running(), force=True)
 
 
-def _made(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
+def _made(study: StudyForm, budget: Budget, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
     study, budget, wall = _granted(study, budget.over(chosen.profile.budget))
     flow_run = str(this_run().id)
     show_card(flow_run, PROGRESS, "The plan is made.", "begun")  # before the plan: Prefect lists the newest card first
-    plan_page = Forecast.of(chosen, store, budget.budget()).markdown()
+    plan_page = Forecast.of(chosen, store, budget).markdown()
     show_card(flow_run, PLAN, plan_page, "what remained to be made when the run started")
     while True:
         chosen, store = opened(study)
@@ -153,11 +151,11 @@ def _show_report(store: Store, report: Ref) -> str:
 
 
 def _run(
-    study: Study, store: Store, form: StudyForm, budget: BudgetForm, planned: list[Planned], *, gpu_pool: bool
+    study: Study, store: Store, form: StudyForm, budget: Budget, planned: list[Planned], *, gpu_pool: bool
 ) -> None:
     flow_run = str(this_run().id)
     request = form.request().as_json()
-    charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), budget.budget())
+    charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), budget)
     with (
         progress_on_page(study, store, planned, charging, flow_run, telling()) as listener,
         accounted(study, store, planned, charging, listener, request, flow_run) as listeners,
@@ -168,10 +166,10 @@ def _run(
         under_prefect(study, store, listeners.own, whole)
 
 
-def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, budget: BudgetForm, run: str) -> None:
+def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, budget: Budget, run: str) -> None:
     """Have workers of the pool make the costly pieces."""
     pinned, name = PinnedForm.of(form, study).model_dump(), form.name or this_run().name
-    same = {"study": pinned, "run": run, "budget": budget.model_dump(), "asker": Workplace.here().model_dump()}
+    same = {"study": pinned, "run": run, "budget": asdict(budget), "asker": Workplace.here().model_dump()}
     tell = get_run_logger().info
 
     def parameters(piece: Piece) -> dict[str, Any]:
@@ -182,7 +180,7 @@ def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, bu
         dispatch(partial(next_pieces, study, store, listener), pool, tell)
 
 
-def _granted(study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetForm, int]:
+def _granted(study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget, int]:
     """The study and the budget with all answers given while the run was parked, and how many there were."""
     wall = 0
     while (answer := read_flow_run_input(f"suspended-wall-{wall}-response")) is not None:
@@ -211,7 +209,7 @@ def make(
     ref: str,
     run: str,
     shard: int | None = None,
-    budget: BudgetForm = BudgetForm(),  # noqa: B008
+    budget: Budget = Budget(),  # noqa: B008
     asker: Workplace | None = None,
 ) -> Any:
     """Make one artifact of a study, or a shard of its rollouts, on a GPU worker; charged to the requesting run.
@@ -229,7 +227,7 @@ def make(
             check_alike(asker, run, opened_store().root)
         chosen, store = opened(study)
         chosen = study.pinned(chosen)
-        charging = Charging.of(chosen, store, run, budget.budget())
+        charging = Charging.of(chosen, store, run, budget)
         planned = [p for p in planned_stages(chosen, store) if str(p.step.ref) == ref]
         with (
             patient(),
@@ -262,7 +260,7 @@ def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
 @flow(name="reeval", persist_result=False)
 def reeval(
     studies: list[StudyForm] = [],  # noqa: B006
-    budget: BudgetForm = BudgetForm(),  # noqa: B008
+    budget: Budget = Budget(),  # noqa: B008
     canary_tokens: Annotated[int, Field(ge=0, le=10**9)] = CANARY_TOKENS,
     sample_anyway: bool = False,
 ) -> Any:
@@ -278,7 +276,7 @@ def reeval(
     run = f"reeval-{str(this_run().id)[:8]}"  # a night has a budget of its own
 
     def charged(study: Study) -> AbstractContextManager[Listener]:
-        charging = Charging.of(study, store, run, budget.budget())
+        charging = Charging.of(study, store, run, budget)
         return metered(charging.meter(study.profile.hardware, store), telling())
 
     found, named = NightPage([]), [_resolved(form, store) for form in studies]
@@ -316,7 +314,7 @@ def regrade() -> int:
 
 
 @flow(name="plan", persist_result=False)
-def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> str:  # noqa: B008
+def plan(study: StudyForm = StudyForm(), budget: Budget = Budget()) -> str:  # noqa: B008
     """Show what a study would make, reuse, cost and detect, stage by stage. Makes and fetches nothing.
 
     Args:
@@ -324,7 +322,7 @@ def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> s
         budget: Limit to compare the cost with.
     """
     chosen, store = opened(study, planning=True)
-    priced = Forecast.of(chosen, store, budget.budget().over(chosen.profile.budget))
+    priced = Forecast.of(chosen, store, budget.over(chosen.profile.budget))
     create_markdown_artifact(priced.markdown(), key="plan", description=priced.called)
     return "; ".join(priced.sentences())
 

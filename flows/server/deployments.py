@@ -272,9 +272,8 @@ def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None
             if run.state is None or not run.state.is_paused():
                 return False
             wanted = Budget.parse(budget).limits()
-            more = {name: max(0.0, value - limits.get(name, value)) for name, value in wanted.items()}
-            run_input = {"tokens": 0, "gpu_hours": 0, "usd": 0, **more, "anyway": anyway}
-            answer = client.resume_flow_run(run.id, run_input=run_input)
+            more = {name: value - limits[name] for name, value in wanted.items() if value > limits.get(name, value)}
+            answer = client.resume_flow_run(run.id, run_input={"more": more, "anyway": anyway})
     except (HTTPError, ObjectNotFound, ValueError) as error:
         raise UserError(
             f"resume: the server does not know this run ({error}); unset PREFECT_API_URL to resume it here"

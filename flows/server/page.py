@@ -18,9 +18,9 @@ from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.leases import beating
-from storage.records.runs import Amounts
+from storage.records.runs import UNITS, Amounts
 from storage.records.spending import Journal
-from tasks.domain.budget import UNITS, plainly
+from tasks.domain.budget import plainly
 from tasks.stage import Progress
 
 EVERY_SECONDS = 15.0
@@ -68,7 +68,7 @@ class Board:
         """Update the card. An unreachable server does not stop the run: the next update shows more."""
         left = total([cost for ref, cost in self.missing.items() if ref not in self._done])
         words = in_words(self.last, time.monotonic() - self._began) if self.last else "nothing is made yet"
-        table = as_table(words, self.spent(), self.limits, left.amounts())
+        table = as_table(words, self.spent(), self.limits, left)
         with suppress(HTTPError):
             show_card(self.flow_run, PROGRESS, table, words)
 

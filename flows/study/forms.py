@@ -14,7 +14,6 @@ from flows.study.request import ENDING, Request, named_in
 from flows.study.resolve import Study
 from flows.study.settings import SHORT, settable, short_settings
 from tasks.domain.arms import ARMS
-from tasks.domain.budget import MOST, Budget
 from tasks.domain.grading.grading import FIELDS, read_overrides
 from tasks.domain.ranges import NAME, Distinct, Seed, refused_by
 from tasks.domain.search.registry import METHODS, method_named
@@ -39,7 +38,6 @@ Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
 Name = Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")]
 FileText = Annotated[str, Field(max_length=200_000, json_schema_extra={"format": "textarea"})]
 UNIQUE = Field(json_schema_extra={"uniqueItems": True})
-Limit = Annotated[float, Field(gt=0, le=MOST)]
 
 
 class SettingForm(BaseModel):
@@ -137,26 +135,3 @@ class SearchForm(BaseModel):
         fields = {"methods": ",".join(self.methods), "tokens": self.tokens, "reward": self.reward}
         more = [SettingForm(field=f"search.{name}", value=str(v)) for name, v in fields.items() if v is not None]
         return study.model_copy(update={"settings": [*study.settings, *more]})
-
-
-class BudgetForm(BaseModel):
-    """The most that the run may spend, over all its attempts. At the limit it pauses and asks for more."""
-
-    model_config = FORM | ConfigDict(title="Budget")
-    tokens: Limit | None = Field(default=None, description="Prompt and completion tokens.")
-    gpu_hours: Limit | None = Field(default=None, description="Devices × hours.")
-    usd: Limit | None = Field(
-        default=None, description="US dollars, at the team's prices (prices.toml), else list prices."
-    )
-
-    def budget(self) -> Budget:
-        return Budget(tokens=self.tokens, gpu_hours=self.gpu_hours, usd=self.usd)
-
-    def over(self, usual: Budget) -> BudgetForm:
-        """Empty fields keep the study's own limits."""
-        return BudgetForm(**self.budget().over(usual).limits())
-
-    def raised(self, by: BudgetForm) -> BudgetForm:
-        """Return each limit plus the amount of `other`, up to the maximum; a missing limit stays missing."""
-        mine, more = self.model_dump(), by.model_dump()
-        return BudgetForm(**{n: None if v is None else min(v + (more[n] or 0), MOST) for n, v in mine.items()})

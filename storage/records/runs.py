@@ -38,12 +38,16 @@ State = Literal["queued", "running", "parked", "interrupted", "finished", "faile
 
 
 class Amounts(BaseModel):
-    """tokens: prompt and completion together. gpu_hours: devices × hours."""
+    """What a run spends: every unit of budgets, prices, charges and forecasts. A title is the unit's name for users."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    tokens: float = 0.0
-    gpu_hours: float = 0.0
-    usd: float = 0.0
+    tokens: float = Field(0.0, title="tokens")  # of prompts and completions
+    gpu_hours: float = Field(0.0, title="GPU-hours")  # devices × hours
+    usd: float = Field(0.0, title="US dollars")
+
+
+#: The names of the units, in display order.
+UNITS = {name: str(field.title) for name, field in Amounts.model_fields.items()}
 
 
 class Run(Record):
@@ -85,7 +89,8 @@ class Run(Record):
 
 RUNS = nullable(
     "id str, state str, changed str, profile str, why str, at str, stages_done int, stages int",
-    "tokens real, gpu_hours real, usd real, started str, heartbeat str, report str, job str",
+    *(f"{unit} real" for unit in UNITS),
+    "started str, heartbeat str, report str, job str",
 )
 
 

@@ -16,17 +16,18 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from storage.artifacts.rows import nullable
 from storage.mirror import mirror_of
-from storage.records.runs import Amounts, run_path
+from storage.records.runs import UNITS, Amounts, run_path
 from storage.roots import sync
 from storage.sql import query
 
 SPENDING = nullable(
     "run str, time str, ref str, kind str, title str, arm str, rollouts big, correct big, prompt_tokens big",
-    "tokens big, gpu_hours real, usd real, device str",
+    *(f"{unit} real" for unit in UNITS),
+    "device str",
 )
 #: The team's prices, a file of the root that users write.
 PRICES = "prices.toml"
@@ -34,10 +35,10 @@ PRICES = "prices.toml"
 PIECE_BYTES = 1 << 15
 
 
-class Charge(BaseModel):
-    """One payment. tokens: prompt + completion. kind: kind of the resulting artifact. arm: None if shared."""
+class Charge(Amounts):
+    """One payment. kind: kind of the resulting artifact. arm: None if shared."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True)
     time: str
     ref: str
     kind: str
@@ -46,9 +47,6 @@ class Charge(BaseModel):
     rollouts: int = 0
     correct: int = 0
     prompt_tokens: int = 0
-    tokens: int = 0
-    gpu_hours: float = 0.0
-    usd: float = 0.0
     device: str = "cpu"
 
 
@@ -104,9 +102,9 @@ class Journal:
         return {row["arm"]: row["mean"] for row in means.to_pylist()}
 
 
-def plus(spent: Amounts, charges: Iterable[Charge | Amounts]) -> Amounts:
+def plus(spent: Amounts, charges: Iterable[Amounts]) -> Amounts:
     parts = (spent, *charges)
-    return Amounts(**{name: math.fsum(getattr(part, name) for part in parts) for name in Amounts.model_fields})
+    return Amounts(**{name: math.fsum(getattr(part, name) for part in parts) for name in UNITS})
 
 
 def spent_in_month(root: Path, month: str) -> Amounts:

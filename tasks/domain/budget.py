@@ -15,15 +15,14 @@ from tasks.domain.ranges import Checked, OrNone, Real
 
 #: The largest limit, of each kind.
 MOST = 1e15
-#: The units of a budget in display order, with their names.
-UNITS = {"tokens": "tokens", "gpu_hours": "GPU-hours", "usd": "US dollars"}
 #: None: no limit.
 Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(Checked):
-    """The most that a run may spend over all of its attempts."""
+    """The most that a run may spend over all of its attempts, in the units of `Amounts` (storage/records/runs.py). At
+    the limit it pauses and asks for more."""
 
     tokens: Limit = None
     """Tokens of prompts and completions."""
@@ -55,6 +54,15 @@ class Budget(Checked):
         Budget(tokens=2000000.0, gpu_hours=None, usd=5.0)
         """
         return Budget(**(usual.limits() | self.limits()))
+
+    def raised(self, by: Budget) -> Budget:
+        """Return each limit plus the amount of `by`; a missing limit stays missing.
+
+        >>> Budget(usd=5).raised(Budget(usd=1, tokens=2e6))
+        Budget(tokens=None, gpu_hours=None, usd=6.0)
+        """
+        more = by.limits()
+        return Budget(**{name: min(limit + more.get(name, 0.0), MOST) for name, limit in self.limits().items()})
 
 
 # Prices of tokens and hours.

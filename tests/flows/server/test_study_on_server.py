@@ -19,7 +19,7 @@ from prefect.client.orchestration import get_client
 from prefect.testing.utilities import prefect_test_harness
 
 from flows.server import deployed
-from flows.study.forms import BudgetForm, StudyForm
+from flows.study.forms import Budget, StudyForm
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.runs import Run, all_runs
@@ -292,7 +292,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_text_of_a_study_is_planned_as_an_artifact_and_nothing_is_made(root: Path, pages: Pages) -> None:
-    said = deployed.plan(StudyForm(file=MINE), BudgetForm(tokens=1000))
+    said = deployed.plan(StudyForm(file=MINE), Budget(tokens=1000))
     (page,) = pages("plan")
     assert "mine: " in said and page["description"] == "mine"
     for words in ("stages would be made", "not on this machine: nowhere/weights", "budget tokens=1000 does not hold"):
