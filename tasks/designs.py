@@ -135,7 +135,8 @@ def settings(learner: LearnerConfig) -> list[str]:
         if isinstance(value, tuple):
             return ", ".join(map(text, value))
         if isinstance(value, RewardTerm):
-            return f"{value.weight:g} {value.name}"
+            judge = f" by {value.model[:19]}: {value.rubric or 'default rubric'}" if value.model else ""
+            return f"{value.weight:g} {value.name}{judge}"
         return "none" if value is None else value if isinstance(value, str) else f"{value:g}"
 
     return sorted(f"{f.name}={text(getattr(learner, f.name))}" for f in fields(learner) if f.name != "seed")

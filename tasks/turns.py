@@ -22,7 +22,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Candidate as Solution
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.grpo.rewards import from_packages, scored
+from tasks.domain.grpo.rewards import JUDGE, RewardTerm, from_packages, judge_of, scored
 from tasks.domain.grpo.second_scaffold import answer_key, solutions, trace_classes
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.partitions.classes import Classes, by_trace
@@ -33,6 +33,7 @@ from tasks.domain.search.revision import criticising, refining
 from tasks.engines.grading.graders import GradeItem
 from tasks.engines.sampling.prompts import prompt_length, unfitting
 from tasks.engines.sampling.sampler import RolloutRequest
+from tasks.metering import at_work_here
 from tasks.stage import progress, store, toolbox
 
 Row = dict[str, Any]
@@ -218,6 +219,8 @@ class Turns:
                 replace(rollout, rewards=scored(self.learner, one.problem, *(row[name] for name in SCORED)))
                 for rollout, one, row in zip(found, requested, rows, strict=True)
             ]
+        if judge := judge_of(self.learner):
+            found = judged(found, requested, rows, judge)
         if "candidates" in needs:
             return self._with_candidates(found, rows)
         if "traces" in needs:
@@ -259,6 +262,25 @@ class Turns:
             right = any(one.correct for one in graded)
             found.append(replace(rollout, correct=right, tag_valid=sound, candidates=tuple(graded)))
         return found
+
+
+def judged(
+    rollouts: Sequence[TrainRollout], requested: Sequence[RolloutRequest], rows: Sequence[Row], judge: RewardTerm
+) -> list[TrainRollout]:
+    """Add the judge's score of each completion. A completion that the judge cannot read whole scores 0."""
+    model = toolbox().reward_model(judge.model.removeprefix("sha256:"))
+    texts = [
+        (one.problem, row["completion"], row["finish"] == "stop") for one, row in zip(requested, rows, strict=True)
+    ]
+    with at_work_here():
+        readings = model.score(texts, judge.rubric)
+    if cut := sum(one.score is None for one in readings):
+        message = f"{cut} of {len(rows)} completions are longer than the judge can read, and score 0"
+        progress(len(rows) - cut, len(rows), "rollouts", message, event="noted")
+    return [
+        replace(rollout, rewards={**rollout.rewards, JUDGE: reading.score or 0.0})
+        for rollout, reading in zip(rollouts, readings, strict=True)
+    ]
 
 
 def with_trace_classes(

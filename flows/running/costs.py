@@ -30,6 +30,7 @@ from storage.sql import query
 from tasks.domain.budget import Prices
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.rewards import judge_of
 from tasks.domain.grpo.steps import evaluated_steps
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.problems import heldout_of
@@ -173,7 +174,8 @@ class Estimator:
         for step in evaluated_steps(learner.steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
             parts.append(self._sampled(policy, given["evaluation"], heldout, evaluated_group))
-        return self._timed("training", total(parts), learned=0.0 if service else steps.tokens)
+        read = steps.tokens if judge_of(learner) else 0.0
+        return self._timed("training", total(parts), learned=0.0 if service else steps.tokens, read=read)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """learned, read: tokens that take hours but no token budget; reading is assumed as fast as sampling. Several

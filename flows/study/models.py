@@ -7,12 +7,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from flows.study.layout import trainings
 from flows.study.profile import Profile
 from storage.errors import NotHere, UserError, did_you_mean
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
 from tasks.engines.adapter_files import AdapterFiles, adapter_files
 from tasks.engines.environment import quiet_libraries
@@ -79,7 +81,7 @@ def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Pat
         package = Path(found.origin).parent
         return next(iter(sorted(path.parent for path in package.rglob("modules.json"))), package)
     home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
-    for folder in [Path(name)] if "/" in name else [home / name, home / name.lower()]:
+    for folder in [Path(name)] if "/" in name else [home / name, home / name.lower(), Path(name)]:
         if folder.is_dir():
             return folder
     hint = "install varband[demo]" if name == SMALL_ENCODER else "give its folder, or its id as OWNER/NAME@COMMIT"
@@ -102,8 +104,8 @@ def found_model(name: str, places: dict[str, Path], what: str = "base model", *,
             raise UserError(f"'{name[:80]}': a model on another machine is named by sha256: and 64 hex digits")
         return BaseModel(name=called(name), sha256=name.removeprefix("sha256:"))
     folder = folder_of(name, what, fetch=fetch)
-    if what == "reward model":
-        check_reward_model(folder)
+    if what in ("reward model", "judge"):
+        check_reward_model(folder, judge=what == "judge")
     model = base_model(called(name), folder)
     places[model.sha256] = folder
     return model
@@ -144,6 +146,27 @@ def _base(profile: Profile, name: str, places: dict[str, Path], fetch: bool) -> 
             for learner in (learner for learner in trainings(profile, head) if learner.steps):
                 check_trainable(folder, learner, gpu=hardware.device == "cuda", longest=longest)
     return base
+
+
+def found_judges(profile: Profile, places: dict[str, Path], looking: Looking, *, fetch: bool) -> Profile:
+    """The profile with the judges of its rewards named by content."""
+
+    def named(learner: LearnerConfig, *path: str) -> LearnerConfig:
+        terms = list(learner.rewards)
+        for i, term in enumerate(terms):
+            if term.model:
+                found = unnamed(term.model)
+                with looking(*path, "rewards"):
+                    found = found_model(term.model, places, "judge", fetch=fetch)
+                terms[i] = replace(term, model=f"sha256:{found.sha256}")
+        return replace(learner, rewards=tuple(terms))
+
+    return replace(
+        profile,
+        training=named(profile.training, "training"),
+        lessons=tuple(replace(x, training=named(x.training, "lessons", x.name, "training")) for x in profile.lessons),
+        objectives=tuple(replace(x, training=named(x.training, "objectives", x.name)) for x in profile.objectives),
+    )
 
 
 def found_adapters(

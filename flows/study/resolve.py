@@ -16,6 +16,7 @@ from flows.study.models import (
     check_encoder_positions,
     found_adapters,
     found_bases,
+    found_judges,
     found_model,
     on_hub,
     unnamed,
@@ -186,6 +187,7 @@ def resolve(
         policy = PoolPolicy(on_issue=wanted.on_issue, limit=limit, answer_kinds=kinds, draw_seed=seed)
         return PoolInputs(tuple(specs), as_first_checked(store, tuple(specs), policy))
 
+    profile = found_judges(profile, places, looking, fetch=not planning)
     models = found_bases(profile, places, looking, fetch=not planning)
     check_adapted(profile, models, looking)
     adapters, ranks = found_adapters(profile, models, places, looking, fetch=not planning)

@@ -1,5 +1,9 @@
-"""A reward model from a folder: a transformers model for sequence classification that scores a problem with a (partial)
-answer at the last token. For a process model that is the end of a step."""
+"""A reward model from a folder, which scores a problem with a (partial) answer.
+
+A transformers model for sequence classification scores at the last token; for a process model that is the end of a
+step. A judge may also be a causal language model, which is asked a yes-or-no question about the answer; the score is
+the probability of Yes against No as its next token (a generative verifier: Zhang et al. 2024, arXiv 2408.15240).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 ROWS, WIDTHS = 16, 64
 #: Digits of a score, because the last bits differ between machines.
 DIGITS = 4
+#: The question to a judge without a rubric.
+RUBRIC = "Is this solution correct?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,40 +36,49 @@ class Reading:
     tokens: int = 0
 
 
-def check_reward_model(folder: Path) -> None:
-    """Raise UserError unless the folder has a sequence classifier; transformers would add a head of random weights."""
-    kinds = read_config(folder).get("architectures") or []
-    if not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
+def check_reward_model(folder: Path, *, judge: bool = False) -> bool:
+    """Return whether the model is a causal language model, which only a judge may be. Raise UserError unless it is that
+    or a sequence classifier; transformers would add a head of random weights."""
+    kinds = [str(kind) for kind in read_config(folder).get("architectures") or []]
+    causal = judge and any(kind.endswith("ForCausalLM") for kind in kinds)
+    if not causal and not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+        wanted = "sequence classification" + (" or a causal language model" if judge else "")
         raise UserError(
-            f"reward model {folder}: its architecture is {', '.join(map(str, kinds)) or 'unknown'}; use a model for"
-            " sequence classification"
+            f"reward model {folder}: its architecture is {', '.join(kinds) or 'unknown'}; use a model for {wanted}"
         )
+    return causal
 
 
 class RewardModel:
     def __init__(self, folder: Path, hardware: Hardware) -> None:
-        check_reward_model(folder)
+        causal = check_reward_model(folder, judge=True)
         quiet_libraries()
         settle_threads()
         import torch
-        from transformers import AutoModelForSequenceClassification
+        from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
         self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
         dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
         self._tokenizer = tokenizer_of(folder)
-        model: Any = loaded(AutoModelForSequenceClassification, folder, dtype)
-        if model.config.num_labels > 2:
+        self._no_yes = no_and_yes(self._tokenizer, folder) if causal else None
+        model: Any = loaded(AutoModelForCausalLM if causal else AutoModelForSequenceClassification, folder, dtype)
+        if not causal and model.config.num_labels > 2:
             raise UserError(
                 f"reward model {folder}: it has {model.config.num_labels} labels; a reward model has one label, or two"
             )
         self._model = model.to(self._device).eval()
         self._positions = getattr(model.config, "max_position_embeddings", None)
 
-    def score(self, texts: Sequence[tuple[str, str, bool]]) -> list[Reading]:
-        """Return one score for each (problem, answer text, whether it has ended), in batches. The padded shape depends
+    def score(self, texts: Sequence[tuple[str, str, bool]], rubric: str = "") -> list[Reading]:
+        """Return one score for each (problem, answer text, whether it has ended), in batches. rubric: the question to
+        a causal model; a classifier reads it after the problem. The padded shape depends
         on a text's own length, so that its score does not depend on other texts: a resumed search meets its texts in
         other batches, and its choices depend on the scores."""
-        ids = [encoded(self._tokenizer, *text) for text in texts]
+        if self._no_yes:
+            ids = [asked(self._tokenizer, problem, written, rubric or RUBRIC) for problem, written, _ in texts]
+        else:
+            about = f"\n\n{rubric}" if rubric else ""
+            ids = [encoded(self._tokenizer, problem + about, written, ended) for problem, written, ended in texts]
         fits = [i for i, some in enumerate(ids) if self._positions is None or len(some) <= self._positions]
         found = [Reading()] * len(texts)
         by_width: dict[int, list[int]] = {}
@@ -95,9 +110,13 @@ class RewardModel:
         for row, i in enumerate([*batch, *[batch[0]] * (shape[0] - len(batch))]):
             ids_BL[row, : len(ids[i])] = torch.tensor(ids[i])
             seen_BL[row, : len(ids[i])] = 1
+        # of a causal model's logits only those after each text's last token are computed
+        ends_B = (seen_BL.sum(1) - 1).to(self._device)
+        kept = {"logits_to_keep": ends_B} if self._no_yes else {}
         with torch.no_grad():
-            out = self._model(input_ids=ids_BL.to(self._device), attention_mask=seen_BL.to(self._device))
-        logits = out.logits.float().cpu()
+            out = self._model(input_ids=ids_BL.to(self._device), attention_mask=seen_BL.to(self._device), **kept)
+        logits = out.logits.diagonal(dim1=0, dim2=1).T[:, self._no_yes] if self._no_yes else out.logits
+        logits = logits.float().cpu()
         odds = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
         for i, score in zip(batch, torch.sigmoid(odds).tolist(), strict=False):
             found[i] = Reading(round(score, DIGITS), len(ids[i]))
@@ -115,3 +134,22 @@ def encoded(tokenizer: Any, problem: str, written: str, ended: bool) -> list[int
     if not ended:  # without the template's end of an answer
         text = text[: text.rindex(written) + len(written)]
     return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def asked(tokenizer: Any, problem: str, written: str, question: str) -> list[int]:
+    """Return the token ids of a yes-or-no question about an answer text, up to where the reply begins."""
+    text = f"{problem}\n\nA solution:\n{written}\n\n{question} Reply with Yes or No only."
+    if tokenizer.chat_template is None:
+        return tokenizer(f"{text}\nReply:")["input_ids"]
+    how = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": text}], strftime_now=TODAY.strftime, **how)
+    return tokenizer(prompt, add_special_tokens=False)["input_ids"]
+
+
+def no_and_yes(tokenizer: Any, folder: Path) -> list[int]:
+    """Return the first tokens of the replies No and Yes. Raise UserError if they are the same."""
+    space = " " if tokenizer.chat_template is None else ""
+    found = [tokenizer(space + word, add_special_tokens=False)["input_ids"][0] for word in ("No", "Yes")]
+    if found[0] == found[1]:
+        raise UserError(f"judge {folder}: its tokenizer begins Yes and No with the same token; use another model")
+    return found

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from storage.errors import UserError
 from tasks.domain.problems.arithmetic import demo_problems, pretraining_problem
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.domain.statistics.windows import window_named
@@ -18,7 +19,7 @@ from tasks.engines import rewarding
 from tasks.engines.demo import MIX, PretrainConfig, make_tokenizer, pretrain, teacher_completion
 from tasks.engines.encoding import SentenceEncoder
 from tasks.engines.hardware import Hardware
-from tasks.engines.rewarding import BATCH_TOKENS, RewardModel
+from tasks.engines.rewarding import BATCH_TOKENS, RewardModel, check_reward_model
 from tasks.engines.sampling.prompts import encode_prompt
 from tests.tiny_model import write_tiny_model
 
@@ -148,6 +149,28 @@ def test_a_score_is_the_same_to_the_bit_in_any_company(model: RewardModel, monke
         == model.score(REWARD_MODEL_TEXTS)
         == model.score(REWARD_MODEL_TEXTS[::-1])[::-1]
     )
+
+
+def test_a_judge_scores_the_probability_of_yes_against_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computed by transformers from the whole prompt alone; of a byte tokenizer's replies the first letters count."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    monkeypatch.setattr(rewarding, "DIGITS", 17)
+    folder = write_tiny_model(tmp_path)
+    tokenizer, plain = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+    judge, rubric = RewardModel(folder, Hardware()), "Is it brief?"
+    found = judge.score(REWARD_MODEL_TEXTS, rubric)
+    for (problem, written, _), reading in zip(REWARD_MODEL_TEXTS, found, strict=True):
+        prompt = f"<|user|>{problem}\n\nA solution:\n{written}\n\n{rubric} Reply with Yes or No only.<|assistant|>"
+        ids = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            of_y, of_n = plain(input_ids=ids).logits[0, -1][tokenizer.convert_tokens_to_ids(["Y", "N"])].softmax(0)
+        assert reading.score == pytest.approx(float(of_y / (of_y + of_n)), abs=1e-6)
+        assert reading.tokens == ids.shape[1]
+    assert found == [judge.score([text], rubric)[0] for text in REWARD_MODEL_TEXTS] != judge.score(REWARD_MODEL_TEXTS)
+    with pytest.raises(UserError, match=r"use a model for sequence classification$"):
+        check_reward_model(folder)
 
 
 def test_an_end_of_text_is_read_though_it_is_what_pads(model: RewardModel) -> None:

@@ -31,7 +31,8 @@ from tasks.stage import Session, session
 from tasks.training import place_of, step_sampling
 from tests.plugged import install
 from tests.stages.test_calibration import DIGEST, FOLDER, NAME
-from tests.stages.training_lab import DRAW, EVALUATION, START, STILL, Lab, a_lab, lab, short
+from tests.stages.training_lab import DRAW, EVALUATION, START, STILL, Lab, a_lab, killed_and_resumed, lab, short
+from tests.tiny_model import write_tiny_model
 
 __all__ = ["lab"]
 
@@ -205,6 +206,21 @@ def test_a_reward_of_another_package_is_paid_for_what_was_sampled(
     (step,), (usual,) = lab.store.read(brief).to_pylist(), lab.store.read(plain).to_pylist()
     assert step["reward_mean"] == pytest.approx(accuracy + np.mean(paid))
     assert {n: step[n] for n in ("correct_mean", "variance")} == {n: usual[n] for n in ("correct_mean", "variance")}
+
+
+def test_a_training_with_a_judge_is_killed_and_resumed_to_the_byte(lab: Lab, tmp_path: Path) -> None:
+    """Its scores are those of the completions alone, so a step that is scored again is rewarded the same."""
+    folder, digest = write_tiny_model(tmp_path / "judge"), "1" * 64
+    lab.toolbox.places[digest] = folder
+    judge = RewardTerm(name="judge", model=f"sha256:{digest}", rubric="Is it brief?", weight=0.5)
+    config = short(rewards=(RewardTerm(name="correct"), judge))
+    resumed = killed_and_resumed(lab, lambda: lab.train(config), 2)
+    weights, rows = lab.weights(resumed), lab.diagnostics(resumed)
+    lab.move()
+    assert lab.weights(lab.train(config)) == weights and lab.diagnostics(resumed) == rows
+    paid = [row["value"] for row in rows if row["metric"] == "reward_judge"]
+    assert len(paid) == 2 and 0 < min(paid) < max(paid) < 0.5
+    assert weights != lab.weights(lab.train(short()))
 
 
 def test_a_training_by_the_encoders_classes(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

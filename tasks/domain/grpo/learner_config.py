@@ -12,7 +12,7 @@ from storage.artifacts.fingerprint import Ruled
 from storage.errors import UserError, did_you_mean
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.losses import LOSSES
-from tasks.domain.grpo.rewards import RewardTerm, by_name, from_packages, reward_mistakes, reward_versions
+from tasks.domain.grpo.rewards import RewardTerm, by_name, from_packages, judge_of, reward_mistakes, reward_versions
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import (
     MOST,
@@ -213,8 +213,9 @@ def check_learner(c: LearnerConfig) -> None:
             f"advantage {c.advantage} weighs correctness itself; give the reward 'correct' a weight of 1",
         ),
         (
-            from_packages(c) and {"candidates", "refinements"} & {*objective.needs},
-            f"advantage {c.advantage} trains on several turns or answers, which rewards of other packages cannot score",
+            (from_packages(c) or judge_of(c)) and {"candidates", "refinements"} & {*objective.needs},
+            f"advantage {c.advantage} trains on several turns or answers, which a judge and rewards of other packages"
+            " cannot score",
         ),
         ("bonus" in objective.reads and not c.bonus, f"{name} with a bonus of 0 is standardised; name that"),
         (

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 GROUP = "varband.rewards"
 #: Parts that pay for the form of a scaffold.
 OF_FORM = ("tag", "format")
+#: The part that a model scores.
+JUDGE = "judge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,10 @@ class RewardTerm(Checked):
     """Name of the part: see the table of rewards."""
     weight: Annotated[Real, Field(ge=-1e6, le=1e6)] = 1.0
     """Weight of the part in the sum."""
+    model: str = ""
+    """Model that scores, for `judge`: a name under `VARBAND_MODELS`, a folder, or `OWNER/NAME@COMMIT`."""
+    rubric: str = ""
+    """Yes-or-no question about the completion, for `judge`."""
 
 
 def overlong(num_tokens: int, max_tokens: int, cache: int) -> float:
@@ -52,6 +58,7 @@ OWN: Mapping[str, Callable[[TrainRollout, LearnerConfig], float]] = {
     "format": lambda rollout, _: float(rollout.tag_valid),
     "overlong": lambda rollout, c: overlong(len(rollout.token_ids), c.max_tokens or 0, c.overlong_cache),
     "length": lambda rollout, _: -len(rollout.token_ids) / 1000,
+    JUDGE: lambda rollout, _: rollout.rewards[JUDGE],
 }
 
 
@@ -75,6 +82,11 @@ def parts(rollout: TrainRollout, config: LearnerConfig) -> dict[str, float]:
 def total(rollout: TrainRollout, config: LearnerConfig) -> float:
     """Return the reward of a rollout, rounded: a group is live if its rewards differ, and floats of one sum may."""
     return round(sum(parts(rollout, config).values()), 12)
+
+
+def judge_of(config: LearnerConfig) -> RewardTerm | None:
+    """Return the part that a model scores, if the reward has one."""
+    return next((term for term in config.rewards if term.name == JUDGE), None)
 
 
 def from_packages(config: LearnerConfig) -> list[str]:
@@ -123,6 +135,9 @@ def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
             yield f"unknown reward '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})"
     if len({*names}) < len(names):
         yield f"rewards names one part twice: {', '.join(names)}"
+    for term in config.rewards:
+        if bool(term.model) != (term.name == JUDGE) or (term.rubric and term.name != JUDGE):
+            yield f"reward {term.name}: a judge has a model and may have a rubric; other rewards have neither"
     if names and bool(config.overlong_cache) != ("overlong" in names):
         yield "the reward 'overlong' and overlong_cache belong together: set both or neither"
 

@@ -64,7 +64,7 @@ class TrainRollout:
     - other_tokens: tokens of the turns before and after it.
     - critique: the critique of this draft, if the critic is trained too; None if it exceeded the context.
     - of_right_draft: for a critique, whether the draft was correct; None otherwise.
-    - rewards: unweighted parts of the reward scored by other packages, by name.
+    - rewards: unweighted parts of the reward scored by other packages and by the judge, by name.
     """
 
     problem_id: str

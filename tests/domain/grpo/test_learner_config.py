@@ -95,6 +95,7 @@ def test_named_parts_replace_the_default_ones() -> None:
         (["correct", "correct"], {}, "names one part twice"),
         (["correct", "overlong"], {}, "belong together"),
         (["correct"], {"max_tokens": 100, "overlong_cache": 20}, "belong together"),
+        (["judge"], {}, "reward judge: a judge has a model"),
         (["format"], {"advantage": "max_rl"}, "give the reward 'correct' a weight of 1"),
     ],
 )

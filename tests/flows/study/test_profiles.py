@@ -89,6 +89,19 @@ def test_a_reward_model_is_named_by_its_content(tmp_path: Path) -> None:
     assert any("majority" in title for title in same)
 
 
+def test_a_judge_is_named_by_its_content(tmp_path: Path) -> None:
+    store, names = Store(tmp_path / "store"), list[str]()
+    store.prepare()
+    folder = write_tiny_model(tmp_path / "one")
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    for place in (folder, copy, write_tiny_model(tmp_path / "other", labels=2)):
+        terms = ("training.rewards.correct.weight=1", f"training.rewards.judge.model={place}")
+        study = Request(profile="demo", settings=("arms=panel", "seeds=0", *terms)).study(store)
+        names += [str(p.step.ref) for p in plan(study, store) if p.step.ref.kind == "training"]
+        assert place in study.places.values()
+    assert names[0] == names[1] != names[2]
+
+
 def asked(reward: Path) -> Request:
     methods = "majority,rewarded,beam:end=.:by=process"
     settings = (f"search.methods={methods}", f"search.reward={reward}", "seeds=()")
