@@ -41,9 +41,9 @@ class Amounts(BaseModel):
     """What a run spends: every unit of budgets, prices, charges and forecasts. A title is the unit's name for users."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    tokens: float = Field(0.0, title="tokens")  # of prompts and completions
-    gpu_hours: float = Field(0.0, title="GPU-hours")  # devices × hours
-    usd: float = Field(0.0, title="US dollars")
+    tokens: float = Field(default=0.0, title="tokens")  # of prompts and completions
+    gpu_hours: float = Field(default=0.0, title="GPU-hours")  # devices × hours
+    usd: float = Field(default=0.0, title="US dollars")
 
 
 #: The names of the units, in display order.

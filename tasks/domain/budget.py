@@ -19,10 +19,10 @@ MOST = 1e15
 Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
 
 
+# The fields are the units of `Amounts` (storage/records/runs.py).
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(Checked):
-    """The most that a run may spend over all of its attempts, in the units of `Amounts` (storage/records/runs.py). At
-    the limit it pauses and asks for more."""
+    """The most that a run may spend over all of its attempts. At the limit it pauses and asks for more."""
 
     tokens: Limit = None
     """Tokens of prompts and completions."""

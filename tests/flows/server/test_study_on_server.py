@@ -19,12 +19,13 @@ from prefect.client.orchestration import get_client
 from prefect.testing.utilities import prefect_test_harness
 
 from flows.server import deployed
-from flows.study.forms import Budget, StudyForm
+from flows.study.forms import StudyForm
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.runs import Run, all_runs
 from storage.records.spending import charges
 from storage.roots import root_folder
+from tasks.domain.budget import Budget
 from tests.chaos.server_faults import api, start, wait_for, wait_until
 from tests.s3_server import object_storage
 from tests.servers import REPO, SHRUNK, SMALL, Server, end, postgres, prefect_server
