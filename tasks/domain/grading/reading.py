@@ -101,69 +101,63 @@ class Token:
     text: str
 
 
-_PUNCTUATION = ".,;:!?"
-_SPACES = r"(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\\\(?=\s*$))"
-_DOLLARS = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]")
 _WORD = re.compile(r"[A-Za-z]+(?:[-'’][A-Za-z]+)*")
 _JOINS = ("and", "or")
+_POWER, _POWERS = re.compile(r" ?\^ ?\{? ?([23]) ?\}?"), {"2": "squared", "3": "cubed"}
 _MATH = re.compile(r"\\[A-Za-z]+|\\.|.", re.S)
+#: Punctuation around a formula; the sign of a factorial belongs to it.
+_PUNCTUATED = re.compile(r"((?:[ ,;:!?]|\.(?!\d))*)(.*?)((?:(?<!\\)[ .,;:?]|(?<![\w)}\\])!)*)", re.S)
 
 
 def tokens(text: str, prose: bool = False) -> list[Token]:
-    r"""Words, formulas, remarks and punctuation of a text, in order; only spaces are dropped.
+    r"""Words, formulas, remarks and punctuation of a normalised text, in order; only spaces are dropped.
 
     prose: whether it is inside `\text`, where every run of lower-case letters is a word.
 
-    >>> [(t.kind, t.text) for t in tokens(r"so $x+1$ is 2\sqrt{3} (both work).")]
-    [('w', 'so'), ('#', '$x+1$'), ('w', 'is'), ('#', '2\\sqrt{3}'), ('@', 'both work'), ('p', '.')]
+    >>> [(t.kind, t.text) for t in tokens(r"so x+1 is 2\sqrt{3} (both work).")]
+    [('w', 'so'), ('#', 'x+1'), ('w', 'is'), ('#', '2\\sqrt{3}'), ('@', 'both work'), ('p', '.')]
     """
     found: list[Token] = []
     start = at = depth = 0
     while at < len(text):
         some, end = ([], 0) if depth else _token(text, at, found if not text[start:at].strip() else [], prose)
         if end:
-            found += [*_formula(text[start:at], bool(found) and found[-1].kind == "w"), *some]
+            found += [*_formula(text[start:at], found), *some]
             at = start = end
             continue
         piece = _MATH.match(text, at)
         assert piece
         depth = max(depth + (piece[0] in "([{") - (piece[0] in ")]}"), 0)
         at = piece.end()
-    return [*found, *_formula(text[start:], bool(found) and found[-1].kind == "w")]
+    return [*found, *_formula(text[start:], found)]
 
 
 def _token(text: str, at: int, before: list[Token], prose: bool) -> tuple[list[Token], int]:
     """The non-formula token at this position and its end; end 0 if there is none."""
-    if inline := _DOLLARS.match(text, at):
-        return [Token("#", inline[0])], inline.end()
     if (command := TEXT_COMMANDS.match(text, at)) and _worded(command[1]):
-        return tokens(command[1], prose=True), command.end()
+        power = _POWER.match(text, command.end())
+        words = tokens(f"{command[1]} {_POWERS[power[1]]}" if power else command[1], prose=True)
+        return words, (power or command).end()
     alone = not (at and (text[at - 1].isalnum() or text[at - 1] in "\\_^"))
     if alone and (word := _WORD.match(text, at)):
         after_word = bool(before) and before[-1].kind == "w"
         if _reads_as_word(word[0], text[word.end() :], after_word, prose):
-            return [Token("w", word[0].replace("’", "'"))], word.end()
+            return [Token("w", word[0])], word.end()
     if text[at] in "([" and (inner := _remark(text, at)) is not None:
         return [Token("@", inner)], at + len(inner) + 2
     return [], 0
 
 
-def _formula(chunk: str, after_word: bool) -> list[Token]:
-    """A formula without surrounding spaces and punctuation."""
+def _formula(chunk: str, before: list[Token]) -> list[Token]:
+    """A formula and the punctuation around it; behind a word, an equals sign is punctuation too."""
     marks: list[Token] = []
-    if after_word and (equals := re.match(r"\s*=(?=\s*[^=\s])", chunk)):
-        marks.append(Token("p", "="))
-        chunk = chunk[equals.end() :]
-    while head := re.match(rf"{_SPACES}+|[{_PUNCTUATION}](?!\d)", chunk):
-        marks += [Token("p", head[0])] if head[0] in _PUNCTUATION else []
-        chunk = chunk[head.end() :]
-    tail: list[Token] = []
-    while chunk and (foot := re.search(rf"(?:(?<!\\)[{_PUNCTUATION}]|{_SPACES}+)$", chunk)):
-        if foot[0] == "!" and re.search(r"[\w)}]!$", chunk):
-            break
-        tail += [Token("p", foot[0])] if foot[0] in _PUNCTUATION else []
-        chunk = chunk[: foot.start()]
-    return [*marks, *([Token("#", chunk)] if chunk else []), *reversed(tail)]
+    if before and before[-1].kind == "w" and (equals := re.match(r" ?=(?= ?[^= ])", chunk)):
+        marks, chunk = [Token("p", "=")], chunk[equals.end() :]
+    found = _PUNCTUATED.fullmatch(chunk)
+    assert found
+    for kind, part in zip("p#p", found.groups(), strict=True):
+        marks += [Token(kind, piece) for piece in (part.replace(" ", "") if kind == "p" else [part]) if piece]
+    return marks
 
 
 def _worded(text: str) -> bool:
@@ -260,10 +254,11 @@ def read(text: str) -> Extraction:
         return Extraction("no_answer", "empty answer")
     if len(text) > MAX_ANSWER_CHARS:
         return Extraction("ok", "", (text,))
+    plain = normalise(text)
     bare = re.sub(r"(?i)^(?:(?:the )?(?:final )?answers? (?:is|are)|it (?:is|takes)):? ", "", text.strip(" .*"))
     if says_base(bare):
         return Extraction("ok", "", (bare,))
-    marks = tokens(text)
+    marks = tokens(plain)
     if not any(t.kind in "w@" for t in marks):
         return Extraction("ok", "", (text,))
     return _parse(_with_numbers(marks), text)
@@ -277,7 +272,7 @@ def _clean(text: str) -> str:
     text = re.sub(r"\b(?:per cent|sq\.)(?!\w)", lambda m: {"per cent": "percent"}.get(m[0], "sq"), text)
     text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
     text = re.sub(
-        rf"(?i)^(?:#+ )+|(?:{_SPACES}|\\)+$|\s*\?+$|^(?:答案(?:是|为)?|Ответ|Réponse|Respuesta|Antwort)\s*[:：]?\s*"
+        rf"(?i)^(?:#+ )+|(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\)+$|\s*\?+$|^(?:答案(?:是|为)?|Ответ|Réponse|Respuesta|Antwort)\s*[:：]?\s*"
         rf"|^(?:step|case) \d+: |^no\. (?=\d)",
         "",
         text,
@@ -302,7 +297,7 @@ def _with_numbers(marks: list[Token]) -> list[Token]:
         value, end = None, min(len(marks), at + 8)
         while value is None and end > at:
             run = marks[at:end]
-            words = " ".join(t.text.strip("$") for t in run).lower()
+            words = " ".join(t.text for t in run).lower()
             scaled = run[0].kind == "#" and len(run) > 1 and all(t.text.lower() in SCALES for t in run[1:])
             if (scaled or all(t.kind == "w" for t in run)) and words not in ("a", "one of"):
                 value = number_in_words(words)
@@ -337,7 +332,7 @@ def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> st
     group = {name: text or "" for name, text in found.groupdict().items()}
 
     def formula(name: str) -> str:
-        return formulas[found.string[: found.start(name)].count("#")].strip("$ ")
+        return formulas[found.string[: found.start(name)].count("#")].strip()
 
     units = [group.get(name, "").strip() for name in ("unit", "counted", "of")]
     if not all(_repeats(t.text, formulas) for t in marks if t.kind == "@"):
