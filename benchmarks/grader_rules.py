@@ -41,7 +41,7 @@ answers in words | `monday` | terms.worded grading.worded | empty
 yes and no | `True` for `Yes` | grading.yes_or_no | empty
 nothing of the kind | `no such x exists` | grading.denies_existence | False
 letters of options | `(C)` for `\text{(C)}` | terms._option | None
-tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._clean | argument
+tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._DECORATION | nothing
 what follows from relations | `x+3=10 \Rightarrow x=7` | latex_normalisation._IMPLIES | no match
 formulas over several lines | `\begin{aligned}…` | latex_normalisation.one_line | argument
 superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | latex_normalisation._WRITTEN_OUT | nothing

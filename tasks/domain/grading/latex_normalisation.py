@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from tasks.domain.grading.regions import closing
 
@@ -31,69 +32,60 @@ def _table(text: str) -> list[tuple[str, str]]:
 
 SYMBOLS = {char: name for name, chars in _table(_WRITTEN) for char in chars}
 _SYNONYMS = {other: name for name, others in _table(_COMMANDS) for other in others.split(",")}
+_TEXT = r"\\(?:text|mathrm) ?\{ ?"
 RENAMED = (
-    (r"(?<=\d) ?, ?\\! ?(?=\d{3}(?!\d))", ""),
-    (r"(?<=\d) ?\{, ?\} ?(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))", ","),
+    (r"(?<=\d) ?(?:, ?\\!|\{, ?\}) ?(?=\d{3}(?!\d))|(?<=\d)\\,(?=\d{3}(?!\d))", ""),
     (r"^[ $]*\\\\(?=[A-Za-z])", r"\\"),
-    (r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>", " "),
-    (r"\\(?:color|textcolor|colorbox) ?\{\w+\}|\\bbox ?(?:\[[^\[\]]*\])?(?=\{)", ""),
-    (r"\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge)(?![A-Za-z])", " "),
+    (
+        r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>"
+        r"|\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge|displaystyle|textstyle|limits|nolimits|mathstrut|strut"
+        r"|q?quad|hfill|hspace\{[^}]*\}|newline)(?![A-Za-z])|(?<!\\)\\[,;:!\s>]|\\(?:text|mathrm) ?\{[ .,;]*\}|~",
+        " ",
+    ),
+    (
+        r"\\(?:color|textcolor|colorbox) ?\{\w+\}|\\bbox ?(?:\[[^\[\]]*\])?(?=\{)|\\(?:boxed|fbox) ?(?=\{)"
+        r"|\\(?:left|right|middle|[bB]igg?[lr]?)(?![A-Za-z])\s*\.?|^ ?\"(?=[^\"]*\" ?$)|(?<=.)\" ?$",
+        "",
+    ),
     (r"\\underline ?\{ ?(\\underline ?\{[^{}]*\}) ?\}", r"\1"),
     (r"(?<![\^_{])(?<![\^_] )\\underline ?(?=\{)", ""),
     (r"\\(?:textnormal|textit|textsf|texttt|emph)(?= ?\{)", r"\\text"),
     (r"\\(?:mathrm|operatorname|text) ?\{ ?((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp) ?\}", r"\\\1 "),
-    (r"\\(?:mathrm|rm|operatorname) ?\{([eid])\}|\\text ?\{(e)\}", lambda m: f" {m[1] or m[2]} "),
-    (r"\\mathrm ([eid])", r" \1"),
-    (r"(?<=\d)(?:st|nd|rd|th)(?![A-Za-z])", ""),
-    (r"(?<=\d) ?\^ ?\{? ?(?:\\(?:text|mathrm) ?\{)? ?(?:st|nd|rd|th) ?\}{0,2}(?![A-Za-z])", ""),
+    (r"\\(?:mathrm|rm|operatorname) ?(?:\{([eid])\}| ([eid]))|\\text ?\{(e)\}", lambda m: f" {m[1] or m[2] or m[3]} "),
+    (rf"(?<=\d)(?: ?\^ ?\{{? ?(?:{_TEXT})?)?(?:st|nd|rd|th) ?\}}{{0,2}}(?![A-Za-z])", ""),
     (r"\{ ?([^{}]+?) ?\\choose ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
     (r"\{ ?([^{}]+?) ?\\over ?([^{}]+?) ?\}", r"\\frac{\1}{\2}"),
-    (r"\\(?:boxed|fbox) ?(?=\{)|^ ?\"(?=[^\"]*\" ?$)|(?<=.)\" ?$", ""),
     (r"(?<![A-Za-z\\])n?C ?\( ?(\w{1,9}) ?, ?(\w{1,9}) ?\)", r"\\binom{\1}{\2}"),
     (
         r"(?:^|(?<=[-+*/=( ,]))(?:\{ ?\})? ?\^ ?(?:\{([^{}]+)\}|(\w)) ?C ?_ ?(?:\{([^{}]+)\}|(\w))",
         r"\\binom{\1\2}{\3\4}",
     ),
     (r"(?<![\\^_])\{ ?([-+]) ?\}", r"\1"),
-    (r"\\(?:text|mathrm) ?\{[ .,;]*\}", " "),
     (r"\\mathbb ([A-Z])(?![A-Za-z])", r"\\mathbb{\1}"),
     (r"\(mod ([^()]+)\)|\\p?mod ?(\d{1,9})(?![\d.])", r"\\pmod{\1\2}"),
     (r"\.{3,}", r"\\ldots "),
     (rf"\\({'|'.join(_SYNONYMS)})(?![A-Za-z])", lambda m: _SYNONYMS[m[1]]),
     (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
     (
-        r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda|delta|epsilon|omega|sigma|phi|rho|tau|mu)(?![A-Za-z])",
-        r"\\\1 ",
-    ),
-    (
-        r"(?<![A-Za-z\\])(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm|max|min)(?= ?[({\d]"
+        r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda|delta|epsilon|omega|sigma|phi|rho|tau|mu)(?![A-Za-z])"
+        r"|(?<![A-Za-z\\])(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm|max|min)(?= ?[({\d]"
         r"| [a-z]\b)",
-        r"\\\1 ",
+        r"\\\1\2 ",
     ),
     (r"(?<![A-Za-z\\])\\?sqrt ?(\[\d\])? ?\(([^()]*)\)", r"\\sqrt\1{\2}"),
     (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
     (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
     (r"(?<=[\])]) ?U ?(?=[\[({])", r"\\cup "),
     (r"\\(?:\\ ?\[ ?-?[\d.]+ ?(?:pt|e[mx]|[cm]m|in) ?\]|cr(?![A-Za-z]))", r"\\\\"),
-    (r"(?<=\d) ?\^ ?(?:o(?![A-Za-z])|\{ ?o ?\})", r"^{\\circ}"),
+    (r"(?<=\d) ?\^ ?(?:o(?![A-Za-z])|\{ ?o ?\})|\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
     (r"(?<![\d'])(\d{1,3})((?:'\d{3})+)(?![\d'])", lambda m: m[0].replace("'", "")),
-    (r"\\(?:text|mathrm) ?\{([0-9A-F]+)\}(?= ?_)", r"\1"),
-    (r"\\(?:left|right|middle|bigl|bigr|Bigl|Bigr|big|Big|bigg|Bigg|biggl|biggr)(?![A-Za-z])\s*\.?", ""),
-    (
-        r"\\(?:displaystyle|textstyle|limits|nolimits|mathstrut|strut|quad|qquad|hfill|hspace\{[^}]*\}"
-        r"|newline)(?![A-Za-z])",
-        " ",
-    ),
-    (r"(?<!\\)\\(?:,|;|:|!|\s|>)", " "),
+    (rf"{_TEXT}([0-9A-F]+)\}}(?= ?_)", r"\1"),
     (r"(\\(?:max|min|gcd|sup|inf)) ?\\\{([^{}]*)\\\}", r"\1(\2)"),
     (r"^( ?\\\{[^|:]+?) ?(?:\\mid(?![A-Za-z])|[|:])(?=.*\\\} ?$)", r"\1 :"),
-    (r"~", " "),
-    (r"\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?/ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\}", r"\\text{ \1/\2}"),
     (
-        r"\\frac ?\{ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?\} ?\{ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?\}",
+        rf"(?:\\frac ?\{{ ?)?{_TEXT}([A-Za-z]+) ?\}} ?(?:/|\}} ?\{{) ?{_TEXT}([A-Za-z]+) ?\}}(?: ?\}})?",
         r"\\text{ \1/\2}",
     ),
-    (r"\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
     (r"\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}( ?\\times ?)\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}", r"\\vec{\1}\2\\vec{\3}"),
     (r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf)\s*\{([A-Za-z0-9]+)\}", r"\1"),
     (r"\\[()\[\]]|(?<!\\)\$", " "),
@@ -113,21 +105,32 @@ def normalise(text: str) -> str:
     >>> normalise("$x²−½$"), normalise(r"\left( \dfrac12,\, 3\right)")
     ('x^{2}-\\frac{1}{2}', '( \\frac{1}{2}, 3)')
     >>> normalise("**1{,}234**."), normalise("√(2+π)")
-    ('1,234', '\\sqrt{2+\\pi }')
+    ('1234', '\\sqrt{2+\\pi }')
     """
-    text = _ascii(text)
-    for pattern, replacement in RENAMED:
+    text = one_line(rewritten(_ascii(text), RENAMED))
+    text = _brace_arguments(rewritten(text, _POWERS))
+    return _conclusion(strip_punctuation(rewritten(text.strip(), _WHOLE)))
+
+
+def rewritten(text: str, table: Iterable[tuple[str, Any]]) -> str:
+    """The text after replacing each pattern of a table, in order."""
+    for pattern, replacement in table:
         text = re.sub(pattern, replacement, text)
-    text = one_line(text)
-    text = text.replace("**", "^" if re.search(r"[\w)]\*\*[\w({]", text) else "").replace("`", "")
-    text = re.sub(r"([\^_]) ?(-?\d*\.\d+|-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}", text)
-    text = re.sub(r"\^ ?\(([^()]*)\)", r"^{\1}", text)
-    text = _brace_arguments(text)
-    text = re.sub(r"\s+|\\\\\s*$", " ", text).strip()
-    text = re.sub(r"^'([^']+)'$", r"\1", text)
-    text = re.sub(r"^([*_]{1,2})(?=[^*_]+\1$)(.*)\1$", r"\2", text)
-    text = re.sub(rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{([^{{}}]*\d[^{{}}]*|{_LETTERS})\}}$", r"\1", text)
-    return _conclusion(strip_punctuation(text))
+    return text
+
+
+_POWERS = (
+    (r"(?<=[\w)])\*\*(?=[\w({])", "^"),
+    (r"\*\*|`", ""),
+    (r"([\^_]) ?(-?\d*\.\d+|-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}"),
+    (r"\^ ?\(([^()]*)\)", r"^{\1}"),
+)
+#: Quotes, emphasis and a command around all of the text.
+_WHOLE = (
+    (r"\s+|\\\\\s*$", " "),
+    (r"^'([^']+)'$|^\*{1,2}([^*_]+)\*{1,2}$|^_{1,2}([^*_]+)_{1,2}$", r"\1\2\3"),
+    (rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{([^{{}}]*\d[^{{}}]*|{_LETTERS})\}} ?$", r"\1"),
+)
 
 
 _IMPLIES = re.compile(

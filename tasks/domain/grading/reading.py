@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, prose_words
+from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, prose_words, rewritten
 from tasks.domain.grading.quantities import SCALES, number_in_words, says_base, unit_of
 from tasks.domain.grading.regions import answer_blocks, boxed
 from tasks.domain.scaffolds import AnswerForm
@@ -247,9 +247,9 @@ def read(text: str) -> Extraction:
     r"""Read the answers in one text.
 
     >>> read("The answer is $8$ ways.").answers, read("at least 8").answers, read("a fifth of $20$").status
-    (('$8$ \\text{ ways}',), ('\\ge 8',), 'unread')
+    (('8 \\text{ ways}',), ('\\ge 8',), 'unread')
     """
-    text = _clean(text)
+    text = rewritten(text, _DECORATION).strip()
     if states_nothing(text):
         return Extraction("no_answer", "empty answer")
     if len(text) > MAX_ANSWER_CHARS:
@@ -264,28 +264,22 @@ def read(text: str) -> Extraction:
     return _parse(_with_numbers(marks), text)
 
 
-def _clean(text: str) -> str:
-    """Without decoration: equation tags, headings, bold, the letter of an option before its value."""
-    text = re.sub(r"\s+", " ", text).strip()
-    text = re.sub(r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", "", text)
-    text = re.sub(r"\\text ?\{( ?\([^{}()]*)\}", r"\1", text)
-    text = re.sub(r"\b(?:per cent|sq\.)(?!\w)", lambda m: {"per cent": "percent"}.get(m[0], "sq"), text)
-    text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
-    text = re.sub(
-        rf"(?i)^(?:#+ )+|(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\)+$|\s*\?+$|^(?:答案(?:是|为)?|Ответ|Réponse|Respuesta|Antwort)\s*[:：]?\s*"
-        rf"|^(?:step|case) \d+: |^no\. (?=\d)",
+#: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.
+_DECORATION = (
+    (r"\s+", " "),
+    (r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", ""),
+    (r"\\text ?\{( ?\([^{}()]*)\}", r"\1"),
+    (r"\bper cent\b", "percent"),
+    (r"\bsq\.(?!\w)", "sq"),
+    (r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}"),
+    (r"(?i)^ ?(?:(?:#+ )+|(?:答案[是为]?|Ответ|Réponse|Respuesta|Antwort)[ :：]*|(?:step|case) \d+: |no\. (?=\d))", ""),
+    (r"(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\)+$|\s*\?+$", ""),
+    (r"^\*\*.*|.* \*\*.*", lambda found: found[0].replace("**", "")),
+    (
+        r"(?i)^ ?(?:\(?[A-E]\)[:.]?\s+|\\text(?:bf|rm)? ?\{ ?\(?[A-E]\)? ?:?\}(?:\\[ ,;:]|\\q?quad|~|\s)*)(?=[-\d\\$])"
+        r"|^ ?(?:option|choice)\s+(?=\(?[A-H]\b)",
         "",
-        text,
-    )
-    if text.startswith("**") or " **" in text:
-        text = text.replace("**", "")
-    return _OPTION.sub("", text)
-
-
-_OPTION = re.compile(
-    r"^(?:\(?[A-E]\)[:.]?\s+|\\text(?:bf|rm)? ?\{ ?\(?[A-E]\)? ?:?\}(?:\\[ ,;:]|\\q?quad|~|\s)*)(?=[-\d\\$])"
-    r"|^(?:option|choice)\s+(?=\(?[A-H]\b)",
-    re.I,
+    ),
 )
 
 
