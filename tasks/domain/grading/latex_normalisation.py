@@ -109,7 +109,7 @@ def normalise(text: str) -> str:
     """
     text = one_line(rewritten(_ascii(text), RENAMED))
     text = _brace_arguments(rewritten(text, _POWERS))
-    return _conclusion(strip_punctuation(rewritten(text.strip(), _WHOLE)))
+    return _conclusion(rewritten(text.strip(), _WHOLE).strip())
 
 
 def rewritten(text: str, table: Iterable[tuple[str, Any]]) -> str:
@@ -130,6 +130,7 @@ _WHOLE = (
     (r"\s+|\\\\\s*$", " "),
     (r"^'([^']+)'$|^\*{1,2}([^*_]+)\*{1,2}$|^_{1,2}([^*_]+)_{1,2}$", r"\1\2\3"),
     (rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{([^{{}}]*\d[^{{}}]*|{_LETTERS})\}} ?$", r"\1"),
+    (r"^[ ,;:]+|(?:(?<!\\)[ .,;:]|(?<![\w)}!\\])!)+$", ""),
 )
 
 
@@ -165,15 +166,6 @@ def _brace_arguments(text: str) -> str:
             out.append("{" + (_brace_arguments(text[found.end() : end]) if found[1] == "{" else found[1]) + "}")
             at = end + 1
     return "".join(out) + text[at:]
-
-
-def strip_punctuation(text: str) -> str:
-    """Without a final full stop, comma or colon."""
-    while text and ((text[-1] in ".,;:!" and not text.endswith(("\\!", "\\,", "\\;"))) or text[0] in ",;:"):
-        if text[-1] == "!" and len(text) > 1 and (text[-2].isalnum() or text[-2] in ")}!"):
-            break  # a factorial, not an exclamation
-        text = (text[:-1] if text[-1] in ".,;:!" else text[1:]).strip()
-    return text
 
 
 def _forms(kind: str) -> str:
@@ -297,7 +289,7 @@ _SHORT = re.compile(
     "|our|one|two|six|ten|get|let|set|sum|yes|day|odd|new|per|way|how|who|why|out|use|box|red|top|bit|own|now|off|end"
     "|few|may|ans|nan"
 )
-TEXT_COMMANDS = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{([^{}]*)\}")
+TEXT_COMMANDS = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{(?P<text>[^{}]*)\}")
 _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
 
 

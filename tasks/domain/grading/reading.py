@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
@@ -101,10 +102,13 @@ class Token:
     text: str
 
 
-_WORD = re.compile(r"[A-Za-z]+(?:[-'’][A-Za-z]+)*")
 _JOINS = ("and", "or")
-_POWER, _POWERS = re.compile(r" ?\^ ?\{? ?([23]) ?\}?"), {"2": "squared", "3": "cubed"}
-_MATH = re.compile(r"\\[A-Za-z]+|\\.|.", re.S)
+#: A command for text with a power of a unit; a bracket without another in it; a word.
+_PIECE = re.compile(
+    rf"{TEXT_COMMANDS.pattern}(?: ?\^ ?\{{? ?(?P<power>[23]) ?\}}?)?|[(\[](?P<remark>[^()\[\]]*)[)\]]"
+    r"|\\[A-Za-z]+|\\.|(?P<word>[A-Za-z]+(?:[-'’][A-Za-z]+)*)|.",
+    re.S,
+)
 #: Punctuation around a formula; the sign of a factorial belongs to it.
 _PUNCTUATED = re.compile(r"((?:[ ,;:!?]|\.(?!\d))*)(.*?)((?:(?<!\\)[ .,;:?]|(?<![\w)}\\])!)*)", re.S)
 
@@ -118,34 +122,27 @@ def tokens(text: str, prose: bool = False) -> list[Token]:
     [('w', 'so'), ('#', 'x+1'), ('w', 'is'), ('#', '2\\sqrt{3}'), ('@', 'both work'), ('p', '.')]
     """
     found: list[Token] = []
-    start = at = depth = 0
-    while at < len(text):
-        some, end = ([], 0) if depth else _token(text, at, found if not text[start:at].strip() else [], prose)
-        if end:
-            found += [*_formula(text[start:at], found), *some]
-            at = start = end
-            continue
-        piece = _MATH.match(text, at)
-        assert piece
-        depth = max(depth + (piece[0] in "([{") - (piece[0] in ")]}"), 0)
-        at = piece.end()
-    return [*found, *_formula(text[start:], found)]
+    formula, depth = "", 0
+    for piece in _PIECE.finditer(text):
+        after_word = not formula.strip() and bool(found) and found[-1].kind == "w"
+        alone = not (formula[-1:].isalnum() or formula[-1:] == "_" or formula[-1:] == "^")
+        if not depth and (marks := _marks(piece, alone, after_word, prose)):
+            found += [*_formula(formula, found), *marks]
+            formula = ""
+        else:
+            formula += piece[0]
+            depth = max(depth + (piece[0] in ("(", "[", "{")) - (piece[0] in (")", "]", "}")), 0)
+    return [*found, *_formula(formula, found)]
 
 
-def _token(text: str, at: int, before: list[Token], prose: bool) -> tuple[list[Token], int]:
-    """The non-formula token at this position and its end; end 0 if there is none."""
-    if (command := TEXT_COMMANDS.match(text, at)) and _worded(command[1]):
-        power = _POWER.match(text, command.end())
-        words = tokens(f"{command[1]} {_POWERS[power[1]]}" if power else command[1], prose=True)
-        return words, (power or command).end()
-    alone = not (at and (text[at - 1].isalnum() or text[at - 1] in "\\_^"))
-    if alone and (word := _WORD.match(text, at)):
-        after_word = bool(before) and before[-1].kind == "w"
-        if _reads_as_word(word[0], text[word.end() :], after_word, prose):
-            return [Token("w", word[0])], word.end()
-    if text[at] in "([" and (inner := _remark(text, at)) is not None:
-        return [Token("@", inner)], at + len(inner) + 2
-    return [], 0
+def _marks(piece: re.Match[str], alone: bool, after_word: bool, prose: bool) -> list[Token]:
+    """The words or the remark that a piece is; none if it belongs to a formula. alone: no letter or digit precedes."""
+    inner, remark, word = piece["text"], piece["remark"], piece["word"]
+    if inner and any(is_word(w) or w.lower() in _JOINS for w in re.findall(r"[A-Za-z]{2,}", inner)):
+        return tokens(inner + {None: "", "2": " squared", "3": " cubed"}[piece["power"]], prose=True)
+    if word and alone and _reads_as_word(word, piece.string[piece.end() :], after_word, prose):
+        return [Token("w", word.replace("’", "'"))]
+    return [Token("@", remark)] if remark and prose_words(remark) and "\\begin" not in remark else []
 
 
 def _formula(chunk: str, before: list[Token]) -> list[Token]:
@@ -158,10 +155,6 @@ def _formula(chunk: str, before: list[Token]) -> list[Token]:
     for kind, part in zip("p#p", found.groups(), strict=True):
         marks += [Token(kind, piece) for piece in (part.replace(" ", "") if kind == "p" else [part]) if piece]
     return marks
-
-
-def _worded(text: str) -> bool:
-    return any(is_word(word) or word.lower() in _JOINS for word in re.findall(r"[A-Za-z]{2,}", text))
 
 
 def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
@@ -180,13 +173,6 @@ def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
         return True
     shouted = run.isupper() and run.lower() in ("answer", "final", "the", "is")
     return shouted or is_word(run) or run.lower() in _JOINS or "'" in run
-
-
-def _remark(text: str, at: int) -> str | None:
-    """The content of a bracket that contains words and no other bracket; None if it is part of a formula."""
-    found = re.compile(r"\(([^()]*)\)|\[([^\[\]]*)\]").match(text, at)
-    inner = (found[1] if found[1] is not None else found[2]) if found else ""
-    return inner if prose_words(inner) and "\\begin" not in inner else None
 
 
 # ---- the grammar: sentences over the line of marks. Every word is written here or names a unit; no other word is read.
@@ -288,26 +274,27 @@ def _with_numbers(marks: list[Token]) -> list[Token]:
     out: list[Token] = []
     at = 0
     while at < len(marks):
-        value, end = None, min(len(marks), at + 8)
-        while value is None and end > at:
-            run = marks[at:end]
-            words = " ".join(t.text for t in run).lower()
-            scaled = run[0].kind == "#" and len(run) > 1 and all(t.text.lower() in SCALES for t in run[1:])
-            if (scaled or all(t.kind == "w" for t in run)) and words not in ("a", "one of"):
-                value = number_in_words(words)
-            end -= value is None
-        negative = value is None and marks[at].text.lower() in ("minus", "negative")
+        ends = range(min(len(marks), at + 8), at, -1)
+        value, end = next(((v, end) for end in ends if (v := _spelled(marks[at:end])) is not None), (None, at + 1))
         if value is not None:
             ends_in_equals = bool(out) and out[-1].kind == "#" and out[-1].text.endswith("=")
             out.append(Token("#", (out.pop().text if ends_in_equals else "") + str(value)))
-            at = end + (end < len(marks) and marks[end].text == f"({value})")
-        elif negative and at + 1 < len(marks) and marks[at + 1].kind == "#":
-            out.append(Token("#", f"-{marks[at + 1].text}"))
-            at += 2
+            end += end < len(marks) and marks[end].text == f"({value})"
+        elif marks[at].text.lower() in ("minus", "negative") and marks[end:] and marks[end].kind == "#":
+            out.append(Token("#", f"-{marks[end].text}"))
+            end += 1
         else:
             out.append(marks[at])
-            at += 1
+        at = end
     return out
+
+
+def _spelled(run: list[Token]) -> Fraction | None:
+    """The number that words spell, or digits and a scale (`3 dozen`)."""
+    words = " ".join(t.text for t in run).lower()
+    scaled = run[0].kind == "#" and len(run) > 1 and all(t.text.lower() in SCALES for t in run[1:])
+    spelled = (scaled or all(t.kind == "w" for t in run)) and words not in ("a", "one of")
+    return number_in_words(words) if spelled else None
 
 
 def _parse(marks: list[Token], text: str) -> Extraction:
