@@ -23,10 +23,12 @@ from dashboards.parts import (
     state_of,
     table,
 )
+from dashboards.text import literal
 from storage.errors import UserError
 from storage.reading.charts import lines, specs_of
+from storage.reading.comparison import sentences, settings_apart
 from storage.reading.figures import FIGURES, Chart, answer_figure, on_page
-from storage.reading.query_cache import descent, manifest, reports, settings_apart, sources
+from storage.reading.query_cache import descent, manifest, reports, sources
 from storage.reading.recorded import (
     METRICS,
     answer_of,
@@ -165,11 +167,11 @@ def compare() -> None:
         st.info("The two runs have no held-out problem and arm in common, so nothing can be paired.")
         return
     st.subheader("Held-out accuracy, paired by problem", anchor=False)
+    names = (report.profile, others[other].profile)
+    for words in sentences(rows, *(names if names[0] != names[1] else (report.ref, other))):
+        st.markdown(f"**{literal(words)}**")
     st.caption(f"difference_pp: `{other}` minus `{report.ref}`, mean over problems; 95 % over problems.")
     table(rows)
-    ends = [(f"{r['arm']} {r['phase']}", r["difference_pp_low"], r["difference_pp_high"]) for r in rows.to_pylist()]
-    if unclear := [name for name, low, high in ends if low is not None and low <= 0 <= high]:
-        st.caption(f"Intervals that contain zero: {', '.join(unclear)}.")
     passk = FIGURES["passk"]
     sides = [(one, rows_of(one.ref, passk.query)) for one in (report, others[other])]
     if all(some.num_rows for _, some in sides):

@@ -93,7 +93,8 @@ def _questions(
         question = changed(study, changes, within, benchmarks=benchmarks)
         faults += [Fault((*path, *fault.path), fault.sentence) for fault in within]
         if question is not None:
-            yield name, replace(question, about=str(table.get("purpose", "")))
+            whole = f"{beside['purpose']} ({name})" if "purpose" in beside else ""
+            yield name, replace(question, about=str(table.get("purpose", whole)))
 
 
 def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -23,7 +20,6 @@ from storage.reading.figures import chosen_measures
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
 from storage.records.runs import all_runs, telling
-from storage.sql import named, query
 
 Stamp = tuple[tuple[str, int], ...]
 
@@ -145,37 +141,3 @@ def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
     """Return the refs of some inputs of a report; missing inputs have none."""
     inputs, _ = _inputs(Store(root), report)
     return [ref for name in names for ref in inputs.get(name, [])]
-
-
-# Two reports of one root side by side.
-
-
-def settings_apart(root: Path, one: str, other: str) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, by path; None if one of the reports lacks the setting."""
-    left, right = (_settings(root, ref) for ref in (one, other))
-    paths = sorted({*left, *right})
-    return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
-
-
-def _settings(root: Path, report: str) -> dict[str, Any]:
-    """Return a report's settings; empty for a replay of published files."""
-    recipe = manifest(root, report).recipe
-    if "profile" not in recipe.arguments:
-        return {}
-    arguments = report_arguments(recipe)
-    return {"profile": arguments.profile, "stands on": arguments.model, **_flat(tomllib.loads(arguments.settings))}
-
-
-def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in table.items():
-        found |= _flat(value, f"{within}{name}.") if isinstance(value, Mapping) else {f"{within}{name}": value}
-    return found
-
-
-def figures_beside(root: Path, one: str, other: str) -> pa.Table:
-    """Return a row for each arm and phase (before, after training): variance band and accuracy of both reports, and the
-    difference with its interval, or the reason for none."""
-    paired = ask(root, one, "app_compare", other=other)
-    left, right = (ask(root, ref, "report_summary") for ref in (one, other))
-    return query(named("app_compare_figures"), l=left, r=right, paired=paired)

@@ -118,10 +118,9 @@ def _without_pairs(ask: Ask, form: Form) -> tuple[str, str]:
             verb = "gained" if row["gain"] > 0 else "lost"
             return f"{row['arm']} {verb} {_points(row['gain'])} {_ends(row, 'gain')}.", _holds(row)
         return f"No gain is shown: {row['arm']} {_signed(row['gain'])} {_ends(row, 'gain')}.", _holds(row)
-    solved = listed(f"{row['arm']} solves {percent(row['after_rate'])}" for row in arms) if arms else ""
     pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
     if not pairs:
-        return (f"{solved}; nothing was trained." if arms else "Nothing was evaluated."), _number(arms)
+        return _untrained(ask, arms), f"Nothing was trained. {_number(arms)}"
     row = max(pairs, key=lambda one: (excludes_zero(one, "gain"), abs(one["gain"])))
     if why := form.withheld((row["arm"], row["other"]), START):
         return f"Not compared: {row['arm']} and {row['other']} differ in form.", f"{why}."
@@ -129,6 +128,19 @@ def _without_pairs(ask: Ask, form: Form) -> tuple[str, str]:
     ends = _ends({f"more_{name}": row[name] for name in ("gain", "gain_low", "gain_high")}, "more_gain")
     words = f"{more} solves {_points(row['gain'])} more than {less} {ends}."
     return words if excludes_zero(row, "gain") else f"Undecided: {words}", f"Nothing was trained. {_number(arms)}"
+
+
+def _untrained(ask: Ask, arms: Sequence[Row]) -> str:
+    """Return the accuracy of arms that are not compared; of a single arm also how many problems have a gradient."""
+    if not arms:
+        return "Nothing was evaluated."
+    if len(arms) > 1:
+        return listed(f"{row['arm']} solves {percent(row['after_rate'])}" for row in arms) + "."
+    (row,), screened = arms, ask("report_summary").to_pylist()
+    low, high = (percent(row[f"after_rate_{end}"]) for end in ("low", "high"))
+    words = f"{row['arm']} solves {percent(row['after_rate'])} (95 % interval {low} to {high})"
+    live = [f", and {one['variance']} of {one['problems']} screened problems have a gradient" for one in screened[:1]]
+    return "".join([words, *live, "."])
 
 
 def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
@@ -139,29 +151,33 @@ def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
     row = max(clear or pairs, key=lambda one: abs(one["gain"]))
     than = "more" if row["gain"] >= 0 else "less"
     gained, ends = f"gained {_points(row['gain'])} {than}", _ends(row, "gain")
+    who = row["other"] + (f" on {row['arm']}" if len({one["arm"] for one in pairs}) > 1 else "")
     if len(pairs) > 1 and not clear:
-        words = f"no objective differs from the study's own; the furthest, {row['other']}, {gained} {ends}."
+        words = f"no objective differs from the study's own; the furthest, {who}, {gained} {ends}."
     else:
-        words = f"{row['other']} {gained} than the study's own objective {ends}."
+        words = f"{who} {gained} than the study's own objective {ends}."
     count = f"{len(clear)} of {len(pairs)} objectives differ{'s' if len(clear) == 1 else ''} from it." if clear else ""
-    return words if clear else f"Undecided: {words}", _joined(count, _holds(row))
+    if excludes_zero(row, "gain") and not clear:
+        count = (
+            f"Corrected for several comparisons, chance alone may give this difference (p = {row['p_adjusted']:.2f})."
+        )
+    return words if clear else f"Undecided: {words}", _joined(count, _number(pairs), _holds(row))
 
 
 def _of_search(rows: Sequence[Row]) -> tuple[str, str]:
     best = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
-    methods = [
-        row for row in rows if row["row"] == "level" and row["label"].rpartition("· ")[2] not in ("pass@1", "first")
-    ]
+    methods = [row for row in rows if row["row"] == "level" and not row["label"].endswith("one rollout")]
     if not best:
         top = max(methods, key=lambda one: one["after_rate"])
         return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)
     row = max(best, key=lambda one: one["gain"])
     than = "more" if row["gain"] >= 0 else "less"
     on = f" on {row['arm']}" if len({one["arm"] for one in rows}) > 1 else ""
-    words = f"Search by {row['other']}{on} solves {_points(row['gain'])} {than} than one rollout {_ends(row, 'gain')}."
+    words = f"search by {row['other']}{on} solves {_points(row['gain'])} {than} than one rollout {_ends(row, 'gain')}."
     several = len({m["label"].rpartition("· ")[2] for m in methods})
     chosen = f"It is the best of {several} methods, chosen afterwards." if several > 1 else ""
-    return words if excludes_zero(row, "gain") else f"Undecided: {words}", _joined(chosen, _holds(row))
+    verdict = f"S{words[1:]}" if excludes_zero(row, "gain") else f"Undecided: {words}"
+    return verdict, _joined(chosen, _number(methods), _holds(row))
 
 
 def _signed(share: float) -> str:

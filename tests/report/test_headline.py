@@ -87,6 +87,12 @@ def test_one_arm_and_none_that_was_trained() -> None:
     alone = headline(asked(answer_gain=[LEVEL]), ())
     assert alone.verdict == "panel gained 12.5 points (95 % interval +5.0 to +20.0)."
     still = LEVEL | {"before_rate": None, "gain": None, "gain_low": None, "gain_high": None}
+    single = asked(answer_gain=[still | {"after_rate_low": 0.48, "after_rate_high": 0.75}], summary=[ARM])
+    words = "panel solves 62.5 % (95 % interval 48 % to 75 %), and 40 of 50 screened problems have a gradient."
+    assert (headline(single, ()).verdict, headline(single, ()).holds) == (
+        words,
+        "Nothing was trained. 40 held-out problems.",
+    )
     other = still | {"arm": "plain", "label": "plain", "after_rate": 0.5}
     apart = LEVEL | {"row": "difference", "other": "plain", "after_rate": None}
     untrained = headline(asked(answer_gain=[still, other, apart]), ())
@@ -98,19 +104,24 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
     over = LEVEL | {"row": "difference", "other": "max_rl", "gain": 0.06, "p_adjusted": 0.2}
     of_objectives = headline(asked(answer_objectives=[LEVEL, over]), ("objectives",))
     words = "max_rl gained 6 points more than the study's own objective (95 % interval +5.0 to +20.0)."
-    assert (of_objectives.verdict, of_objectives.holds) == (f"Undecided: {words}", "")
+    corrected = (
+        "Corrected for several comparisons, chance alone may give this difference (p = 0.20). 40 held-out problems."
+    )
+    assert (of_objectives.verdict, of_objectives.holds) == (f"Undecided: {words}", corrected)
     further = over | {"other": "pkpo", "gain": -0.08, "gain_low": -0.2, "gain_high": 0.04}
     several = headline(asked(answer_objectives=[LEVEL, over, further]), ("objectives",)).verdict
     assert several.startswith(
         "Undecided: no objective differs from the study's own; the furthest, pkpo, gained 8 points"
     )
     assert "less (95 % interval −20.0 to +4.0)." in several and len(several.split()) <= 25
+    elsewhere = headline(asked(answer_objectives=[over, over | {"arm": "thinking", "gain": 0.01}]), ("objectives",))
+    assert "the furthest, max_rl on panel, gained" in elsewhere.verdict
     best = LEVEL | {"row": "difference", "other": "majority"}
     found = headline(
-        asked(answer_search=[LEVEL | {"label": "majority"}, LEVEL | {"label": "first"}, best]), ("search_curves",)
+        asked(answer_search=[LEVEL | {"label": "majority"}, LEVEL | {"label": "one rollout"}, best]), ("search_curves",)
     )
     assert found.verdict == "Search by majority solves 12.5 points more than one rollout (95 % interval +5.0 to +20.0)."
-    assert found.holds == ""
+    assert found.holds == "40 held-out problems."
 
 
 def test_tiles_and_the_audit() -> None:

@@ -3,21 +3,21 @@ section = "answer"
 place = 30
 title = "Accuracy of search methods within the largest budget"
 caption = """
-Hollow: before training. Filled: the last adapter, with its 95 % interval. Below: the best method minus one rollout \
-(the method `first`), at the same budget."""
+Hollow: before training. Filled: the last adapter, with its 95 % interval. Below: the best method minus one rollout, at \
+the same budget."""
 sources = ["search_curves", "search_contrasts"]
 [chart]
 kind = "levels"
 */
--- One row per arm and method, and per arm the best method against pass@1.
+-- One row per arm and method, and per arm the best method against one rollout.
 with largest as (
-    select c.*, if((select count(distinct arm) from search_curves) > 1, arm || ' · ', '') || method as label
+    select c.*, if((select count(distinct arm) from search_curves) > 1, arm || ' · ', '') || if(method = 'first', 'one rollout', method) as label
     from search_curves c
-    where metric = 'accuracy' and series <> 'ceiling' and budget = (select max(budget) from search_curves)),
+    where metric = 'accuracy' and series = 'method' and budget = (select max(budget) from search_curves)),
 steps as (select arm, min(step) as first, max(step) as last from largest group by arm),
 after as (select l.* from largest l join steps s on s.arm = l.arm and l.step = s.last),
 best as (
-    select arm, step, method, label from after where series = 'method'
+    select arm, step, method, label from after
     qualify row_number() over (partition by arm order by estimate desc, tokens, method) = 1)
 select 'level' as row, a.label, a.arm, null as other, b.estimate as before_rate, a.estimate as after_rate,
     a.low as after_rate_low, a.high as after_rate_high, a.estimate - b.estimate as gain, null::double as gain_low,
