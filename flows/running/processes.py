@@ -41,10 +41,13 @@ GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
 
 def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
     """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. With more processes than arms
-    an arm's sampling is shared. Does nothing if there is only one arm and one seed. listener: receives the events of
-    all processes. Errors as for `dispatch`."""
-    places = gpus_apart(study.profile.hardware)[: len(study.profile.arms) * max(1, len(study.profile.seeds))]
-    if len(places) == 1:
+    an arm's sampling is shared. Does nothing if there is only one arm or one seed to be made at a time, or one process
+    on a CPU. listener: receives the events of all processes. Errors as for `dispatch`."""
+    p = study.profile
+    places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
+    # one GPU, too: its process takes pieces by their turns, so that an interrupted study has the same seeds of all arms
+    turns = p.hardware.device == "cuda" and len(p.arms) > 1 and len(p.seeds) > 1
+    if len(places) == 1 and not turns:
         return
     with Processes(study, store.root, charging, places, listener) as workers:
         in_shards = len(places) > len(study.profile.arms)

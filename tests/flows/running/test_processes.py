@@ -7,10 +7,12 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import psutil
 import pytest
 
+from flows.running import processes
 from flows.running.pieces import Piece
 from flows.running.processes import Processes, gpus_apart
 from flows.running.sessions import Charging, silent
@@ -123,6 +125,26 @@ def test_a_process_that_fails_is_told_of_and_the_next_piece_begins(tmp_path: Pat
     ended = pieces_of(tmp_path, study if models else replace(study, models={}))
     assert [piece.title for piece, _ in ended] == ["screen panel", "screen thinking"]
     assert all(said in str(error) for _, error in ended)
+
+
+@pytest.mark.parametrize(
+    ("device", "seeds", "places"), [("cuda", (0, 1), [1]), ("cuda", (0,), []), ("cpu", (0, 1), [])]
+)
+def test_one_gpu_too_takes_the_arms_seeds_in_turn(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: Literal["cuda", "cpu"],
+    seeds: tuple[int, ...],
+    places: list[int],
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(processes, "dispatch", lambda _, workers, tell: begun.append(len(workers.places)))
+    study = resolve(profile_named("demo"), Store(tmp_path))
+    hardware = replace(study.profile.hardware, device=device, arms_at_once=1)
+    study = replace(study, profile=replace(study.profile, hardware=hardware, seeds=seeds))
+    processes.make_pieces_at_once(study, Store(tmp_path), Charging(run="run"), silent)
+    assert begun == places
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
