@@ -128,7 +128,7 @@ class Meter:
         tokens_N, usd_N = np.zeros(len(requests)), np.zeros(len(requests))
         for arm in dict.fromkeys(arms):
             mine_N = np.array([one == arm for one in arms])
-            prompt_N = np.cumsum(mine_N * [len(request.prompt_ids) for request in requests])
+            prompt_N = np.cumsum(mine_N * [request.num_prompt_tokens for request in requests])
             most_N = np.cumsum(mine_N * [request.decoding.max_tokens for request in requests])
             likely_N = likely_tokens(np.cumsum(mine_N), most_N, self.lengths.get(arm))
             tokens_N += prompt_N + likely_N

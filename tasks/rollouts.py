@@ -178,10 +178,11 @@ def _sampled(
         progress(0, len(requested), "rollouts", how, event="noted")
     began, counter = time.perf_counter(), meter()
     weights = model.sha256, kv_cache, adapter and served_name(adapter)
+    batch_size = None if model.served else tools.batch_size
     first = _FirstTokens.of(weights, missing[0].policy, generator, adapter, score)
 
     def admit(request: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
-        whole = tools.batch_size is not None
+        whole = batch_size is not None
         return (
             len(request) if counter is None else counter.admit(requests, [w.policy.arm for w in request], whole=whole)
         )
@@ -205,8 +206,8 @@ def _sampled(
             counter.check()
         return more(rows) if more else ()
 
-    if more is None and tools.batch_size is not None:
-        sample(missing, generator, graders, adapter, keep, admit, batch_size=tools.batch_size, stats=stats)
+    if more is None and batch_size is not None:
+        sample(missing, generator, graders, adapter, keep, admit, batch_size=batch_size, stats=stats)
     else:
         linger = FLUSH_SECONDS if more is None else LINGER_SECONDS
         LiveSampling(generator, graders, keep, admit, stats, linger).run(missing, adapter)

@@ -14,10 +14,11 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import urlopen
 
@@ -346,3 +347,50 @@ def hub(root: Path) -> Iterator[str]:
 
 def _oid(path: Path) -> str:
     return hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+# A provider of closed models: text without token ids and log-probs.
+
+
+@contextmanager
+def text_provider(
+    answer: Callable[[dict[str, Any]], str], *, chat_only: bool = False, refuses: tuple[str, ...] = ()
+) -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
+    """Its address, and the (path, body) of each request that it answered with `answer(body)`. A completion ends, and
+    is counted, by words. refuses: parameters that it does not know."""
+    answered: list[tuple[str, dict[str, Any]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body, path = orjson.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.path
+            if chat_only and path != "/v1/chat/completions":
+                return self._send(404, {"error": {"message": "This is a chat model"}})
+            if bad := [name for name in refuses if name in body]:
+                words = f"Unsupported parameter: '{bad[0]}' is not supported with this model."
+                return self._send(400, {"error": {"message": words}})
+            answered.append((path, body))
+            words, most = answer(body).split(" "), body.get("max_tokens") or body["max_completion_tokens"]
+            text, finish = " ".join(words[:most]), "length" if len(words) > most else "stop"
+            prompt = body.get("prompt") or " ".join(one["content"] for one in body["messages"])
+            choice = {"text": text} if "prompt" in body else {"message": {"role": "assistant", "content": text}}
+            usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": min(len(words), most)}
+            self._send(200, {"model": "gpt-9-2026", "choices": [choice | {"finish_reason": finish}], "usage": usage})
+
+        def _send(self, status: int, answer: object) -> None:
+            body = orjson.dumps(answer)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", answered
+    finally:
+        server.shutdown()
+        server.server_close()

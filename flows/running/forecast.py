@@ -69,7 +69,7 @@ class Forecast:
         """Compute it without making anything. machine: where it will run, if that is known. Raise UserError for
         unreadable prices."""
         planned = plan(study, store)
-        prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
+        prices = team_prices(store.root).of(study.profile.name, study.profile.hardware, study.on_server)
         estimator = Estimator(study, store, planned, prices)
         evaluated = (p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout")
         heldout = next((given for given in evaluated if isinstance(given["splits"], Splits)), None)

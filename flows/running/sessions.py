@@ -88,8 +88,8 @@ class Charging:
     def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Charging:
         """Raise UserError for unreadable prices, or missing ones that a limit on money needs."""
         team, hardware = team_prices(store.root), study.profile.hardware
-        prices = team.of(study.profile.name, hardware)
-        team.check_limits(prices, hardware, budget, store.root)
+        prices = team.of(study.profile.name, hardware, study.on_server)
+        team.check_limits(prices, hardware, budget, store.root, study.on_server)
         return cls(run=run, budget=budget, prices=prices, month=team.month)
 
     def meter(self, hardware: Hardware, store: Store) -> Meter:

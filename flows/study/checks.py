@@ -22,8 +22,11 @@ from tasks.domain.grpo.learner_config import (
 from tasks.domain.grpo.losses import loss_for, refuse_unread, try_loss
 from tasks.domain.grpo.rewards import try_rewards
 from tasks.domain.grpo.second_scaffold import second_scaffold
-from tasks.domain.policies import Sampling
+from tasks.domain.policies import SERVED, Sampling
 from tasks.domain.problems.sources import SOURCES
+from tasks.domain.search.method import CERTAINTY
+from tasks.domain.search.registry import method_named
+from tasks.domain.search.selection import Likeliest
 
 
 def faults_of(p: Profile) -> list[Fault]:
@@ -37,6 +40,7 @@ def faults_of(p: Profile) -> list[Fault]:
     _trainings(p, trained, faults)
     with collected(faults, "search"):
         p.search.check_served(p.final.sampling.max_tokens, arms)
+        faults += _served(p)
     return faults
 
 
@@ -78,6 +82,21 @@ def _heads(p: Profile) -> Iterator[Fault]:
         if arm.adapter and not arm.trains:
             words = f"{arm.name} is evaluated with the adapter of {head.name}, and has none of its own"
             yield Fault(("arms", arm.name, "adapter"), words)
+
+
+def _served(p: Profile) -> Iterator[Fault]:
+    """Arms whose model only a server has, and that need its token ids or log-probs."""
+    served = [name for name in p.arms if p.base_of(name).startswith(SERVED)]
+    for name in served:
+        if p.arm(name).trained_as is not None or p.arm(name).adapter:
+            words = f'{p.base_of(name)} returns no token ids and log-probs to train on; write trained_as = "none"'
+            yield Fault(("arms", name, "trained_as"), words)
+    for name in p.search.methods if served else ():
+        method = method_named(name)
+        likeliest = isinstance(method, Likeliest) or getattr(method, "by", "") == "likelihood"
+        if likeliest or method.in_steps or method.reward == CERTAINTY:
+            words = f"method {name} needs token ids and log-probs, which {p.base_of(served[0])} does not return"
+            yield Fault(("search", "methods"), words)
 
 
 def _gradients(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:

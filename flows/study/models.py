@@ -15,7 +15,7 @@ from flows.study.layout import trainings
 from flows.study.profile import Profile
 from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
+from tasks.domain.policies import SERVED, BaseModel, MadeElsewhere, check_bases
 from tasks.engines.adapter_files import AdapterFiles, adapter_files
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.model_checks import check_positions, check_trainable
@@ -98,7 +98,10 @@ def base_model(name: str, folder: Path) -> BaseModel:
 
 def found_model(name: str, places: dict[str, Path], what: str = "base model", *, fetch: bool = True) -> BaseModel:
     """The model of a name, found as by folder_of and noted in `places`. `sha256:…` names a model that is on another
-    machine: its artifacts are reused, and stages that need its files raise an error."""
+    machine: its artifacts are reused, and stages that need its files raise an error. `served:NAME` names a base model
+    that only a server has."""
+    if name.startswith(SERVED) and what == "base model":
+        return BaseModel(name=called(name.removeprefix(SERVED)), sha256=name)
     if name.startswith("sha256:"):
         if not re.fullmatch("sha256:[0-9a-f]{64}", name):
             raise UserError(f"'{name[:80]}': a model on another machine is named by sha256: and 64 hex digits")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Collection
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated
@@ -62,20 +63,24 @@ class TeamPrices(Checked):
     remote: dict[Host, TokenPrice] = field(default_factory=dict)
     month: Budget = field(default_factory=Budget)
 
-    def of(self, profile: str, hardware: Hardware) -> Prices:
-        """Prices of a profile. If another host samples, tokens without a price by arm have that host's price."""
+    def of(self, profile: str, hardware: Hardware, served: Collection[str] = ()) -> Prices:
+        """Prices of a profile. If another host samples, tokens without a price by arm have that host's price. served:
+        arms whose model only a server has."""
         listed = prices_of(profile)
         tokens = self.tokens or listed.tokens
         own = replace(listed, tokens=tokens, devices={**self.devices, **listed.devices, **self.devices})
-        if not hardware.remote:
-            return own
         there = self.remote.get(host_of(hardware)) or self.remote.get("*")
+        if not hardware.remote:
+            return replace(own, tokens={**dict.fromkeys(served, there), **tokens}) if there else own
         return replace(own, tokens={**tokens, "*": there} if there else tokens, hours_of_sampling=False)
 
-    def check_limits(self, prices: Prices, hardware: Hardware, budget: Budget, root: Path) -> None:
-        """Raise UserError for a limit on money that could never stop a remote engine."""
+    def check_limits(
+        self, prices: Prices, hardware: Hardware, budget: Budget, root: Path, served: Collection[str] = ()
+    ) -> None:
+        """Raise UserError for a limit on money that could never stop a remote engine. served: as for `of`."""
         limited = budget.usd is not None or self.month.usd is not None
-        if limited and hardware.remote and "*" not in prices.tokens:
+        priced = {"*"} & prices.tokens.keys() or (not hardware.remote and {*served} <= prices.tokens.keys())
+        if limited and not priced and (hardware.remote or served):
             host = host_of(hardware) or "*"
             raise UserError(
                 f"{root / FILE}: a limit in US dollars has no effect while tokens of {host} have no price; write"

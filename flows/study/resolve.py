@@ -114,6 +114,11 @@ class Study:
         )
 
     @property
+    def on_server(self) -> tuple[str, ...]:
+        """Arms whose model only a server has."""
+        return tuple(name for name in self.profile.arms if self.models[name].served)
+
+    @property
     def served(self) -> dict[str, int]:
         """Largest rank of the adapters served on each base model, by its digest; 0 if none is."""
         return served_ranks(self.profile, self.models, self.ranks)

@@ -42,7 +42,7 @@ class ArmTable(Checked):
     trained_as: Annotated[str | None, OrNone] = ""
     """The arm whose adapter it is evaluated with. Empty: its own. `none`: it is evaluated without training."""
     model: str = ""
-    """Base model. Empty: the study's."""
+    """Base model. Empty: the study's. `served:NAME`: a model that only a server of the OpenAI protocol has."""
     adapter: str = ""
     """LoRA adapter made elsewhere, from which training starts. Empty: none."""
 

@@ -18,14 +18,22 @@ from tasks.domain.scaffolds import READING, Scaffold
 
 #: Precision of the KV cache on a GPU: as computed, or 8 bits.
 KVCache = Literal["full", "fp8"]
+#: Start of the identity of a model that only a server has.
+SERVED = "served:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """A model by content (tasks/engines/model_files.py). `name` is a label."""
+    """A model by content (tasks/engines/model_files.py), or by its name on a server (`served:NAME`). `name` is a
+    label."""
 
     name: str = field(default="", compare=False)
     sha256: str
+
+    @property
+    def served(self) -> bool:
+        """Whether only a server has the model."""
+        return self.sha256.startswith(SERVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,24 +31,32 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One completion to sample. The engine returns `key` with the completion."""
+    """One completion to sample. The engine returns `key` with the completion. prompt: the prompt as a text, or as the
+    messages of a chat, for engines without a tokenizer, whose prompt_ids are empty."""
 
     key: int
     prompt_ids: tuple[int, ...]
     seed: int
     decoding: Decoding
+    prompt: Prompt = ""
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens of the prompt; without token ids an estimate of three characters each."""
+        return len(self.prompt_ids) or len(str(self.prompt)) // 3
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A sampled completion. text includes the stop string that ended it. logprobs_T: float32 behaviour log-probs of
-    token_ids."""
+    token_ids. counted: prompt and completion tokens by the count of a server that returns no token_ids."""
 
     key: int
     text: str
     token_ids: list[int]
     logprobs_T: np.ndarray
     finish: Finish
+    counted: tuple[int, int] | None = None
 
 
 class Generator(Protocol):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import UserError
 from tasks.domain.grading.grading import ActiveGrader
-from tasks.domain.policies import KVCache
+from tasks.domain.policies import SERVED, KVCache
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu
 from tasks.engines.protocols import Generator
@@ -48,6 +48,10 @@ class Toolbox:
         quiet_libraries(self.hardware.threads)
 
     def place(self, digest: str, what: str) -> Path:
+        if digest.startswith(SERVED):
+            raise UserError(
+                f"{digest} is only on a server, which returns no token ids and log-probs: this needs its files"
+            )
         if digest not in self.places:
             raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; set its path")
         return self.places[digest]
@@ -70,11 +74,17 @@ class Toolbox:
         return self._sampler_key(model_sha256, kv_cache) in self._open
 
     def _sampler_key(self, model_sha256: str, kv_cache: KVCache = "full") -> tuple[str, ...]:
+        if model_sha256.startswith(SERVED):
+            return "generator", "openai-text", model_sha256
         place, rounded = self.place(model_sha256, "the base model"), () if kv_cache == "full" else (kv_cache,)
         return "generator", engine_name(self.hardware.engine), str(place), *rounded
 
     def _sampler(self, model_sha256: str, lora_rank: int, kv_cache: KVCache) -> Generator:
         _, engine, place = self._sampler_key(model_sha256)
+        if engine == "openai-text":
+            from tasks.engines.sampling.text_only import TextGenerator
+
+            return TextGenerator(place.removeprefix(SERVED), self.hardware)
         check_kv_cache(kv_cache, engine, self.hardware.device)
         folder, lora_rank = Path(place), self.ranks.get(model_sha256, lora_rank)
         if engine == "openai":

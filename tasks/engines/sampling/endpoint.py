@@ -8,7 +8,7 @@ money or time park the run.
 | any of these for `patience`, while no other request was answered | Parked: the server is down |
 | 402, 429 with a code of QUOTA_CODES or a request for payment | Parked: the provider's budget limit |
 | 401, 403 | the key is wrong: UserError |
-| any other 4xx | the request is wrong: UserError with the server's message |
+| any other 4xx | the request is wrong: Refused, a UserError with the server's message |
 
 The operator sets the key and the addresses that it may be sent to; a study's settings alone cannot send it elsewhere.
 """
@@ -45,6 +45,10 @@ SECRET_CHARACTERS = 8
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
+
+
+class Refused(UserError):
+    """The server refuses a request as wrong, so a retry would not help."""
 
 
 class Garbled(ValueError):
@@ -211,7 +215,7 @@ class Endpoint:
         if status in (401, 403):
             raise UserError(f"{self.url}: {words}; check VARBAND_OPENAI_API_KEY")
         if status not in PASSING:
-            raise UserError(f"{self.url}: {status} {words}")
+            raise Refused(f"{self.url}: {status} {words}")
 
     def _plain(self, words: str) -> str:
         """Return a server's message for terminals and records, without its key, which some servers repeat, and without

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from storage.errors import UserError
-from tasks.domain.policies import ServedAdapter
+from tasks.domain.policies import SERVED, ServedAdapter
 from tasks.engines.adapter_files import served_name
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
@@ -101,10 +101,6 @@ class OpenAIGenerator(PromptEncoder):
         if failure is not None:
             raise failure
 
-    @property
-    def _url(self) -> str:
-        return f"{self._endpoint.url}/completions"
-
     def _work(
         self,
         model: str,
@@ -120,13 +116,17 @@ class OpenAIGenerator(PromptEncoder):
                     request = todo.popleft()
                 except IndexError:  # another connection took the last one
                     break
-                read = partial(self._completion, request, model)
-                done.put(self._endpoint.ask(self._url, read, self._body(model, request), stop))
+                done.put(self._completed(model, request, stop))
         except BaseException as error:
             done.put(error)
         finally:
             self._endpoint.close()
             done.put(None)
+
+    def _completed(self, model: str, request: Request, stop: threading.Event) -> Completion:
+        """Ask the server for one completion."""
+        read = partial(self._completion, request, model)
+        return self._endpoint.ask(f"{self._endpoint.url}/completions", read, self._body(model, request), stop)
 
     def _body(self, model: str, request: Request) -> dict[str, object]:
         d = request.decoding
@@ -158,7 +158,8 @@ class OpenAIGenerator(PromptEncoder):
         if ids is None or scores is None:
             raise UserError(
                 f"{self._endpoint.url}: the server returns no token ids with log-probs, which training needs; use vLLM"
-                " 0.11 or newer (`return_token_ids`)"
+                " 0.11 or newer (`return_token_ids`), or for an arm that is not trained name the model"
+                f" {SERVED}{self._model}"
             )
         if not all(0 <= i < self._vocabulary for i in ids):
             raise Garbled("tokens that the model does not have")

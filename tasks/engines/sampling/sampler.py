@@ -22,7 +22,7 @@ import numpy as np
 from storage.artifacts.fingerprint import derived_seed
 from storage.errors import Parked
 from tasks.domain.policies import Policy, Sampling, ServedAdapter
-from tasks.domain.scaffolds import Scaffold
+from tasks.domain.scaffolds import Prompt, Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Decoding, Finish, Generator, Request
 
@@ -61,7 +61,7 @@ class SamplingStats:
     seconds: float = 0.0
     grading_seconds: float = 0.0
     gap: float = 0.0
-    _prompts: dict[tuple[Scaffold, str, str], tuple[int, ...]] = field(default_factory=dict)
+    _prompts: dict[tuple[Scaffold, str, str], tuple[tuple[int, ...], Prompt]] = field(default_factory=dict)
 
     def add(self, other: SamplingStats) -> None:
         self.rollouts += other.rollouts
@@ -119,20 +119,16 @@ def sample(
 def request_of(key: int, wanted: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
     scaffold = wanted.policy.scaffold
     name = scaffold, wanted.problem_id, wanted.begun
-    cached = stats._prompts.get(name)
-    if cached is None:
+    if name not in stats._prompts:
         prompt = scaffold.prompt(wanted.problem)
-        cached = generator.encode(
-            prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking, begun=wanted.begun
-        )
-        stats._prompts[name] = cached
+        ids = generator.encode(prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking, begun=wanted.begun)
+        if scaffold.chat and isinstance(prompt, str):
+            prompt = [{"role": "user", "content": prompt}]
+        stats._prompts[name] = ids, prompt
+    ids, prompt = stats._prompts[name]
     s = wanted.sampling
-    return Request(
-        key,
-        cached,
-        wanted.request_seed,
-        Decoding(max_tokens=wanted.max_tokens, temperature=s.temperature, top_p=s.top_p, stop=scaffold.stop),
-    )
+    decoding = Decoding(max_tokens=wanted.max_tokens, temperature=s.temperature, top_p=s.top_p, stop=scaffold.stop)
+    return Request(key, ids, wanted.request_seed, decoding, prompt)
 
 
 def rows_of(
@@ -151,7 +147,8 @@ def rows_of(
     rows: Rows = []
     for (c, w), v in zip(named, verdicts, strict=True):
         parsed = w.policy.scaffold.parse(c.text)
-        total = float(np.sum(c.logprobs_T, dtype=np.float64))
+        total = float(np.sum(c.logprobs_T, dtype=np.float64)) if c.token_ids else np.nan
+        num_prompt_tokens, num_tokens = c.counted or (len(requests[c.key].prompt_ids), len(c.token_ids))
         row: dict[str, object] = {
             "problem_id": w.problem_id,
             "source": w.source,
@@ -170,8 +167,8 @@ def rows_of(
             "correct": v.correct,
             "grader_version": graders.version,
             "finish": c.finish,
-            "num_prompt_tokens": len(requests[c.key].prompt_ids),
-            "num_tokens": len(c.token_ids),
+            "num_prompt_tokens": num_prompt_tokens,
+            "num_tokens": num_tokens,
             "logprob_sum": total if np.isfinite(total) else None,
             "gold": w.gold,
             "request_seed": w.request_seed,
@@ -183,7 +180,7 @@ def rows_of(
         }
         rows.append((w, row))
     stats.rollouts += len(rows)
-    stats.tokens += sum(len(c.token_ids) for c in completions)
+    stats.tokens += sum(c.counted[1] if c.counted else len(c.token_ids) for c in completions)
     return rows
 
 

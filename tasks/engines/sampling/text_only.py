@@ -1,0 +1,130 @@
+"""Sampling by a server that returns text without token ids and log-probs, such as a provider of closed models.
+
+The server applies its own chat template and counts its tokens. Stop strings are not sent, because such servers leave
+them out of the text, and some refuse them; the text is cut here. A parameter or protocol that the server refuses is
+left out from then on, until it has answered once.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from storage.errors import UserError
+from tasks.domain.scaffolds import Prompt
+from tasks.engines.hardware import Hardware
+from tasks.engines.protocols import Completion, Request
+from tasks.engines.sampling.endpoint import Garbled, Refused, endpoint_for, parsed
+from tasks.engines.sampling.openai import MOST_CONNECTIONS, OpenAIGenerator
+
+CUT = ("length", "max_tokens")
+
+
+class _Message(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    text: str | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class _Answer(BaseModel):
+    model: str | None = None
+    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
+    usage: _Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How requests are sent. chat: plain prompts too, each as one user message. without: parameters left out."""
+
+    chat: bool = False
+    without: frozenset[str] = frozenset()
+
+    def body(self, model: str, request: Request) -> tuple[str, dict[str, object]]:
+        """Return the path and body of a request."""
+        prompt, how = request.prompt, request.decoding
+        if isinstance(prompt, str) and not self.chat:
+            path, text = "completions", {"prompt": prompt}
+        else:
+            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+            path, text = "chat/completions", {"messages": messages}
+        limit = "max_completion_tokens" if "max_tokens" in self.without else "max_tokens"
+        sampling = {"temperature": how.temperature, "top_p": how.top_p, "seed": request.seed, limit: how.max_tokens}
+        return path, {"model": model, **text, **{n: v for n, v in sampling.items() if n not in self.without}}
+
+    def after(self, refusal: str, request: Request) -> Form | None:
+        """Return another form that the server may accept; None if there is none. A temperature or top_p of 1 is the
+        protocol's default; others are never left out.
+
+        >>> Form().after("max_tokens is unsupported; use max_completion_tokens", None).without
+        frozenset({'max_tokens'})
+        """
+        optional = ["max_tokens", "seed"]
+        optional += [name for name in ("temperature", "top_p") if request and getattr(request.decoding, name) == 1]
+        for name in optional:
+            if name not in self.without and re.search(rf"\b{name}\b", refusal):
+                return replace(self, without=self.without | {name})
+        return None if self.chat else replace(self, chat=True)
+
+
+class TextGenerator(OpenAIGenerator):
+    """Samples from a model that only a server has. model: its name there."""
+
+    name = "openai-text"
+
+    def __init__(self, model: str, hardware: Hardware) -> None:
+        self._endpoint, self._model = endpoint_for(hardware.endpoint), model
+        self.serving, self.version = f"by its server as {model}: text without token ids and log-probs", "unknown"
+        self._connections, self._max_model_len = min(hardware.max_num_seqs, MOST_CONNECTIONS), sys.maxsize
+        self._loaded: set[str] = set()
+        self._form, self._answered, self._changing = Form(), False, threading.Lock()
+
+    def encode(self, prompt: Prompt, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+        """Return no token ids: the server has the tokenizer. Errors: UserError for a given start of the completion."""
+        if begun:
+            raise UserError(f"{self._model} is only on a server and cannot continue a completion that is given")
+        return ()
+
+    def _completed(self, model: str, request: Request, stop: threading.Event) -> Completion:
+        while True:
+            form = self._form
+            path, body = form.body(model, request)
+            try:
+                return self._endpoint.ask(f"{self._endpoint.url}/{path}", partial(self._read, request), body, stop)
+            except Refused as refusal:
+                with self._changing:
+                    if self._form == form:
+                        other = None if self._answered else form.after(str(refusal), request)
+                        if other is None:
+                            raise
+                        self._form = other
+
+    def _read(self, request: Request, text: bytes) -> Completion:
+        """Return the completion in an answer. Errors: Garbled; UserError if the server counts no tokens."""
+        answer = parsed(text, _Answer)
+        choice, usage = answer.choices[0], answer.usage
+        if choice.finish_reason == "error":
+            raise Garbled("an answer that ended in an error")
+        if usage is None:
+            raise UserError(f"{self._endpoint.url}: its answers have no `usage`, so their tokens cannot be charged")
+        self._answered, self.version = True, answer.model or self.version
+        said = (choice.message.content if choice.message else choice.text) or ""
+        ends = [at + len(stop) for stop in request.decoding.stop if (at := said.find(stop)) >= 0]
+        finish = "length" if choice.finish_reason in CUT and not ends else "stop"
+        counted = usage.prompt_tokens, usage.completion_tokens
+        return Completion(request.key, said[: min(ends, default=None)], [], np.zeros(0, np.float32), finish, counted)
