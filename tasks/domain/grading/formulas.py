@@ -166,7 +166,7 @@ class _Parser:
             elif token == r"\%":
                 self.take()
                 found = Expr("/", (found, number(100)))
-            elif token == "^" and self.peek(2) == r"\circ":
+            elif token == "^" and self.peek(1) == "{" and self.peek(2) == r"\circ":
                 self.at += 4
                 found = Expr("deg", (found,))
             elif token == "^":

@@ -260,7 +260,7 @@ _DECORATION = (
     (r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}"),
     (r"(?i)^ ?(?:(?:#+ )+|(?:答案[是为]?|Ответ|Réponse|Respuesta|Antwort)[ :：]*|(?:step|case) \d+: |no\. (?=\d))", ""),
     (r"(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\)+$|\s*\?+$", ""),
-    (r"^\*\*.*|.* \*\*.*", lambda found: found[0].replace("**", "")),
+    (r"^(?:\*\*|.* \*\*).*", lambda found: found[0].replace("**", "")),
     (
         r"(?i)^ ?(?:\(?[A-E]\)[:.]?\s+|\\text(?:bf|rm)? ?\{ ?\(?[A-E]\)? ?:?\}(?:\\[ ,;:]|\\q?quad|~|\s)*)(?=[-\d\\$])"
         r"|^ ?(?:option|choice)\s+(?=\(?[A-H]\b)",
