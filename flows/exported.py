@@ -90,7 +90,7 @@ def write_inspect(store: Store, ref: Ref, folder: Path) -> list[Path]:
     """Write one `.eval` log for each policy: samples, scores, tokens, and accuracy with its interval."""
     try:
         from inspect_ai import log  # pyright: ignore[reportMissingImports]
-        from inspect_ai.model import ModelOutput, ModelUsage  # pyright: ignore[reportMissingImports]
+        from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage  # pyright: ignore[reportMissingImports]
         from inspect_ai.scorer import Score  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UserError("--format inspect needs inspect_ai: install varband[inspect]") from None
@@ -108,6 +108,7 @@ def write_inspect(store: Store, ref: Ref, folder: Path) -> list[Path]:
             epoch=row["rollout"] + 1,
             input=row["problem"],
             target=row["gold"],
+            messages=[ChatMessageUser(content=row["problem"]), output.message],
             output=output,
             scores={"varband": score},
             model_usage={model: usage},

@@ -6,6 +6,9 @@ machine never sent, and every event of a run that a schedule created less than f
 state has no event. Until then no lost run restarts and no notification is sent. Order matters only among events within
 a second or two.
 
+Prefect 3.7.7 has no setting for this time, and the method that waits is no part of its interface CausalOrdering, so
+the constant of the module is replaced.
+
 The server loads this module through PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=flows.server.ordering, which `varband server
 start` sets.
 """

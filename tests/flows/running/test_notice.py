@@ -1,0 +1,103 @@
+"""A machine that will be taken away: the cloud's notice becomes SIGTERM, and the run ends within that notice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests import mini
+from tests.servers import REPO
+
+#: What each cloud's metadata service answers before and after its notice: None is 404. And the header that it needs.
+CLOUDS = {
+    "aws": (
+        "/latest/meta-data/spot/instance-action",
+        None,
+        '{"action": "terminate"}',
+        ("X-aws-ec2-metadata-token", "t"),
+    ),
+    "gcp": ("/computeMetadata/v1/instance/preempted", "FALSE", "TRUE", ("Metadata-Flavor", "Google")),
+    "azure": (
+        "/metadata/scheduledevents?api-version=2020-07-01",
+        '{"Events": []}',
+        '{"Events": [{"EventType": "Preempt"}]}',
+        ("Metadata", "true"),
+    ),
+}
+WORK = "trap 'echo ending; exit 75' TERM; while :; do sleep 0.05; done"
+
+
+@contextmanager
+def metadata_service(cloud: str, notice_after: int) -> Iterator[str]:
+    """Its address; the notice is given from the question of this number on."""
+    path, before, after, (header, value) = CLOUDS[cloud]
+    asked = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self._send("t" if self.path == "/latest/api/token" else None)
+
+        def do_GET(self) -> None:
+            nonlocal asked
+            asked += 1
+            known = self.path == path and self.headers[header] == value
+            self._send((before if asked < notice_after else after) if known else None)
+
+        def _send(self, text: str | None) -> None:
+            self.send_response(404 if text is None else 200)
+            self.end_headers()
+            self.wfile.write((text or "").encode())
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_a_notice_ends_the_command_with_its_own_code(cloud: str) -> None:
+    with metadata_service(cloud, notice_after=3) as address:
+        done = subprocess.run(
+            [str(REPO / "deploy" / "spot-notice.sh"), cloud, "bash", "-c", WORK],
+            env={"METADATA": address, "EVERY": "0.1", "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (75, "ending\n"), done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_ends_within_the_shortest_notice(tmp_path: Path) -> None:
+    """SIGTERM at ten moments of the demo, each of the attempt that resumes the one before. `pytest -s` prints them."""
+    ended, root = list[tuple[float, str]](), tmp_path / "store"
+    for attempt in range(40):
+        process = mini.start(root)
+        assert process.stderr is not None and process.stdout is not None
+        process.stderr.readline()  # it has begun
+        time.sleep(0.5 + 0.7 * (attempt % 10))
+        process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        printed, _ = process.communicate(timeout=120)
+        if process.returncode == 0:
+            break
+        assert process.returncode == 75, printed
+        [record] = (root / "runs").glob("*.json")
+        ended.append((time.monotonic() - began, json.loads(record.read_text())["at"]))
+    print(*(f"{seconds:5.1f} s {at}" for seconds, at in ended), sep="\n")
+    assert len(ended) >= 10 and max(ended)[0] < 30

@@ -1,0 +1,120 @@
+"""deploy/Dockerfile and compose.yaml without Docker: their stages, sources, locks, users and commands are those of the
+tree, and what the image gets is enough to build the package."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+import yaml
+
+from cli.main import varband
+
+REPO = Path(__file__).resolve().parent.parent
+DOCKERFILE, COMPOSE = REPO / "deploy" / "Dockerfile", REPO / "deploy" / "compose.yaml"
+PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+#: What the build context has: .dockerignore leaves out everything but these.
+SENT = [line[1:] for line in (REPO / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+
+
+class Step(NamedTuple):
+    word: str
+    rest: str
+
+
+def stages() -> dict[str, list[Step]]:
+    """The instructions of each stage, after those of the stage that it starts from."""
+    text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    found: dict[str, list[Step]] = {}
+    for line in filter(None, text.splitlines()):
+        word, rest = line.split(maxsplit=1)
+        if word == "FROM":
+            source, name = rest.split(" AS ")
+            assert source in found or ":" in source, f"{source} is neither a stage nor an image with a tag"
+            found[name] = [*found.get(source, [])]
+        else:
+            found[name].append(Step(word, rest))
+    return found
+
+
+def test_what_is_copied_is_there_and_is_sent() -> None:
+    for name, steps in stages().items():
+        for step in steps:
+            if step.word == "COPY":
+                *sources, _ = step.rest.split()
+                for source in sources:
+                    assert source == "." or ((REPO / source).exists() and source in SENT), f"{name}: {source}"
+    assert all((REPO / path).exists() for path in SENT)
+
+
+@pytest.mark.parametrize(("stage", "lock"), [("cpu", "linux-x86_64.lock"), ("cuda", "linux-x86_64-cuda.lock")])
+def test_a_target_installs_its_lock_with_hashes_and_runs_as_another_user(stage: str, lock: str) -> None:
+    steps = stages()[stage]
+    [make] = [shlex.split(step.rest) for step in steps if step.word == "RUN" and step.rest.startswith("make ")]
+    dry = subprocess.run([*make, "--dry-run"], cwd=REPO, capture_output=True, text=True, check=True).stdout
+    assert re.search(rf"requirements/{re.escape(lock)} .*--require-hashes", dry)
+    assert {f"requirements/{name}" for name in re.findall(r"requirements/([\w-]+\.lock)", dry)} >= {
+        f"requirements/{lock}"
+    }
+    assert [step.rest for step in steps if step.word == "USER"] == ["10001"]
+    assert "USER" not in [step.word for step in steps[: [s.word for s in steps].index("COPY")]], "it installs as root"
+    # a shell between Docker and varband would keep SIGTERM and the exit code 75 to itself
+    last = {step.word: step.rest for step in steps}
+    assert json.loads(last["ENTRYPOINT"]) == ["varband"] and "varband" in PROJECT["scripts"]
+    assert json.loads(last["CMD"]) == ["--help"]
+    assert not [step for step in steps if step.word == "RUN" and ";" in step.rest], "a failed step must stop the build"
+
+
+def test_packages_beside_a_lock_have_the_versions_of_their_extras() -> None:
+    extras = {one for listed in PROJECT["optional-dependencies"].values() for one in listed}
+    beside = set(re.findall(r"[\w-]+==[\w.]+", DOCKERFILE.read_text()))
+    assert beside and beside <= extras
+
+
+def test_services_start_commands_that_exist_from_stages_that_exist() -> None:
+    services: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
+    ours = {name: one for name, one in services.items() if "VARBAND_IMAGE" in one["image"]}
+    for name, service in ours.items():
+        command: Any = varband
+        for word in service["command"] if "entrypoint" not in service else ():
+            if isinstance(command, click.Group) and not word.startswith("-"):
+                command = command.get_command(click.Context(command), word)
+        assert command and ("entrypoint" in service or not isinstance(command, click.Group)), name
+        if build := service.get("build"):
+            assert (COMPOSE.parent / build["context"] / build["dockerfile"]).samefile(DOCKERFILE)
+            assert build["target"] in stages()
+        assert {*service.get("depends_on", {})} <= {*services}
+
+
+@pytest.mark.slow
+def test_what_the_image_gets_builds_the_whole_package(tmp_path: Path) -> None:
+    """The last step of a target, in a folder with what .dockerignore lets through."""
+    listed = subprocess.run(["git", "ls-files", "-z", *SENT], cwd=REPO, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        (tmp_path / "context" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPO / name, tmp_path / "context" / name)
+    names = []
+    for source in (tmp_path / "context", REPO):
+        words = [
+            "wheel",
+            "--no-deps",
+            "--no-build-isolation",
+            "--quiet",
+            "-w",
+            str(tmp_path / source.name),
+            str(source),
+        ]
+        subprocess.run([sys.executable, "-m", "pip", *words], check=True, timeout=300)
+        [wheel] = (tmp_path / source.name).glob("varband-*.whl")
+        names.append({*zipfile.ZipFile(wheel).namelist()})
+    assert names[0] == names[1]
