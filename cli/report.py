@@ -32,11 +32,13 @@ SERVER = {
 )
 @click.option("--query", metavar="NAME", help="Print the rows of one figure of the report instead.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary, or with --query its rows, as CSV.")
-@click.option("--against", metavar="OTHER", shell_complete=options.runs, help="Compare it with another report instead.")
+@click.option(
+    "--against", metavar="OTHER", multiple=True, shell_complete=options.runs, help="Compare with another report."
+)
 @options.root_there
 @options.as_json
 def report(
-    ref: str | None, output: Path, query: str | None, as_csv: bool, against: str | None, root: Path, as_json: bool
+    ref: str | None, output: Path, query: str | None, as_csv: bool, against: tuple[str, ...], root: Path, as_json: bool
 ) -> None:
     """Write the report REF (default: the newest) as HTML and Markdown. REF may be a run's id, a study's name, or
     abbreviated."""
@@ -55,8 +57,9 @@ def report(
     if query is not None:
         print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query)
         return
-    if against is not None:
-        _compare(root, found, report_named(root, against), as_json=as_json)
+    for other in against:
+        _compare(root, found, report_named(root, other), as_json=as_json)
+    if against:
         return
     store = Store(root)
     store.check(Ref.parse(found))

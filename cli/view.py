@@ -32,7 +32,7 @@ from flows.running.sessions import stages_on
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.bands import Band
-from storage.reading.recorded import first_screen
+from storage.reading.recorded import first_screen, question_of
 from storage.sql import query
 from tasks.metering import OCCUPYING
 from tasks.stage import Progress as Event
@@ -161,7 +161,8 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
         options.write_json(result | {"seconds": round(seconds, 2), "summary": summary})
         return
     first = first_screen(store, report)
-    watch.console.print(f"\n{first['verdict']}", style="bold", markup=False)
+    watch.console.print(f"\n{question_of(store.root, str(report))}", markup=False)
+    watch.console.print(first["verdict"], style="bold", markup=False)
     watch.console.print(" ".join(filter(None, (first["holds"], first["audit"]))), markup=False)
     for line in level_lines(store, report):
         watch.console.print(line, markup=False)
@@ -169,6 +170,13 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
         watch.console.print(summary_table(name, summary))
     watch.console.print(f"[bold]{watch.made}[/] of {stages} stages made in {seconds:.1f} s")
     watch.console.print(f"report: {page}", soft_wrap=True)
+    from storage.reading.query_cache import reports
+
+    study, _, question = name.partition("/")
+    others = dict.fromkeys(one.profile for one in reports(store.root) if one.profile.partition("/")[0] == study)
+    if question and (beside := [one for one in others if one != name]):
+        against = "".join(f" --against {one}" for one in beside)
+        watch.console.print(f"compare: varband report {name}{against}", soft_wrap=True)
 
 
 #: Columns of a terminal from 0 to 100 %.

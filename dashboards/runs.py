@@ -35,6 +35,7 @@ from storage.reading.recorded import (
     listed_runs,
     live_steps,
     nights,
+    question_of,
     run_of,
     running,
     spending_of,
@@ -48,7 +49,7 @@ STATES = {"made": "made by this run", "reused": "reused", "kept": "in the store"
 def overview() -> None:
     report = chosen()
     if report is not None:
-        st.subheader("The answer", anchor="answer")
+        st.subheader(literal(question_of(root(), report.ref) or "The answer"), anchor="answer")
         *head, words = (answer_of(root(), report.ref) or "This run's report has no page.").split("\n\n", 2)
         st.markdown("\n\n".join(head) or words)
         show(answer_figure([name for name in ("objectives", "search_curves") if sources(root(), report.ref, (name,))]))

@@ -25,6 +25,7 @@ NEEDS = (
     "needs a Tinker server: ",
     "needs an extra: ",
     "needs an account: ",
+    "needs a model: ",
     "needs a cluster: ",
 )
 #: Pages that read a store in which a study is finished.
@@ -134,6 +135,8 @@ def test_studies_that_pages_and_examples_show_are_in_order(folder: Path) -> None
     assert len(shown) >= 3
     for block in shown:
         (folder / block.title).write_text(block.text)
+    problems = [f'{{"problem": "What is {n} plus {n} times {n}?", "gold": "{n + n * n}"}}\n' for n in range(200)]
+    (folder / "gsm8k_test.jsonl").write_text("".join(problems))
     examples = sorted((REPO / "examples").glob("*/study.toml"))
     assert [p.parent.name for p in examples] == ["few-shot", "scaffold-ablation", "temperature"]
     for file in [*(folder / block.title for block in shown), *examples]:

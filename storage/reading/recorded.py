@@ -60,6 +60,12 @@ def first_screen(store: Store, report: Ref) -> dict[str, Any]:
     return orjson.loads(path.read_bytes()) if path.is_file() else {}
 
 
+def question_of(root: Path, report: str) -> str:
+    """Return the question of a report's study, which is the report's title; empty for an older version."""
+    asks = str(Store(root).manifest(Ref.parse(report)).recipe.arguments.get("asks", ""))
+    return asks[:1].upper() + asks[1:]
+
+
 #: Columns that a page may plot by step.
 METRICS = (*TRAINING_METRICS, "num_tokens")
 LIVE = Training.schema.append(pa.field("ref", pa.string()))

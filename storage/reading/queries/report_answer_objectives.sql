@@ -12,7 +12,7 @@ kind = "levels"
 -- One row per arm and objective, and per objective against the study's own.
 with named as (
     select *, if((select count(distinct arm) from objectives) > 1, arm || ' · ', '')
-        || if(objective = 'as the study has it', 'the study''s own', objective) as label
+        || if(objective = 'as the study has it', 'own objective', objective) as label
     from objectives where metric = 'pass@1')
 select 'level' as row, label, arm, null as other, before as before_rate, after as after_rate, change as gain,
     change_low as gain_low, change_high as gain_high, null::double as detectable_gain, null::double as p_adjusted,
