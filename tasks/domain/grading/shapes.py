@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import accumulate, product
 from typing import Literal
 
 from tasks.domain.grading.formulas import GREEK, Expr, Unreadable, nodes, parse
@@ -47,22 +47,29 @@ _JOINED = re.compile(
     r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(?:and|or) ?\}|(?<![A-Za-z\\])(?:and|or|OR|AND)(?![A-Za-z])"
     r"|\\(?:vee|lor|wedge|land)(?![A-Za-z])"
 )
+_JOINS = {"vee": "lor", "lor": "lor", "wedge": "land", "land": "land"}
 _MATRIX = re.compile(
     r"\\begin ?\{(?P<name>[pbB]?(?:small)?matrix|array)\}(?: ?\{[lcr| ]*\})?"
     r"(?P<inner>(?:(?!\\begin|\\end).)*)\\end ?\{(?P=name)\}",
     re.S,
 )
-_ALL_REALS = re.compile(r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", re.I)
 _POINTS = re.compile(r"^\{(.*)\}$")
-#: The numbers above zero, or below.
-_HALF_LINE = re.compile(r"\\mathbb ?\{?R\}? ?(?:\^ ?\{? ?([-+]) ?\}?|_ ?\{ ?(<|>|\\[lg]e) ?0 ?\})")
-_RAYS = str.maketrans("-+", "<>")
-_NOTHING = re.compile(
-    r"(?:\\text ?\{)? ?(?:there (?:is|are) )?(?:no|the empty set|empty set)(?: such)?(?: (?:real|integer|positive))?"
-    r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?",
-    re.I,
+#: Other ways to write a set of numbers.
+_NOTATIONS = (
+    (r"\\R|\\mathbb\{R\}", r"(-\\infty,\\infty)"),
+    (r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", r"(-\\infty,\\infty)"),
+    (r"\\mathbb ?\{?R\}? ?\^ ?\{? ?\+ ?\}?", "x>0"),
+    (r"\\mathbb ?\{?R\}? ?\^ ?\{? ?- ?\}?", "x<0"),
+    (r"\\mathbb ?\{?R\}? ?_ ?\{ ?(<|>|\\[lg]e) ?0 ?\}", r"x\1 0"),
+    (r"\\\{\}|(?:\\text ?\{)? ?(?:the )?empty set ?\.?\}?", r"\\emptyset"),
+    (
+        r"(?:\\text ?\{)? ?(?:there (?:is|are) )?no(?: such)?(?: (?:real|integer|positive))?"
+        r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?",
+        r"\\emptyset",
+    ),
+    (r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\mid) ?(.*?) ?\\\}", r"\1"),
+    (r"=(?!=)(.*)", r"\1"),
 )
-_BUILDER = re.compile(r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\mid) ?(.*?) ?\\\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,27 +124,18 @@ def _shape(text: str) -> Shape:
         return Shape("scalar", text)
     if (matrix := _matrix(text)) is not None:
         return matrix
-    if text.startswith(r"\begin{") and text.count(r"\begin{") == 1:
-        return Shape("scalar", text)
     if both := _plus_minus(text):
         return Shape("list", text, _shapes(both))
-    if text in (r"\mathbb{R}", r"\R") or _ALL_REALS.fullmatch(text):
-        return Shape("interval", text, _shapes((r"-\infty", r"\infty")), ("(", ")"))
-    if half := _HALF_LINE.fullmatch(text):
-        return _shape(f"x{half[2] or half[1].translate(_RAYS)}0")
-    if _NOTHING.fullmatch(text):
-        return Shape("set", text, ())
-    if builder := _BUILDER.fullmatch(text):
-        return _shape(builder[1])
-    if text[:1] == "]" and (found := _bracketed(text)):
-        return found
-    if text.startswith("=") and not text.startswith("=="):
-        return _shape(text[1:])
+    for notation, form in _NOTATIONS:
+        if found := re.fullmatch(notation, text, re.I):
+            return _shape(found.expand(form))
+    if text[:1] == "]" and (interval := _bracketed(text)):
+        return interval
     chosen, joins = split(text, _JOINED)
     chosen = [part for part in (c.strip(" ,;") for c in chosen) if part]
     if len(chosen) > 1:
         items = _shapes(chosen)
-        marks = tuple("or" if "or" in j.lower() and "\\lor" not in j else _join(j) for j in joins)
+        marks = tuple(_JOINS.get(join[1:], "or" if "or" in join.lower() else "and") for join in joins)
         return Shape("choice", text, _as_tuples(items) if _same_names(items) else _flatten(items), marks)
     for separator in (_SEMICOLON, _COMMA):
         parts = [p for p in split(text, separator)[0] if p]
@@ -157,10 +155,6 @@ def _shapes(texts: Iterable[str]) -> tuple[Shape, ...]:
     return tuple(map(_shape, texts))
 
 
-def _join(sign: str) -> str:
-    return {"vee": "lor", "lor": "lor", "wedge": "land", "land": "land"}.get(sign[1:], "and")
-
-
 def _matrix(text: str) -> Shape | None:
     """A vector or matrix, by row. A determinant is a number, not a matrix."""
     found = _MATRIX.fullmatch(text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text)
@@ -175,7 +169,7 @@ def _bracketed(text: str) -> Shape | None:
     if text.startswith(r"\{") and text.endswith(r"\}") and text.count(r"\{") == 1:
         inner = text[2:-2].strip()
         return Shape("set", text, _flatten(_shapes(split(inner, _BETWEEN)[0])) if inner else ())
-    if text in (r"\emptyset", r"\{\}"):
+    if text == r"\emptyset":
         return Shape("set", text, ())
     if text.startswith("{") and closing(text, 1) == len(text) - 1:
         inside, _ = split(text[1:-1], _COMMA)
@@ -196,12 +190,8 @@ def _one_bracket(text: str) -> bool:
     """Does the bracket at the start close at the very end? `(1,2]` counts; `(1,2)(3,4)` does not."""
     if len(text) < 3 or text[0] not in "([]" or text[-1] not in ")][":
         return False
-    depth = 0
-    for char in text[1:-1]:
-        depth += (char in "([{") - (char in ")]}")
-        if depth < 0:
-            return False
-    return depth == 0
+    depths = [*accumulate((char in "([{") - (char in ")]}") for char in text[1:-1])]
+    return min(depths) >= 0 == depths[-1]
 
 
 def _flatten(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
