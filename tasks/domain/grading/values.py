@@ -48,16 +48,19 @@ def _floor(value: Any) -> Fraction:
     """A value within rounding error of a whole number is that number."""
     if isinstance(value, Fraction):
         return Fraction(math.floor(value))
+    if isinstance(value, mp.mpc | mp.matrix):
+        raise NoValue
     nearest = mp.nint(value)
     return Fraction(int(nearest if abs(value - nearest) < mp.mpf(10) ** -40 else mp.floor(value)))
 
 
 def _whole(value: Any, most: int = _MAX_COUNT) -> int:
-    if (isinstance(value, Fraction) and value.denominator > 1) or real(abs(value - _floor(value))) > mp.mpf(10) ** -40:
+    floor = _floor(value)
+    if (isinstance(value, Fraction) and value.denominator > 1) or real(abs(value - floor)) > mp.mpf(10) ** -40:
         raise NoValue
     if abs(value) > most:
         raise Undecided(f"a number above {most:,} is counted to")
-    return int(_floor(value))
+    return int(floor)
 
 
 def _power(base: Any, power: Any) -> Any:
