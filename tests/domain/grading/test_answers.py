@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.domain.grading.grading import grade_region
 from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.quantities import number, number_in_words
 from tasks.domain.grading.reading import extract_answers
@@ -62,6 +63,18 @@ def test_reading_never_fails(text: str) -> None:
     repaired(normalise(text))
     extract_answers(text, "tag")
     extract_answers(text, "boxed")
+
+
+PIECES = r"\frac { } ( ) [ ] | , ^ _ = < \le \begin{pmatrix}1\\2\end{pmatrix} 0.123456789 x i \infty ! \% \sqrt - + * / \cup \pm"
+PIECES += r" \text{and} : \pmod{3} _2 \sum_{k=1}^{n} \sum_{k=1}^{i} e 0 7 1e5 ^{\circ} \int_0^1 ' \{ \} ; \lim_{x\to0} \log d"
+pieces = st.lists(st.sampled_from(PIECES.split()), max_size=9).map(" ".join)
+
+
+@settings(deadline=None, max_examples=400)
+@given(pieces, pieces)
+def test_grading_never_raises(answer: str, gold: str) -> None:
+    """An exception would end a run that has paid for its rollouts."""
+    grade_region(answer, gold, "tag")
 
 
 def test_forms_of_golds() -> None:
