@@ -66,7 +66,9 @@ def test_reading_never_fails(text: str) -> None:
 
 
 PIECES = r"\frac { } ( ) [ ] | , ^ _ = < \le \begin{pmatrix}1\\2\end{pmatrix} 0.123456789 x i \infty ! \% \sqrt - + * / \cup \pm"
-PIECES += r" \text{and} : \pmod{3} _2 \sum_{k=1}^{n} \sum_{k=1}^{i} e 0 7 1e5 ^{\circ} \int_0^1 ' \{ \} ; \lim_{x\to0} \log d"
+PIECES += (
+    r" \text{and} : \pmod{3} _2 \sum_{k=1}^{n} \sum_{k=1}^{i} e 0 7 1e5 ^{\circ} \int_0^1 ' \{ \} ; \lim_{x\to0} \log d"
+)
 pieces = st.lists(st.sampled_from(PIECES.split()), max_size=9).map(" ".join)
 
 
