@@ -79,8 +79,9 @@ class Ledger:
             self._mirror.sync(folder)
         return sorted((self.root / folder).glob(pattern))
 
-    def append(self, account: Account, rows: pa.Table, about: dict[str, object]) -> Path:
-        """Make rows durable. about: a readable description of the account."""
+    def append(self, account: Account, rows: pa.Table, about: dict[str, object], *, unchecked: bool = False) -> Path:
+        """Make rows durable. about: a readable description of the account. unchecked: they do not count until they are
+        admitted, and stay on this machine until then."""
         folder = self.folder(account)
         aside = self.root / ".scratch" / f"shard-{uuid.uuid4().hex}"
         try:
@@ -99,14 +100,26 @@ class Ledger:
                 use_dictionary=_repetitive(rows.schema),  # type: ignore[arg-type]
             )
             sync(aside)
-            target = folder / f"shard-{time.time_ns():020d}-{file_digest(aside)[:DIGEST_DIGITS]}.parquet"
+            kind = "unchecked" if unchecked else "shard"
+            target = folder / f"{kind}-{time.time_ns():020d}-{file_digest(aside)[:DIGEST_DIGITS]}.parquet"
             os.rename(aside, target)
             sync(folder)
-            if self._mirror:
+            if self._mirror and not unchecked:
                 self._mirror.push(target)
             return target
         finally:
             aside.unlink(missing_ok=True)
+
+    def unchecked(self, account: Account) -> list[Path]:
+        """Return the shards whose rows do not count yet, oldest first."""
+        return sorted(self.folder(account).glob("unchecked-*.parquet"))
+
+    def admit(self, shard: Path) -> None:
+        """Let the rows of an unchecked shard count."""
+        target = shard.rename(shard.with_name(shard.name.replace("unchecked", "shard", 1)))
+        sync(target.parent)
+        if self._mirror:
+            self._mirror.push(target)
 
     def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
         """Return all rows, oldest shard first, duplicates included; None if there are none."""

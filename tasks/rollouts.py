@@ -10,19 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Training
-from storage.errors import UserError
+from storage.errors import Parked, UserError
 from storage.leases import leases_of
-from storage.ledger import LEDGER, Account, Entries, Ledger
+from storage.ledger import LEDGER, Account, Entries, Ledger, read_shard
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.adapter_files import served_name
 from tasks.engines.hardware import release_memory
-from tasks.engines.protocols import Generator, Request
+from tasks.engines.protocols import Request
 from tasks.engines.sampling.prompts import refuse_leaked_problems
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refuse_other_weights
 from tasks.engines.sampling.sampler import (
@@ -113,8 +114,8 @@ def ensure_rollouts(
     gone. adapter: the weights of the policy; None if all rollouts are in the ledger. more: receives stored rows, and
     returns further requests for the same accounts. ahead, total: for callers that request in parts: number of earlier
     requests, and of all requests. score: scores tokens under the policy; None loads a learner for it. The first tokens
-    after a change of weights are scored before they are stored. Errors: UserError if the engine samples from other
-    weights.
+    after a change of weights are scored before they count; a killed process leaves them to the next one. Errors:
+    UserError if the engine samples from other weights.
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)
@@ -128,16 +129,30 @@ def ensure_rollouts(
         before = ahead + len(requested) - len(now) - left
         stats.add(_sampled(requested, now, accounts, adapter, model, lora_rank, more, before, total, score))
 
+    def settle(mine: Sequence[RolloutRequest]) -> None:
+        """Check rollouts of these problems that a killed process stored unchecked."""
+        problems = {one.problem_id for one in mine}
+        for (policy, sampling), account in accounts.items():
+            for shard in ledger().unchecked(account):
+                rows = read_shard(shard).to_pylist()
+                if problems.issuperset(row["problem_id"] for row in rows):
+                    weights, engine = (shard.name,), rows[0]["engine"].partition(" ")[0]
+                    first = _FirstTokens.of(weights, policy, engine, adapter, score)
+                    first.admit([(sampling, row) for row in rows], [shard])
+
     while missing:
         shared = {key: nth for key, nth in _accounts(missing).items() if key[0].adapter != str(making())}
         if not shared:  # rollouts of this training's own adapter are covered by its lease
-            sample_now(missing)
+            settle(missing)
+            if now := _lacking(missing, accounts):
+                sample_now(now)
             break
         lease = {key: f"rollouts-{accounts[key].policy}-{accounts[key].sampling}" for key in shared}
         wanted = {lease[key]: sorted({missing[i].problem_id for i in nth}) for key, nth in shared.items()}
         tell = partial(progress, 0, len(requested), "rollouts", event="noted")
         with leases_of(store().root).claimed(wanted, lambda who: tell(who), whole=more is not None) as mine:  # noqa: B023
             free = [one for one in missing if one.problem_id in mine.get(lease.get((one.policy, one.sampling), ""), ())]
+            settle(free)
             now = _lacking(free, accounts)
             if more and (came := [one for one in free if one not in now]):
                 now += more(list(zip(came, entered(came).to_pylist(), strict=True)))
@@ -179,7 +194,7 @@ def _sampled(
     began, counter = time.perf_counter(), meter()
     weights = model.sha256, kv_cache, adapter and served_name(adapter)
     batch_size = None if model.served else tools.batch_size
-    first = _FirstTokens.of(weights, missing[0].policy, generator, adapter, score)
+    first = _FirstTokens.of(weights, missing[0].policy, generator.name, adapter, score)
 
     def admit(request: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
         whole = batch_size is not None
@@ -190,8 +205,8 @@ def _sampled(
     def enter(rows: Rows) -> None:
         if counter is not None:
             counter.charge([row for _, row in rows])
-        stats.gap = max(stats.gap, first.check(rows))
-        _enter(book, rows, accounts)
+        held = _enter(book, rows, accounts, unchecked=first.score is not None)
+        stats.gap = max(stats.gap, first.admit([(request.sampling, row) for request, row in rows], held))
         leases.check()
         stats.seconds = time.perf_counter() - began
         for policy, _ in accounts:
@@ -226,14 +241,14 @@ class _FirstTokens:
     engine: str
     score: Score | None
     loaded: bool
-    rows: Rows = field(default_factory=list)
+    rows: list[tuple[Sampling, dict[str, object]]] = field(default_factory=list)
 
     @classmethod
     def of(
         cls,
         weights: tuple[object, ...],
         policy: Policy,
-        generator: Generator,
+        engine: str,
         adapter: ServedAdapter | None,
         score: Score | None,
     ) -> _FirstTokens:
@@ -246,18 +261,31 @@ class _FirstTokens:
         try:
             score = score or tools.scorer(policy.model.sha256, adapter and adapter.folder)
         except UserError as error:
-            why = f"{who}: what {generator.name} samples from is not checked: {error}"
+            why = f"{who}: what {engine} samples from is not checked: {error}"
             progress(0, 0, "rollouts", why, event="noted")
-        tools.first = cls(weights, who, generator.name, score, loaded)
+        tools.first = cls(weights, who, engine, score, loaded)
         return tools.first
 
-    def check(self, rows: Rows) -> float:
-        """Return the gap if it was measured now, otherwise 0. Errors: UserError if the engine sampled with other
-        weights."""
+    def admit(self, rows: Sequence[tuple[Sampling, dict[str, object]]], held: Sequence[Path]) -> float:
+        """Check rows and let their unchecked shards count. Return the gap if it was measured now, otherwise 0. Errors:
+        UserError if the engine sampled with other weights, after the shards are deleted."""
+        try:
+            gap = self._gap(rows)
+        except Parked:
+            raise
+        except UserError:
+            for shard in held:
+                shard.unlink()
+            raise
+        for shard in held:
+            ledger().admit(shard)
+        return gap
+
+    def _gap(self, rows: Sequence[tuple[Sampling, dict[str, object]]]) -> float:
         if self.score is None:
             return 0.0
         self.rows += rows
-        if (sampled := few([(request.sampling, row) for request, row in self.rows])) is None:
+        if (sampled := few(self.rows)) is None:
             return 0.0
         toolbox().first = None
         limits = EXACT if toolbox().exact else ROUNDED
@@ -288,12 +316,18 @@ def weights_left(whose: str, why: str) -> UserError:
     )
 
 
-def _enter(book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Account]) -> None:
-    """Store one shard per account, because a batch may contain training and held-out rollouts."""
+def _enter(
+    book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Account], *, unchecked: bool
+) -> list[Path]:
+    """Store one shard per account, because a batch may contain training and held-out rollouts. Return the unchecked
+    ones."""
+    shards = []
     for key, account in accounts.items():
         part = [row for request, row in rows if (request.policy, request.sampling) == key]
         if part:
-            book.append(account, pa.Table.from_pylist(part, schema=LEDGER), about(*key))
+            table = pa.Table.from_pylist(part, schema=LEDGER)
+            shards.append(book.append(account, table, about(*key), unchecked=unchecked))
+    return shards if unchecked else []
 
 
 def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Sampling], list[int]]:

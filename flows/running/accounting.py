@@ -30,6 +30,8 @@ from storage.records.garbage import collecting
 from storage.records.runs import Amounts, Run, earlier_attempt, note_planned, now, write_run
 from storage.roots import root_option
 from tasks.domain.budget import plainly
+from tasks.engines.model_files import names_of
+from tasks.engines.tinker_service import Service
 from tasks.engines.trackers import check_installed
 from tasks.metering import Meter, metered, of_team
 from tasks.stage import Progress
@@ -75,6 +77,17 @@ class Record:
         return on_progress
 
 
+def check_service(study: Study, planned: Sequence[Planned]) -> None:
+    """Before anything is sampled, raise UserError if a Tinker service trains with another LoRA alpha than the study."""
+    hardware = study.profile.hardware
+    todo = [p.step.arguments for p in planned if p.made_here]
+    if hardware.engine == "tinker" and any("policy" in given and "sampling" in given for given in todo):
+        trained = {given["start"].model.sha256: given["learner"] for given in todo if "learner" in given}
+        for sha256, learner in trained.items():
+            if (folder := study.places.get(sha256)) is not None:
+                Service(names_of(folder), hardware.served_model).check_alpha(learner)
+
+
 @contextmanager
 def accounted(
     study: Study,
@@ -103,6 +116,7 @@ def accounted(
         with tracked(study.profile.tracking, followed, store, meter.journal.spent) as track:
             listener = followed_by(listener, track)
             with patient(), beating(record.update), metered(meter, listener) as charged:
+                check_service(study, planned)
                 yield Listeners(record.before(charged), record.before(listener))
         _check_left(study, store, planned)
     except Unreachable as away:

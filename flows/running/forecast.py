@@ -13,7 +13,7 @@ from flows.running.plan import Planned, plan, to_sample, why_not
 from flows.study.layout import gpus_line
 from flows.study.memory import Machine, memory_lines
 from flows.study.objectives import alike
-from flows.study.prices import team_prices
+from flows.study.prices import host_of, team_prices, unpriced
 from flows.study.profile import Profile
 from flows.study.resolve import Study
 from storage.artifacts.report_inputs import ALWAYS
@@ -21,8 +21,8 @@ from storage.artifacts.schemas import Splits
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
-from storage.records.spending import Journal
-from tasks.domain.budget import Budget, plainly
+from storage.records.spending import PRICES, Journal
+from tasks.domain.budget import Budget, Prices, plainly
 from tasks.domain.problems.problems import answer_type
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.scaffolds import MATH
@@ -83,6 +83,7 @@ class Forecast:
             gpus_line(study.profile.hardware, num_gpus()),
             *(memory_lines(study, machine, to_sample(planned)) if machine else ()),
             *prompt_notes(study, store, planned),
+            no_price(prices, study.profile, store),
         ]
         return cls(
             called=study.profile.called,
@@ -249,6 +250,13 @@ def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
     lacking = [name for name in profile.measures if name not in made and name not in ALWAYS]
     why = {figure.sources[0]: figure.empty for figure in reversed(FIGURES.values())}
     return "; ".join(f"measure {name} is chosen and not made: {why[name].rstrip('.')}" for name in lacking)
+
+
+def no_price(prices: Prices, profile: Profile, store: Store) -> str:
+    """Return a warning about prices that a Tinker service elsewhere needs; empty if there are all."""
+    elsewhere = profile.hardware.engine == "tinker" and host_of(profile.hardware) not in ("127.0.0.1", "localhost")
+    lacking = unpriced(prices, profile.hardware) if elsewhere else ""
+    return lacking and f"no US$ of the service: {lacking} in {store.root / PRICES}"
 
 
 def base_notes(study: Study) -> list[str]:

@@ -27,6 +27,7 @@ from tasks.domain.problems.sources import SOURCES
 from tasks.domain.search.method import CERTAINTY
 from tasks.domain.search.registry import method_named
 from tasks.domain.search.selection import Likeliest
+from tasks.engines.tinker_service import unserved
 
 
 def faults_of(p: Profile) -> list[Fault]:
@@ -134,6 +135,10 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
             check_overlong(training, rollouts)
             for scaffold in (p.arm(name).scaffold for name in trained if name in arms):
                 second_scaffold(training, scaffold)
+        if p.hardware.engine == "tinker" and training.steps and p.seeds and {*trained} & {*arms}:
+            sampled = (*(path if path[0] == "lessons" else ()), "rollouts")
+            found = unserved(training, rollouts.temperature)
+            faults += [Fault((*(sampled if name == "temperature" else path), name), found[name]) for name in found]
         for lesson in lessons if p.seeds else ():
             theirs, ours = _adapter(lesson.training), _adapter(training)
             if {*lesson.arms} & {*arms} and (other := [name for name in ours if ours[name] != theirs[name]]):

@@ -6,7 +6,6 @@ Prices are list prices in US dollars per device-hour of November 2026; the team'
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Collection
 from dataclasses import field, replace
@@ -25,9 +24,8 @@ from tasks.domain.budget import Amount, Budget, Prices, TokenPrice
 from tasks.domain.ranges import Checked, refused_by
 from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.endpoint import configured_address
+from tasks.engines.tinker_service import address
 
-#: The SDK's default address.
-TINKER = "https://tinker.thinkingmachines.dev"
 DEVICES = {"H200": 3.50, "H100": 2.50}
 #: By profile; every other profile runs on this host, for nothing.
 PRICES = {
@@ -79,20 +77,26 @@ class TeamPrices(Checked):
     ) -> None:
         """Raise UserError for a limit on money that could never stop a remote engine. served: as for `of`."""
         limited = budget.usd is not None or self.month.usd is not None
-        priced = {"*"} & prices.tokens.keys() or (not hardware.remote and {*served} <= prices.tokens.keys())
-        if limited and not priced and (hardware.remote or served):
-            host = host_of(hardware) or "*"
-            raise UserError(
-                f"{root / FILE}: a limit in US dollars has no effect while tokens of {host} have no price; write"
-                f' [remote."{host}"] with prompt = and completion = (US dollars per million tokens; 0 for your own)'
-            )
+        if limited and (lacking := unpriced(prices, hardware, served)):
+            raise UserError(f"{root / FILE}: a limit in US dollars has no effect while {lacking}")
+
+
+def unpriced(prices: Prices, hardware: Hardware, served: Collection[str] = ()) -> str:
+    """Return which prices of tokens elsewhere are missing, and how to write them; empty if none is. served: as for
+    `TeamPrices.of`."""
+    listed, priced = prices.tokens, "*" in prices.tokens or (not hardware.remote and {*served} <= {*prices.tokens})
+    kinds = ["prompt", "completion"] if not priced and (hardware.remote or served) else []
+    if hardware.engine == "tinker" and not (listed and all(one.training is not None for one in listed.values())):
+        kinds.append("training")
+    host, fields = host_of(hardware) or "*", ", ".join(f"{kind} = …" for kind in kinds)
+    how = f'write [remote."{host}"] with {fields} (US dollars per million tokens; 0 for your own)'
+    return f"{', '.join(kinds)} tokens of {host} have no price; {how}" if kinds else ""
 
 
 def host_of(hardware: Hardware) -> str:
     """Return the host whose tokens a remote engine pays for; empty if its address is unknown."""
-    tinker = hardware.engine == "tinker"
-    address = os.environ.get("TINKER_BASE_URL", TINKER) if tinker else configured_address(hardware.endpoint)
-    return _host(urlsplit(address).hostname or "")
+    place = address() if hardware.engine == "tinker" else configured_address(hardware.endpoint)
+    return _host(urlsplit(place).hostname or "")
 
 
 def prices_of(profile: str) -> Prices:

@@ -73,11 +73,11 @@ Amount = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class TokenPrice:
-    """US dollars per million tokens. training: of a service that trains."""
+    """US dollars per million tokens. training: of a service that trains; None if it has no price."""
 
     prompt: Amount
     completion: Amount
-    training: Amount = 0.0
+    training: Amount | None = None
 
 
 @plain(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Prices:
 
     def of_training(self, arm: str | None, tokens: float) -> float:
         """Return US dollars for tokens that a service trains on."""
-        return self._of(arm).training * tokens / 1e6
+        return (self._of(arm).training or 0.0) * tokens / 1e6
 
     def _of(self, arm: str | None) -> TokenPrice:
         return self.tokens.get(arm or "*") or self.tokens.get("*", TokenPrice(0.0, 0.0))

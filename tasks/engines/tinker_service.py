@@ -1,13 +1,18 @@
-"""A Tinker service as its clients here see it: the study's model there, and its errors in the project's terms.
+"""A Tinker service as its clients here see it: what it can train, the study's model there, and its errors in the
+project's terms.
 
 The operator sets its address and key (TINKER_BASE_URL, TINKER_API_KEY), never a study.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Collection
-from concurrent.futures import TimeoutError as Late
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -15,9 +20,47 @@ import httpx
 
 from storage.errors import Parked, UserError
 from storage.roots import seconds_set
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
 
-#: In the folder of a remote adapter: its paths on the service.
+#: In the folder of a remote adapter: its paths on the service, and when they expire.
 REMOTE = "tinker.json"
+#: This project's losses by the service's names. Divisors, which are known before the update, multiply the advantages.
+SERVICE_LOSSES = {
+    "importance_sampling": "importance_sampling",
+    **dict.fromkeys(("ppo", "grpo", "dapo", "dr_grpo"), "ppo"),
+    **dict.fromkeys(("cispo", "tis"), "cispo"),
+    "rloo": "cross_entropy",
+}
+LAYERS = {frozenset(ALL_LINEAR), frozenset(ATTENTION), frozenset(EXPERT_PROJECTIONS)}
+#: The longest wait that a service may ask for, in seconds.
+LONGEST_WAIT = 600.0
+
+
+def unserved(config: LearnerConfig, temperature: float) -> dict[str, str]:
+    """Return the settings that a Tinker service cannot train with, each with what it has instead."""
+    two = "agents" in ADVANTAGES[config.advantage].needs
+    found = {
+        "loss": config.loss not in SERVICE_LOSSES and f"no loss {config.loss}; it has {', '.join(SERVICE_LOSSES)}",
+        "kl_weight": config.kl_weight and "no KL term; set it to 0",
+        "entropy_weight": config.entropy_weight and "no entropy term; set it to 0",
+        "entropy_target": config.entropy_target and "no entropy term; leave it out",
+        "advantage": two and f"one adapter a model, and {config.advantage} trains two; choose another advantage",
+        "expert_rank": config.expert_rank is not None and "one rank for all layers; leave it out",
+        "target_modules": frozenset(config.target_modules) not in LAYERS
+        and f"only the choice of attention ({', '.join(ATTENTION)}), MLP ({', '.join(EXPERT_PROJECTIONS)}) or both",
+        "temperature": temperature != 1 and f"no temperature in training; sample at 1 and not at {temperature:g}",
+    }
+    return {name: f"engine tinker: the service has {words}" for name, words in found.items() if words}
+
+
+def refuse_other_alpha(alpha: float, config: LearnerConfig) -> None:
+    """Raise UserError if adapters of the service have another LoRA alpha than the training's."""
+    if alpha != config.lora_alpha:
+        raise UserError(
+            f"training.lora_alpha is {config.lora_alpha}, and adapters of this Tinker service have {alpha:g}: set"
+            f" training.lora_alpha={alpha:g}, or start your own server with --lora-alpha {config.lora_alpha}"
+        )
 
 
 def sdk() -> Any:
@@ -30,39 +73,82 @@ def sdk() -> Any:
     return tinker
 
 
+def address() -> str:
+    """Return the service's address, by default Tinker's own."""
+    return os.environ.get("TINKER_BASE_URL") or "https://tinker.thinkingmachines.dev"
+
+
 def patience() -> float:
     """Return the seconds to wait for one answer."""
     return seconds_set("VARBAND_TINKER_TIMEOUT", 3600.0)
 
 
-def answered(call: Callable[[], Any]) -> Any:
-    """Return the answer to a call of the SDK, which itself repeats what a repetition may solve. Errors: Parked if the
-    service is away, late or out of credit; UserError if it refuses the request or the key."""
-    tinker = sdk()
-    try:
-        found = call()
-        return found.result(timeout=patience()) if hasattr(found, "result") else found
-    except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
-        raise UserError(f"engine tinker: the service refuses the key ({error}); check TINKER_API_KEY") from None
-    except (tinker.BadRequestError, tinker.UnprocessableEntityError) as error:
-        raise UserError(f"engine tinker: {error}") from None
-    except tinker.RequestFailedError as error:
-        raise (UserError if error.category == "user" else Parked)(f"engine tinker: {error}") from None
-    except Late:
-        raise Parked(f"engine tinker: no answer within {patience():g} s (VARBAND_TINKER_TIMEOUT); {_RESUME}") from None
-    except (tinker.TinkerError, httpx.HTTPError, ValueError, RuntimeError) as error:
-        if type(error) is tinker.TinkerError:  # no key, or one of another form
-            raise UserError(f"engine tinker: {error}") from None
-        raise Parked(f"engine tinker: {type(error).__name__}: {error}; {_RESUME}") from None
+class Gone(UserError):
+    """A state, model or session that the service no longer has."""
 
 
 _RESUME = "what was sampled and saved is kept, and the same command resumes"
+
+
+def answered(call: Callable[[], Any], gone: str = "") -> Any:
+    """Return the answer to a call of the SDK, which itself repeats what a repetition may solve. gone: what it means
+    that the service does not have the thing. Errors: Parked if the service is away, late or out of credit; UserError if
+    it refuses the request or the key; Gone."""
+    answer: Future[Any] = Future()
+
+    def wait() -> None:
+        try:
+            found = call()
+            answer.set_result(found.result(timeout=patience()) if hasattr(found, "result") else found)
+        except BaseException as error:
+            answer.set_exception(error)
+
+    # calls without a future have no timeout of their own
+    threading.Thread(target=wait, name="tinker-call", daemon=True).start()
+    try:
+        return answer.result(timeout=patience())
+    except Exception as error:
+        found = _in_words(error, gone)
+        if found is None:
+            raise
+        raise found from None
+
+
+def _in_words(error: Exception, gone: str) -> UserError | None:
+    """Return the project's error for one of the SDK's, which may be the cause or the context of what it raised."""
+    tinker, link = sdk(), error
+    while link is not None and not isinstance(link, tinker.APIStatusError):
+        link = link.__cause__ or link.__context__
+    status = None if link is None else link.status_code
+    if status in (401, 403):
+        return UserError(f"engine tinker: the service refuses the key ({link}); check TINKER_API_KEY")
+    if status == 402:
+        return Parked(f"engine tinker: the service's account has no credit ({link}): pay there; {_RESUME}")
+    if status in (404, 410) and gone:
+        return Gone(f"engine tinker: {gone} ({link})")
+    if status in (400, 422):
+        return UserError(f"engine tinker: {link}")
+    if isinstance(error, tinker.RequestFailedError):
+        return (UserError if error.category == "user" else Parked)(f"engine tinker: {error}")
+    if type(error) is tinker.TinkerError:  # no key, or one of another form
+        return UserError(f"engine tinker: {error}")
+    if isinstance(error, AssertionError):
+        return UserError(f"engine tinker: the SDK does not understand the service's answer: {error}")
+    if isinstance(error, TimeoutError):
+        return Parked(f"engine tinker: no answer within {patience():g} s (VARBAND_TINKER_TIMEOUT); {_RESUME}")
+    if link is not None or isinstance(error, (tinker.TinkerError, httpx.HTTPError, ValueError, RuntimeError)):
+        return Parked(f"engine tinker: {type(error).__name__}: {error}; {_RESUME}")
+    return None
 
 
 class Service:
     """One session on the service. names: possible names of the study's model; served: its exact name, if set."""
 
     def __init__(self, names: Collection[str], served: str) -> None:
+        try:  # the SDK would try for five minutes
+            httpx.get(f"{address()}/api/v1/healthz", timeout=min(30.0, patience()))
+        except httpx.TransportError as error:
+            raise Parked(f"engine tinker: {address()} (TINKER_BASE_URL) does not answer: {error}; {_RESUME}") from None
         listed = [str(one.model_name) for one in answered(self.rest.get_server_capabilities).supported_models]
         alike = [one for one in listed if one.rpartition("/")[2].lower() in {name.lower() for name in names}]
         if served not in listed and (served or len(alike) != 1):
@@ -71,11 +157,84 @@ class Service:
                 f" {served or ' or '.join(names)}; name it with hardware.served_model"
             )
         self.model = served or alike[0]
+        #: No sample is sent before this time.
+        self._pause_ends = 0.0
 
     @cached_property
     def client(self) -> Any:
-        return sdk().ServiceClient()
+        client = sdk().ServiceClient()
+        holder = answered(lambda: client.holder)
+        # without credit the SDK would wait for an hour
+        impatient = {"billing_exception_max_pause_duration_sec": 0}
+        holder._client_config = holder.get_client_config().model_copy(update=impatient)
+        holder.aclient = self._noting_pauses(holder.aclient)
+        return client
 
     @cached_property
     def rest(self) -> Any:
         return answered(lambda: sdk().RestClient())
+
+    def new_model(self, config: LearnerConfig) -> Any:
+        """Return the client of a new model in training."""
+        layers = frozenset(config.target_modules)
+        parts = {"train_attn": "q_proj" in layers, "train_mlp": "up_proj" in layers, "train_unembed": False}
+        start = {"base_model": self.model, "rank": config.lora_rank, "seed": config.seed, **parts}
+        return answered(lambda: self.client.create_lora_training_client(**start))
+
+    def attached(self, like: Any, session: str, model: str, number: int) -> Any:
+        """Return the client of a model in training of an earlier session; `number` is that of its next request. like:
+        any client of a model. Errors: Gone."""
+        shared = self.client.holder
+        holder = type(shared).get_shadow_holder(session, shared.shadow_config)
+
+        async def alive() -> None:
+            from tinker.lib import client_connection_pool_type as pools  # pyright: ignore[reportMissingImports]
+
+            with holder.aclient(pools.ClientConnectionPoolType.SESSION) as client:
+                await client.service.session_heartbeat(session_id=session)
+
+        answered(lambda: holder.run_coroutine_threadsafe(alive()), "the session of the last step has ended")
+        client = type(like)(holder, 0, model, info=like._info)
+        client._request_id_counter = client._turn_counter = number
+        return client
+
+    def adapter_urls(self, model: Any, name: str, seconds: int) -> dict[str, str]:
+        """Save a model's adapter for that many seconds, and return the addresses of its files by their names."""
+        path = answered(lambda: model.save_weights_external(name, ttl_seconds=seconds)).path
+        return answered(lambda: self.rest.get_external_weights_urls(path)).urls
+
+    def check_alpha(self, config: LearnerConfig) -> None:
+        """Raise UserError if the service trains with another LoRA alpha. One that hands out no adapters is not
+        checked."""
+        urls = self.adapter_urls(self.new_model(config), "alpha", 3600)
+        if "adapter_config.json" in urls:
+            refuse_other_alpha(answered(lambda: httpx.get(urls["adapter_config.json"]).json())["lora_alpha"], config)
+
+    def sampler(self, gone: str, **named: str) -> Any:
+        """Return a sampling client, which sends nothing while the service asks to wait; the SDK alone would try again
+        after a second. gone: see answered."""
+        sampler = answered(lambda: self.client.create_sampling_client(**named), gone)
+        send = sampler._send_asample_request
+
+        async def patiently(*args: Any) -> Any:
+            await asyncio.sleep(max(0.0, self._pause_ends - time.monotonic()))
+            return await send(*args)
+
+        sampler._send_asample_request = patiently
+        return sampler
+
+    def _noting_pauses(self, clients: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Wrap the SDK's pool of HTTP clients so that Retry-After is noted."""
+
+        @contextmanager
+        def noting(kind: Any) -> Iterator[Any]:
+            with clients(kind) as client:
+                try:
+                    yield client
+                except sdk().RateLimitError as error:
+                    text = error.response.headers.get("Retry-After", "")
+                    wait = min(float(text), LONGEST_WAIT) if text.replace(".", "", 1).isdigit() else 0.0
+                    self._pause_ends = max(self._pause_ends, time.monotonic() + wait)
+                    raise
+
+        return noting

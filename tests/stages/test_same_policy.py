@@ -18,6 +18,7 @@ from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Limits, few, gap,
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
+from tasks.stage import Session, session
 from tests.stages.training_lab import DRAW, START, Lab, lab, short
 
 __all__ = ["lab"]
@@ -48,6 +49,46 @@ def test_other_weights_end_a_training_and_an_evaluation(lab: Lab, monkeypatch: p
         assert Ledger(lab.store.root).read(account_of(after, replace(DRAW, seed=5))) is None
     evaluate(replace(DRAW, seed=6))
     assert Ledger(lab.store.root).read(account_of(after, replace(DRAW, seed=6))) is not None
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the store can see."""
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_rollouts_are_stored_before_they_are_checked(lab: Lab, monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
+    """A process that is killed at the check loses none. The next one checks them, and deletes them if they are wrong."""
+    made, ledger = lab.train(short(groups_per_step=8, learning_rate=5e-2)), Ledger(lab.store.root)
+    sampling = replace(DRAW, seed=7)
+    after = replace(START, adapter=str(made), adapter_step=2, step=2)
+    account = account_of(after, sampling)
+    how: dict[str, Any] = {"policy": after, "training": made, "group_size": 4, "split": "heldout", "lora_rank": 4}
+
+    def evaluate() -> Any:
+        with session(Session(lab.store, lab.toolbox)):
+            return sample_rollouts(pool=lab.pool, splits=lab.splits, sampling=sampling, **how)
+
+    def killed(*_: object) -> float:
+        raise Killed
+
+    serve = TransformersGenerator._policy
+    with monkeypatch.context() as patched:
+        patched.setattr("tasks.rollouts.refuse_other_weights", killed)
+        if not right:
+            patched.setattr(TransformersGenerator, "_policy", lambda self, adapter: serve(self, None))
+        with pytest.raises(Killed):
+            evaluate()
+    (held,) = ledger.unchecked(account)
+    assert ledger.read(account) is None
+    lab.toolbox.first = None
+    if not right:
+        with pytest.raises(UserError, match="samples with other weights"):
+            evaluate()
+        assert not held.exists() and ledger.read(account) is None
+    notes = lab.notes(evaluate())
+    rows = ledger.read(account)
+    assert rows is not None and ledger.duplicates(account) == 0 and not ledger.unchecked(account)
+    assert int(notes.get("sampled_rollouts", 0)) == (0 if right else rows.num_rows)
 
 
 def test_one_name_for_other_files_is_another_adapter(tmp_path: Path) -> None:

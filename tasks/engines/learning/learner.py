@@ -136,9 +136,8 @@ class _Training:
             from tasks.engines.learning.tinker import RemoteModel, TinkerAdapters, TinkerUpdater, refuse_unserved
 
             refuse_unserved(job.config, job.temperature)
-            served, path = job.execution.service, "" if saved is None else saved.remote
-            model = RemoteModel(job.base, job.config, served, job.workdir, name, path, job.init_adapter)
-            self.updater = TinkerUpdater(model, job.config, pay)
+            model = RemoteModel(job, name, "" if saved is None else saved.remote, pay)
+            self.updater = TinkerUpdater(model, job.config)
             self.adapters: Adapters = TinkerAdapters(model, job.config, job.workdir, name, True)
         else:
             policy = Policy(job.base, job.config, job.execution, job.temperature)

@@ -1,9 +1,13 @@
-"""The learner on a Tinker service: advantages here, gradients and Adam there, and each step settled by a saved state.
+"""The learner on a Tinker service: advantages here, gradients and Adam there, and each step settled by the service.
 
-After a step's updates the model's state is saved there under a name that holds the step. Before that, the model's id
-and the step's metrics are written here. A resumed training starts a new model from the state of its last checkpoint;
-if the next step was sent but its checkpoint is missing here, the service is asked whether that step's state exists.
-Then the training goes on from it, otherwise the step is sent again. A model that was left behind is never used again.
+Before the first request of a step, its model and the number of that request are written here. After the updates the
+model's state is saved there, under a name that holds the step. A resumed training starts a new model from the state of
+its last checkpoint. If the next step was sent, the service decides what happened to it:
+
+- Its state is there: the training goes on from it.
+- Its model is still in memory: the step is sent again to that model with the same numbers. The service answers each
+  number once, so what it did is not done again.
+- Neither: the model was lost before it was saved. The step is sent again and paid again.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,117 +25,157 @@ import httpx
 import numpy as np
 from torch import Tensor
 
-from storage.errors import UserError
+from storage.errors import Parked, UserError
 from storage.roots import write_durably
-from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.credit import Credit, Groups, ObjectiveState
-from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, loss_for
 from tasks.domain.grpo.packing import PromptGroup, Trajectory
 from tasks.engines.adapter_files import ADAPTER_FILES, adapter_files
 from tasks.engines.learning.adapters import Adapters, evaluated
 from tasks.engines.learning.update import Clock, Sums, Updater
 from tasks.engines.model_files import names_of
-from tasks.engines.tinker_service import REMOTE, Service, answered, sdk
+from tasks.engines.tinker_service import (
+    SERVICE_LOSSES,
+    REMOTE,
+    Gone,
+    Service,
+    answered,
+    refuse_other_alpha,
+    sdk,
+    unserved,
+)
 
-#: This project's losses by the service's names. Divisors, which are known before the update, multiply the advantages.
-SERVICE_LOSSES = {
-    "importance_sampling": "importance_sampling",
-    **dict.fromkeys(("ppo", "grpo", "dapo", "dr_grpo"), "ppo"),
-    **dict.fromkeys(("cispo", "tis"), "cispo"),
-    "rloo": "cross_entropy",
-}
 #: Unused states expire there after 30 days.
 KEPT_SECONDS = 30 * 24 * 3600
-LAYERS = {frozenset(ALL_LINEAR), frozenset(ATTENTION), frozenset(EXPERT_PROJECTIONS)}
 #: Called with the number of tokens before they are sent. Errors: Parked if the budget does not allow it.
 Pay = Callable[[int], None]
 
 
 def refuse_unserved(config: LearnerConfig, temperature: float) -> None:
     """Raise UserError for a training that a Tinker service cannot compute."""
-    wrong = {
-        f"loss {config.loss}; it has {', '.join(SERVICE_LOSSES)}": config.loss not in SERVICE_LOSSES,
-        "kl_weight or an entropy bonus": config.kl_weight or config.entropy_weight or config.entropy_target,
-        f"advantage {config.advantage}, which trains two adapters": "agents" in ADVANTAGES[config.advantage].needs,
-        "expert_rank": config.expert_rank is not None,
-        "target_modules other than attention, MLP or both": frozenset(config.target_modules) not in LAYERS,
-        f"rollouts.temperature {temperature:g}; it trains the policy at 1": temperature != 1,
-    }
-    for what, found in wrong.items():
-        if found:
-            raise UserError(f"engine tinker: the service has no {what}")
+    if found := unserved(config, temperature):
+        raise UserError("; ".join(found.values()))
 
 
 class RemoteModel:
     """The model in training on the service. path: of the state after its last saved step; empty before the first.
-    name: prefix of its states' names."""
+    name: prefix of its states' names. step, first, paid: the step in progress, the number of its first request, and how
+    many of its updates were charged."""
 
-    def __init__(
-        self, base: Path, config: LearnerConfig, served: str, workdir: Path, name: str, path: str, init: Path | None
-    ) -> None:
-        self.base, self.config, self.name, self.path = base, config, name, path
-        self.service, self.sent = Service(names_of(base), served), workdir / "sent.json"
-        client, layers = self.service.client, frozenset(config.target_modules)
+    def __init__(self, job: Any, name: str, path: str, pay: Pay) -> None:
+        self.base, self.config, self.name, self.path, self.pay = job.base, job.config, name, path, pay
+        self.service, self.sent = Service(names_of(job.base), job.execution.service), job.workdir / "sent.json"
+        self.step, self.first, self.paid = 0, 0, 0
         if path:
             self._resume(path)
-        elif init is not None:
-            if not (init / REMOTE).is_file():
-                raise UserError(f"{init}: this adapter was not trained on a Tinker service, which cannot start from it")
-            state = json.loads((init / REMOTE).read_text())["state"]
-            self.client = answered(lambda: client.create_training_client_from_state(state))
+        elif job.init_adapter is not None:
+            self._start_from(job.init_adapter)
         else:
-            parts = {"train_attn": "q_proj" in layers, "train_mlp": "up_proj" in layers, "train_unembed": False}
-            start = {"base_model": self.service.model, "rank": config.lora_rank, "seed": config.seed, **parts}
-            self.client = answered(lambda: client.create_lora_training_client(**start))
+            self.client = self.service.new_model(self.config)
+
+    def _start_from(self, init: Path) -> None:
+        if not (init / REMOTE).is_file():
+            raise UserError(f"{init}: this adapter was not trained on a Tinker service, which cannot start from it")
+        remote = json.loads((init / REMOTE).read_text())
+        start = self.service.client.create_training_client_from_state
+        gone = f"{init}: the service no longer has its state, which expires at {remote['state_expires']}"
+        self.client = answered(lambda: start(remote["state"]), gone)
 
     def _resume(self, path: str) -> None:
         self.path = path
         resume = self.service.client.create_training_client_from_state_with_optimizer
-        self.client = answered(lambda: resume(path))
+        gone = f"the service no longer has {path}; remove {self.sent.parent}, and the training starts again"
+        self.client = answered(lambda: resume(path), gone)
+
+    def ask(self, call: Callable[[], Any]) -> Any:
+        """Return the answer of the model in training. Errors: Parked if the service lost the model."""
+        try:
+            return answered(call, "the service lost the model in training")
+        except Gone as error:
+            self.sent.unlink(missing_ok=True)
+            raise Parked(f"{error}; the same command resumes from the last saved step") from None
 
     def name_of(self, step: int) -> str:
         return f"{self.name}-{step:04d}"
 
-    def save(self, step: int, sums: Sequence[Sums]) -> None:
-        """Save the state after a step."""
-        sent = {"step": step, "model": self.client.model_id, "sums": [asdict(one) for one in sums]}
-        write_durably(self.sent, json.dumps(sent).encode())
-        self.path = answered(lambda: self.client.save_state(self.name_of(step), ttl_seconds=KEPT_SECONDS)).path
+    def settle(self, step: int) -> list[Sums]:
+        """Find out what became of a step that an earlier process sent. Return the metrics of its updates if its state
+        was saved; otherwise none, and the step is to be sent."""
+        sent = json.loads(self.sent.read_text()) if self.sent.is_file() else {}
+        if sent.get("step") == step:
+            path = next((path for path in self._saved(sent["model"]) if path.endswith(f"/{self.name_of(step)}")), "")
+            if path:
+                self._resume(path)
+                return [Sums(**one) for one in sent["sums"]]
+            if self._attached(sent):
+                return []
+        self.step, self.first, self.paid = step, self.client._request_id_counter, 0
+        self._note()
+        return []
 
-    def saved(self, step: int) -> list[Sums] | None:
-        """Return the metrics of a step that an earlier process sent and the service saved, and go on from its state;
-        otherwise None."""
-        sent: dict[str, Any] = json.loads(self.sent.read_text()) if self.sent.is_file() else {"step": None}
-        if sent["step"] != step:
-            return None
-        listed = answered(lambda: self.service.rest.list_checkpoints(sent["model"])).checkpoints
-        paths = [one.tinker_path for one in listed if one.checkpoint_id == f"weights/{self.name_of(step)}"]
-        if not paths:
-            return None
-        self._resume(paths[0])
-        return [Sums(**one) for one in sent["sums"]]
+    def _saved(self, model: str) -> dict[str, str | None]:
+        """Return the paths of a model's states and samplers, with the time at which each expires."""
+        return {one.tinker_path: one.expires_at and one.expires_at.isoformat() for one in self._listed(model)}
+
+    def _listed(self, model: str) -> Sequence[Any]:
+        return answered(lambda: self.service.rest.list_checkpoints(model)).checkpoints
+
+    def _attached(self, sent: Mapping[str, Any]) -> bool:
+        """Go on with the model of an earlier process, from the first request of its last step. False if the service no
+        longer has it."""
+        with suppress(Gone):
+            self.client = self.service.attached(self.client, sent["session"], sent["model"], sent["first"])
+            self.step, self.first, self.paid = sent["step"], sent["first"], sent["paid"]
+            return True
+        return False
+
+    def _note(self, sums: Sequence[Sums] = ()) -> None:
+        """Write what a later process must know to settle the step in progress."""
+        where = {"session": self.client.holder.get_session_id(), "model": self.client.model_id, "first": self.first}
+        sent = {"step": self.step, **where, "paid": self.paid, "sums": [asdict(one) for one in sums]}
+        write_durably(self.sent, json.dumps(sent).encode())
+
+    def pay_once(self, update: int, tokens: int) -> None:
+        """Charge an update of the step in progress, unless an earlier process did."""
+        if update >= self.paid:
+            self.pay(tokens)
+            self.paid = update + 1
+            self._note()
+
+    def save(self, sums: Sequence[Sums]) -> None:
+        """Save the state after the step in progress."""
+        self._note(sums)
+        name = self.name_of(self.step)
+        self.path = self.ask(lambda: self.client.save_state(name, ttl_seconds=KEPT_SECONDS)).path
 
     def export(self, step: int, folder: Path, *, kept: bool) -> None:
         """Save weights to sample from; kept ones are also downloaded, where the service hands out PEFT's files."""
         folder.mkdir(parents=True)
         ttl, name = None if kept else KEPT_SECONDS, self.name_of(step)
-        path = answered(lambda: self.client.save_weights_for_sampler(name, ttl_seconds=ttl)).path
+        path = self.ask(lambda: self.client.save_weights_for_sampler(name, ttl_seconds=ttl)).path
         if kept:
-            external = answered(lambda: self.client.save_weights_external(name, ttl_seconds=KEPT_SECONDS)).path
-            urls = answered(lambda: self.service.rest.get_external_weights_urls(external)).urls
+            urls = self.service.adapter_urls(self.client, name, KEPT_SECONDS)
             if {*ADAPTER_FILES} <= {*urls}:
                 for file in ADAPTER_FILES:
                     answered(lambda file=file: _download(urls[file], folder / file))
-                adapter_files(folder).check_recipe(self.config)
-        (folder / REMOTE).write_text(json.dumps({"sampler": path, "state": self.path, "expires_in_seconds": ttl}))
+                found = adapter_files(folder)
+                refuse_other_alpha(found.alpha, self.config)
+                found.check_recipe(self.config)
+        expires = {one: self._saved(one.split("/")[2]).get(one) for one in (path, self.path) if one}
+        remote = {"sampler": path, "sampler_expires": expires[path]}
+        remote |= {"state": self.path, "state_expires": expires.get(self.path)}
+        (folder / REMOTE).write_text(json.dumps(remote))
 
     def score(self, groups: Sequence[PromptGroup], temperature: float, *, base: bool = False, **_: Any) -> np.ndarray:
         """Return the log-probs of completion tokens with known behaviour log-probs, concatenated; NaN for the base."""
         data = [datum_of(group, one, "weights", 0.0) for group in groups for one in group.trajectories]
-        found = answered(lambda: self.client.forward(data, "cross_entropy")).loss_fn_outputs
-        logprobs_K = np.concatenate([of_completion(*pair) for pair in paired(groups, found)])
-        return np.full_like(logprobs_K, np.nan) if base else logprobs_K
+        if base:
+            known = (np.isfinite(one.behaviour_T).sum() for group in groups for one in group.trajectories)
+            return np.full(sum(known), np.nan, np.float32)
+        self.pay(sum(datum.model_input.length for datum in data))
+        found = self.ask(lambda: self.client.forward(data, "cross_entropy")).loss_fn_outputs
+        return np.concatenate([of_completion(*pair) for pair in paired(groups, found)])
 
 
 def _download(url: str, file: Path) -> None:
@@ -165,8 +210,8 @@ def of_completion(one: Trajectory, output: Any) -> np.ndarray:
 class TinkerUpdater(Updater):
     """The updater whose gradients and optimiser are on the service. There is no entropy: it returns log-probs only."""
 
-    def __init__(self, model: RemoteModel, config: LearnerConfig, pay: Pay) -> None:
-        self.model, self.config, self.pay, self.loss = model, config, pay, loss_for(config)
+    def __init__(self, model: RemoteModel, config: LearnerConfig) -> None:
+        self.model, self.config, self.loss = model, config, loss_for(config)
         self.start, self.state, self.diagnostics = None, ObjectiveState(), {}
         self._known, self._made = deque[Sums](), list[Sums]()
 
@@ -184,12 +229,12 @@ class TinkerUpdater(Updater):
         self.state = remembered
 
     def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
-        known = self.model.saved(step)
-        self._known, self._made = deque(known or ()), []
+        known = self.model.settle(step)
+        self._known, self._made = deque(known), []
         row = super().update(groups, clock, step)
-        if known is None:
+        if not known:
             with clock.phase("checkpoint"):
-                self.model.save(step, self._made)
+                self.model.save(self._made)
         return row | {"entropy": None, "grad_norm": None if math.isnan(row["grad_norm"] or 0) else row["grad_norm"]}
 
     def gradient(
@@ -213,9 +258,9 @@ class TinkerUpdater(Updater):
             for one in group.trajectories:
                 share = scale / int(np.isfinite(one.behaviour_T).sum()) if of_each else scale
                 data.append(datum_of(group, one, weight, one.advantage * share))
-        self.pay(sum(datum.model_input.length for datum in data))
+        self.model.pay_once(len(self._made), sum(datum.model_input.length for datum in data))
         with clock.phase("train"):
-            answer = answered(lambda: self.model.client.forward_backward(data, name, settings))
+            answer = self.model.ask(lambda: self.model.client.forward_backward(data, name, settings))
         pairs = paired(live, answer.loss_fn_outputs)
         behaviour = np.concatenate([one.behaviour_T[np.isfinite(one.behaviour_T)] for one, _ in pairs])
         away = np.concatenate([of_completion(*pair) for pair in pairs]).astype(np.float64) - behaviour
@@ -235,7 +280,7 @@ class TinkerUpdater(Updater):
         (beta1, beta2), config = self.config.betas, self.config
         decay = {"weight_decay": config.weight_decay, "grad_clip_norm": config.grad_clip or 0.0}
         adam = sdk().types.AdamParams(learning_rate=rate, beta1=beta1, beta2=beta2, eps=config.eps, **decay)
-        answer = answered(lambda: self.model.client.optim_step(adam))
+        answer = self.model.ask(lambda: self.model.client.optim_step(adam))
         sums.made, sums.norm = True, (answer.metrics or {}).get("grad_norm", math.nan)
 
 
@@ -246,7 +291,8 @@ class TinkerAdapters(Adapters):
         self.policy.export(step, folder, kept=evaluated(self.config, step))
 
     def _remember(self, step: int) -> None:
-        self._recent = {step: (None, None)}
+        # with staleness the next update may come before the weights score
+        self._recent = {} if self.config.staleness else {step: (None, None)}
 
     def _begin(self) -> None:
         pass

@@ -59,14 +59,16 @@ class TinkerGenerator(PromptEncoder):
             raise failure
 
     def _sampler(self, adapter: ServedAdapter | None) -> Any:
-        path = None
+        path, gone = None, ""
         if adapter is not None:
             if not (adapter.folder / REMOTE).is_file():
                 raise UserError(f"adapter {adapter.name} was not trained on a Tinker service, which samples only those")
-            path = json.loads((adapter.folder / REMOTE).read_text())["sampler"]
+            remote = json.loads((adapter.folder / REMOTE).read_text())
+            path, until = remote["sampler"], remote["sampler_expires"]
+            gone = f"{path} is no longer there (adapter {adapter.name}" + (f", until {until})" if until else ")")
         if path not in self._samplers:
             named = {"base_model": self._service.model} if path is None else {"model_path": path}
-            self._samplers = {path: answered(lambda: self._service.client.create_sampling_client(**named))}
+            self._samplers = {path: self._service.sampler(gone, **named)}
         return self._samplers[path]
 
     def _sent(self, sampler: Any, request: Request) -> Future[Any]:

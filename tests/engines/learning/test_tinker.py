@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import wraps
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import torch
+from fastapi import HTTPException
 from safetensors.torch import load_file
 
 from storage.errors import Parked, UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.grpo.losses import LOSSES
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import ServedAdapter
+from tasks.engines import tinker_service
 from tasks.engines.hardware import Execution, Hardware
 from tasks.engines.learning import tinker as remote
 from tasks.engines.learning.learner import TrainResult, train
+from tasks.engines.learning.tinker import RemoteModel
 from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.tinker import TinkerGenerator
 from tasks.engines.sampling.transformers import TransformersGenerator
+from tasks.engines.tinker_server.api import Api
+from tasks.engines.tinker_server.learner import Learner
 from tests.engines.conftest import random_rollouts
 from tests.servers import free_port, tinker_server
 from tests.tiny_model import DEMO
@@ -91,63 +102,96 @@ class Killed(BaseException):
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, place: int, when: str) -> list[int]:
-    """Let the learner die at its call of this number; returns a counter of its calls."""
-    calls, real = [0], remote.answered
+    """Let the learner die at its call of this number: before it is sent, or while its answer is awaited. Returns a
+    counter of its calls."""
+    calls, real = [0], tinker_service.answered
 
-    def answered(call: Any) -> Any:
+    def answered(call: Any, gone: str = "") -> Any:
         calls[0] += 1
-        if calls[0] == place and when == "before":
+        dies = calls[0] == place
+        if dies and when == "during":
+            call()
+        if dies:
             raise Killed
-        found = real(call)
-        if calls[0] == place:
-            raise Killed
-        return found
+        return real(call, gone)
 
     monkeypatch.setattr(remote, "answered", answered)
+    monkeypatch.setattr(tinker_service, "answered", answered)
     return calls
 
 
+@pytest.fixture
+def done_there(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts what the server computes: gradients and optimiser steps."""
+    done, losses, step = Counter[str](), Learner.losses, Learner.step
+
+    def counted_losses(self: Learner, *given: Any, forward_only: bool) -> Any:
+        done["gradients"] += not forward_only
+        return losses(self, *given, forward_only=forward_only)
+
+    def counted_step(self: Learner, adam: Any) -> float:
+        done["steps"] += 1
+        return step(self, adam)
+
+    monkeypatch.setattr(Learner, "losses", counted_losses)
+    monkeypatch.setattr(Learner, "step", counted_step)
+    return done
+
+
 def test_a_training_that_is_killed_at_any_call_ends_as_if_it_was_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done_there: Counter[str]
 ) -> None:
-    """Killed once before and once after every call, and resumed: the same adapter bit by bit. A step is paid again only
-    where no state of it exists: killed at its batch (before, after), its optimiser step, or before it is saved."""
-    paid, repeated = list[int](), 0
+    """Killed at every call of a step and resumed: the same adapter bit by bit, and nothing is computed or charged
+    twice."""
+    paid, begun, config = list[int](), list[int](), replace(CONFIG, steps=2, eval_every=2, minibatches=2)
     with monkeypatch.context() as context:
         calls = killed_at(context, 0, "")
-        whole = trained(tmp_path / "whole", pay=paid.append)
-    once = list(paid)
-    for place in range(1, calls[0] + 1):
-        for when in ("before", "after"):
-            paid.clear()
-            folder = tmp_path / f"{when}-{place}"
-            with monkeypatch.context() as context:
-                killed_at(context, place, when)
-                with pytest.raises(Killed):
-                    trained(folder, pay=paid.append)
-            at = len(paid)
-            result = trained(folder, pay=paid.append)
-            assert result.steps == whole.steps and result.exposure == whole.exposure
-            found, wanted = weights(result), weights(whole)
-            assert all(torch.equal(found[name], wanted[name]) for name in wanted), (when, place)
-            again = sum(paid[at - 1 : at]) if at and paid[at - 1 :][:2] == [paid[at - 1]] * 2 else 0
-            assert sum(paid) == sum(once) + again
-            repeated += bool(again)
-    assert repeated == 5 * CONFIG.steps
+        whole = trained(tmp_path / "whole", config, pay=lambda _: begun.append(calls[0]))
+    trained(tmp_path / "twice", config, pay=paid.append)
+    once, work = list(paid), done_there - Counter({name: n // 2 for name, n in done_there.items()})
+    for place, when in product(range(begun[2] + 1, calls[0] + 1), ("before", "during")):
+        paid.clear()
+        done_there.clear()
+        folder = tmp_path / f"{when}-{place}"
+        with monkeypatch.context() as context:
+            killed_at(context, place, when)
+            with pytest.raises(Killed):
+                trained(folder, config, pay=paid.append)
+        result = trained(folder, config, pay=paid.append)
+        assert result.steps == whole.steps and result.exposure == whole.exposure
+        found, wanted = weights(result), weights(whole)
+        assert all(torch.equal(found[name], wanted[name]) for name in wanted), (when, place)
+        assert (paid, done_there) == (once, work), (when, place)
+
+
+def test_a_step_whose_model_is_lost_before_it_is_saved_is_paid_again(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid, whole = list[int](), trained(tmp_path / "whole")
+
+    def lost_at_save(self: RemoteModel, sums: Any) -> None:
+        httpx.post(f"{url}/api/v1/sessions/{self.client.holder.get_session_id()}/finish").raise_for_status()
+        save(self, sums)
+
+    save = RemoteModel.save
+    with monkeypatch.context() as context:
+        context.setattr(RemoteModel, "save", lost_at_save)
+        with pytest.raises(Parked, match="lost the model in training"):
+            trained(tmp_path / "lost", pay=paid.append)
+    result = trained(tmp_path / "lost", pay=paid.append)
+    assert result.steps == whole.steps and paid[0] == paid[1] and len(paid) == CONFIG.steps + 1
 
 
 def test_what_the_service_has_not_is_refused_before_anything_is_sampled(tmp_path: Path) -> None:
-    def never(_: StepPlan) -> list[TrainRollout]:
-        raise AssertionError
-
-    for name in LOSSES.keys() - remote.SERVICE_LOSSES.keys():
-        config = replace(CONFIG, loss=name, advantage=LOSSES[name].needs_advantage or "centred", epochs=2)
-        with pytest.raises(UserError, match=f"no loss {name}; it has importance_sampling"):
-            trained(tmp_path, config)
-    refused = {"kl_weight": 0.1, "target_modules": ("q_proj",), "lora_alpha": 32}
-    for field, value in refused.items():
-        with pytest.raises(UserError, match=field):
-            trained(tmp_path / field, replace(CONFIG, **{field: value}))
+    with pytest.raises(UserError, match="no loss gspo; it has importance_sampling"):
+        trained(tmp_path, replace(CONFIG, loss="gspo", epochs=2))
+    other = replace(CONFIG, lora_alpha=32)
+    alpha = r"training\.lora_alpha is 32, and .* have 16: .* --lora-alpha 32"
+    with pytest.raises(UserError, match=alpha):
+        trained(tmp_path / "alpha", other)
+    with pytest.raises(UserError, match=alpha):
+        tinker_service.Service(["demo"], "").check_alpha(other)
+    tinker_service.Service(["demo"], "").check_alpha(CONFIG)
     with pytest.raises(UserError, match=r"the service has demo.*hardware\.served_model"):
         trained(tmp_path, service="another")
     here = trained(tmp_path / "here", replace(CONFIG, steps=1), service=None)
@@ -180,13 +224,88 @@ def test_samples_there_are_the_samples_here(tmp_path: Path) -> None:
         next(there.generate(requests, ServedAdapter("other", tmp_path)))
 
 
+def answering(monkeypatch: pytest.MonkeyPatch, method: str, status: int, times: int, **headers: str) -> list[float]:
+    """Let the server answer the first calls of a method with this status; 0: two seconds late. Returns the times of all
+    calls."""
+    calls, real = list[float](), getattr(Api, method)
+
+    @wraps(real)
+    def answer(*given: Any) -> Any:
+        calls.append(time.monotonic())
+        if len(calls) > times:
+            return real(*given)
+        if not status:
+            time.sleep(2)
+        raise HTTPException(status or 500, "so it is", headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    monkeypatch.setattr(Api, method, answer)
+    return calls
+
+
+REQUESTS = [Request(i, (5, 6, 7), i, Decoding(max_tokens=4)) for i in range(2)]
+
+
+def sampled() -> list[Any]:
+    return [*TinkerGenerator(DEMO, Hardware(engine="tinker", device="cpu", max_model_len=256)).generate(REQUESTS, None)]
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "kind", "message"),
+    [
+        ("create_session", 402, Parked, "no credit"),
+        ("asample", 402, Parked, "no credit"),
+        ("create_session", 401, UserError, "TINKER_API_KEY"),
+        ("create_session", 0, Parked, r"no answer within 1 s \(VARBAND_TINKER_TIMEOUT\)"),
+        ("create_sampling_session", 404, Parked, "resumes"),
+    ],
+)
+def test_a_refusal_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, method: str, status: int, kind: type[UserError], message: str
+) -> None:
+    monkeypatch.setenv("VARBAND_TINKER_TIMEOUT", "20" if status else "1")
+    answering(monkeypatch, method, status, 99)
+    with pytest.raises(kind, match=message) as found:
+        sampled()
+    assert type(found.value) is kind
+
+
+def test_credit_that_is_missing_at_the_start_parks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK raises an AttributeError there."""
+
+    class Unpaid(dict[str, Any]):
+        def __getitem__(self, path: str) -> Any:
+            raise HTTPException(402, "so it is")
+
+    monkeypatch.setattr("tasks.engines.tinker_server.app.FIXED", Unpaid({"client/config": {}}))
+    with pytest.raises(Parked, match="no credit"):
+        sampled()
+
+
+def test_samples_wait_as_long_as_the_service_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = answering(monkeypatch, "asample", 429, 2, Retry_After="3")
+    assert len(sampled()) == 2
+    assert len(calls) == 4 and calls[2] - calls[0] >= 3
+
+
 def test_a_service_that_is_away_parks_and_a_key_of_another_form_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VARBAND_TINKER_TIMEOUT", "0.001")
-    with pytest.raises(Parked, match=r"no answer within 0\.001 s"):
-        trained(tmp_path)
-    monkeypatch.setenv("VARBAND_TINKER_TIMEOUT", "60")
     monkeypatch.setenv("TINKER_API_KEY", "wrong")
     with pytest.raises(UserError, match="tml-"):
         trained(tmp_path)
+    monkeypatch.setenv("TINKER_BASE_URL", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(Parked, match="does not answer"):
+        trained(tmp_path)
+
+
+def test_an_adapter_holds_its_paths_and_when_they_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    until, real = datetime(2026, 12, 28, tzinfo=UTC), RemoteModel._listed
+    monkeypatch.setattr(
+        RemoteModel, "_listed", lambda *given: [one.model_copy(update={"expires_at": until}) for one in real(*given)]
+    )
+    adapter = trained(tmp_path).kept_adapters[-1]
+    found = json.loads((adapter / "tinker.json").read_text())
+    assert found["state_expires"] == until.isoformat() and found["state"].startswith("tinker://")
+    (adapter / "tinker.json").write_text(json.dumps(found | {"state": found["state"] + "-gone"}))
+    with pytest.raises(UserError, match="no longer has its state, which expires at 2026-12-28"):
+        trained(tmp_path / "second", init_adapter=adapter)

@@ -123,6 +123,26 @@ def test_money_limits_no_server_whose_tokens_have_no_price(tmp_path: Path) -> No
     priced.check_limits(priced.of("paper", REMOTE), REMOTE, Budget(usd=5), tmp_path)
 
 
+def test_a_plan_names_the_prices_that_a_tinker_study_lacks(tmp_path: Path) -> None:
+    """And has its cost once they are there: 6 $ for a million tokens of each kind."""
+    study = Request(profile="a.toml", text=PLAIN, settings=("hardware.engine=tinker",)).study
+    store, host = Store(tmp_path), "tinker.thinkingmachines.dev"
+    lacking = f"no US$ of the service: prompt, completion, training tokens of {host} have no price"
+    assert any(lacking in one for one in Forecast.of(study(store), store, Budget()).warnings)
+    some = f'[remote."{host}"]\nprompt = 1\ncompletion = 2\n'
+    written(tmp_path, some)
+    plan = Forecast.of(study(store), store, Budget())
+    assert any(f"service: training tokens of {host}" in one for one in plan.warnings)
+    team, hardware = team_prices(tmp_path), study(store).profile.hardware
+    with pytest.raises(UserError, match="training = "):
+        team.check_limits(team.of("demo", hardware), hardware, Budget(usd=5), tmp_path)
+    written(tmp_path, some + "training = 3\n")
+    priced = Forecast.of(study(store), store, Budget())
+    assert not any("US$" in one for one in priced.warnings)
+    trained = sum(c.tokens for p, c in zip(priced.planned, priced.costs, strict=True) if p.step.ref.kind == "training")
+    assert priced.whole.usd > plan.whole.usd > 0 and priced.whole.usd < plan.whole.usd + 3 * trained / 1e6
+
+
 def test_tokens_of_a_remote_engine_reach_the_limit_on_money(tmp_path: Path) -> None:
     """10 + 40 tokens a rollout may cost 0.01 + 0.16 $ and cost 0.01 + 0.08; batches of 6: 1.02 before, 0.54 after."""
     prices = team_prices(written(tmp_path)).of("paper", REMOTE)
