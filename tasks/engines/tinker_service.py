@@ -114,9 +114,10 @@ def answered(call: Callable[[], Any], gone: str = "") -> Any:
         raise found from None
 
 
-def _in_words(error: Exception, gone: str) -> UserError | None:
+def _in_words(error: Any, gone: str) -> UserError | None:
     """Return the project's error for one of the SDK's, which may be the cause or the context of what it raised."""
-    tinker, link = sdk(), error
+    tinker: Any = sdk()
+    link: Any = error
     while link is not None and not isinstance(link, tinker.APIStatusError):
         link = link.__cause__ or link.__context__
     status = None if link is None else link.status_code
