@@ -36,8 +36,8 @@ from tasks.engines.learning.adapters import Adapters, evaluated
 from tasks.engines.learning.update import Clock, Sums, Updater
 from tasks.engines.model_files import names_of
 from tasks.engines.tinker_service import (
-    SERVICE_LOSSES,
     REMOTE,
+    SERVICE_LOSSES,
     Gone,
     Service,
     answered,
