@@ -32,13 +32,12 @@ from tasks.engines.learning.tinker import RemoteModel
 from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.tinker import TinkerGenerator
 from tasks.engines.sampling.transformers import TransformersGenerator
-from tasks.engines.tinker_server.api import Api
 from tasks.engines.tinker_server.learner import Learner
 from tests.engines.conftest import random_rollouts
 from tests.servers import free_port, tinker_server
 from tests.tiny_model import DEMO
 
-pytest.importorskip("tinker")
+Api = pytest.importorskip("tasks.engines.tinker_server.api").Api
 CONFIG = LearnerConfig(
     steps=3, groups_per_step=2, group_size=4, learning_rate=1e-3, lora_rank=4, lora_alpha=16, eval_every=3
 )
