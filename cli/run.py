@@ -246,34 +246,6 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
 
 
 @click.command()
-@study_options
-@options.engine
-@click.option("--by", "names", multiple=True, required=True, help="Person who registers the study. May be repeated.")
-@click.option("--rule", help="Decision rule, in words.  [default: the confidence sequence decides]")
-@options.as_json
-def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool, **wishes: Any) -> None:
-    """Register a study: its question, decision rule, names and date, in a hash-chained file of the root.
-
-    The report then says whether you registered before sampling, and what changed since.
-    """
-    from flows.running.plan import has_sampled
-    from flows.running.plan import plan as planned
-    from flows.study.request import entry_of
-    from storage.artifacts.store import Store
-    from storage.records.record import register as registered
-    from storage.records.record import register_path
-
-    store = Store(root)
-    study = request_of(**wishes).study(store, planning=True)
-    entry = entry_of(study, names, rule or "", sampled=has_sampled(planned(study, store), store))
-    store.prepare()
-    digest = registered(root, entry)
-    when = "after sampling had begun" if entry.sampled else "before sampling"
-    lines = [f"{entry.study}: registered {when}, {entry.at}", entry.rule, f"{register_path(root)}: entry {digest[:16]}"]
-    options.tell(entry.model_dump() | {"sha256": digest}, lines, json=as_json)
-
-
-@click.command()
 @click.argument("run", metavar="RUN", shell_complete=options.runs)
 @options.root
 @options.budget

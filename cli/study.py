@@ -1,13 +1,14 @@
-"""`varband study`: write, check, show and compare studies, each one TOML file."""
+"""`varband study`: write, check, show, compare and register studies, each one TOML file."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import options
+from cli.run import request_of, study_options
 
 if TYPE_CHECKING:
     from flows.study.profile import Profile
@@ -42,7 +43,7 @@ rollouts.temperature = 0.7
 
 @click.group()
 def study() -> None:
-    """Write, check, show and compare studies, each one file."""
+    """Write, check, show, compare and register studies, each one file."""
 
 
 @study.command()
@@ -173,6 +174,34 @@ def diff(one: str, other: str | None, as_json: bool) -> None:
     rows = [{"setting": path, "before": left, "after": right} for path, (left, right) in found.items()]
     lines = [f"{path}: {value_text(left)} → {value_text(right)}" for path, (left, right) in found.items()]
     options.tell(rows, lines or [f"{before.called} and {after.called} have equal settings"], json=as_json)
+
+
+@study.command()
+@study_options
+@options.engine
+@click.option("--by", "names", multiple=True, required=True, help="Person who registers the study. May be repeated.")
+@click.option("--rule", help="Decision rule, in words.  [default: the confidence sequence decides]")
+@options.as_json
+def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool, **wishes: Any) -> None:
+    """Register a study: its question, decision rule, names and date, in a hash-chained file of the root.
+
+    The report then says whether you registered before sampling, and what changed since.
+    """
+    from flows.running.plan import has_sampled
+    from flows.running.plan import plan as planned
+    from flows.study.request import entry_of
+    from storage.artifacts.store import Store
+    from storage.records.record import register as registered
+    from storage.records.record import register_path
+
+    store = Store(root)
+    study = request_of(**wishes).study(store, planning=True)
+    entry = entry_of(study, names, rule or "", sampled=has_sampled(planned(study, store), store))
+    store.prepare()
+    digest = registered(root, entry)
+    when = "after sampling had begun" if entry.sampled else "before sampling"
+    lines = [f"{entry.study}: registered {when}, {entry.at}", entry.rule, f"{register_path(root)}: entry {digest[:16]}"]
+    options.tell(entry.model_dump() | {"sha256": digest}, lines, json=as_json)
 
 
 def _profile(which: str) -> Profile:

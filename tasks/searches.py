@@ -22,7 +22,7 @@ from storage.errors import UserError
 from storage.ledger import LEDGER
 from tasks.domain.partitions.classes import same_answers
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
-from tasks.domain.problems.problems import of_split, problem_id
+from tasks.domain.problems.problems import of_split
 from tasks.domain.scaffolds import MATH
 from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round, answered
 from tasks.engines.grading.graders import GradeItem
@@ -451,28 +451,6 @@ def search_problems(
     if stats.rollouts:
         notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank, sampling.kv_cache))
     return Payload(rows_of(trees, name, policy, grader_version), notes=notes)
-
-
-@stage(Searches, version=4)
-def search_question(
-    *,
-    question: str,
-    policy: Policy,
-    sampling: Sampling,
-    name: str,
-    method: Method,
-    tokens: int,
-    context: int,
-    grader_version: str,
-    training: Training | None = None,
-    lora_rank: int = 0,
-    reward: BaseModel | None = None,
-) -> Payload:
-    """Search for the answer of one question outside any pool."""
-    problem = {"problem_id": problem_id(question), "source": "asked", "problem": question, "gold": ""}
-    terms = Terms(policy, sampling, tokens, context, served(policy, training), lora_rank, reward)
-    trees, _ = search([problem], method, terms)
-    return Payload(rows_of(trees, name, policy, grader_version))
 
 
 def cut_summary(trees: Sequence[Tree]) -> str:

@@ -21,7 +21,7 @@ ROWS = re.findall(r"^\| `varband ([^`]+)` \| (list|object) \| (.+) \|$", PAGE.re
 WORDS = {"store show REF": "store show demo"}
 #: Commands with --json that the page does not list: they make, move or send something, and print what they did.
 DOING = {
-    "run", "submit", "resume", "register", "ask", "store gc", "store rm", "store verify",
+    "run", "submit", "resume", "study register", "ask", "store gc", "store rm", "store verify",
     "store sql", "export gallery", "export push",
     "export rollouts", "export study", "pool build", "pool check", "pool split", "grade store", "replay", "power",
     "server deploy", "import",
