@@ -22,9 +22,8 @@ from tasks.domain.statistics.means import MARGIN
 from tasks.measures.bands import crosstab_of
 from tasks.measures.curves import gain_rows, gains_of, heldout_rows
 from tasks.measures.groups import counts_of
-from tasks.measures.pass_at_k import contrasts_of, g_pass_of, passk_of
+from tasks.measures.pass_at_k import contrasts_of, g_pass_of, passk_of, votes_of
 from tasks.measures.tokens import cost_rows
-from tasks.measures.votes import votes_of
 from tests.measures.simulated import ANSWERING, KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
 
 DRAWS = 2_000

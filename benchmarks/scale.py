@@ -32,9 +32,8 @@ from tasks.embedding import EncoderSpec, embed_traces
 from tasks.engines.sampling.sampler import FLUSH_ROWS
 from tasks.measures.bands import classify_bands
 from tasks.measures.diversity import measure_answers, measure_ceilings, measure_diversity
-from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
+from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, measure_votes
 from tasks.measures.tokens import measure_tokens
-from tasks.measures.votes import measure_votes
 from tasks.measures.widths import measure_widths
 from tasks.partitions import partition_answers, partition_rollouts
 from tasks.regrading import find_disputes

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def ask(problem: str | None, arm: str, max_tokens: int, root: Path, **how: Any) -> None:
     """Ask PROBLEM; without it, ask one problem after another until an empty line."""
     from flows.running.sessions import engines
-    from tasks.domain.arms import ARMS
     from tasks.domain.grading.grading import ActiveGrader
+    from tasks.domain.scaffolds import ARMS
     from tasks.engines.grading.graders import GradeItem
     from tasks.engines.hardware import Hardware
     from tasks.engines.model_checks import positions

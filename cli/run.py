@@ -148,7 +148,7 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
             if there:
                 pass
             elif shared:
-                from flows.running.shared import share_pieces
+                from flows.running.processes import share_pieces
 
                 share_pieces(study, store, listeners.own)
                 report = execute(study, store, listeners.own)

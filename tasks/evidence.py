@@ -14,9 +14,8 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.report_inputs import Evidence
 from storage.artifacts.schemas import Embeddings, Partitions, Pool, Rollouts, Splits, Training
 from storage.errors import UserError
-from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy
-from tasks.domain.scaffolds import MATH, Scaffold
+from tasks.domain.scaffolds import ARMS, MATH, Scaffold
 from tasks.stage import beside, store
 
 

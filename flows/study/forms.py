@@ -13,9 +13,9 @@ from flows.study.profiles import PROFILES
 from flows.study.request import ENDING, Request, named_in
 from flows.study.resolve import Study
 from flows.study.settings import SHORT, settable, short_settings
-from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import FIELDS, read_overrides
 from tasks.domain.ranges import NAME, Distinct, Seed, refused_by
+from tasks.domain.scaffolds import ARMS
 from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.hardware import EngineName
 

@@ -13,7 +13,6 @@ from pydantic.dataclasses import dataclass
 
 from storage.artifacts.report_inputs import FROM_EMBEDDINGS
 from storage.errors import UserError, did_you_mean
-from tasks.domain.arms import ARMS, Arm
 from tasks.domain.budget import Budget
 from tasks.domain.gate import Gate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
@@ -21,7 +20,7 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.problems.problems import HeldOut
 from tasks.domain.ranges import MOST, AtLeastOne, Checked, Count, Distinct, Name, OrNone, Seed, Size, Whole, refused_by
-from tasks.domain.scaffolds import MATH
+from tasks.domain.scaffolds import ARMS, MATH, Arm
 from tasks.domain.search.method import CERTAINTY
 from tasks.domain.search.registry import method_named
 from tasks.domain.statistics.windows import window_named

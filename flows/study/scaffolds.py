@@ -13,10 +13,9 @@ from pydantic.dataclasses import dataclass
 from flows.study.reading import Fault, Tables, collected, merged, spelt, unknown, validated
 from storage.errors import UserError
 from tasks.domain import plugins
-from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grading import kinds
 from tasks.domain.ranges import Checked, Name, OrNone
-from tasks.domain.scaffolds import PROBLEM, SCAFFOLDS, Scaffold
+from tasks.domain.scaffolds import ARMS, PROBLEM, SCAFFOLDS, Arm, Scaffold
 
 TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 #: Placeholders that a template must not have; after a LaTeX command they are part of the instructions.

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from flows.running.plan import Planned, plan
 from flows.running.sessions import Listener, stages_of
 from flows.study.request import Request
 from flows.study.resolve import Study
-from flows.upkeep.machine import SAMPLES, UNKNOWN, changes, environment_now, environment_of
 from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Pool, Rollouts, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
@@ -36,11 +37,73 @@ from storage.records.runs import now, read_record, record_paths
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.problems import of_split
 from tasks.domain.statistics.nights import CANARY_TOKENS, QUARTER, level_of, look
+from tasks.engines.hardware import engine_name, engine_now, gpus_here
+from tasks.engines.sampling.endpoint import endpoint_for
 from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.regrading import regrade
 from tasks.rollouts import account_of, ensure_rollouts, entered, ledger_keys, requests_for, served
 from tasks.sampling import sample_rollouts
 from tasks.stage import Session, Step
+
+# Everything that can change a sampled token or its verdict: engine, torch, CUDA, driver, GPU, model, scaffold, grader.
+
+
+#: A change of one of these requires new rollouts; after any other change stored rollouts are parsed or graded again.
+SAMPLES = ("engine", "served model", "torch", "CUDA", "driver", "card", "model")
+UNKNOWN = "unknown"
+
+
+def environment_now(study: Study, policy: Policy) -> dict[str, str]:
+    """Return the sampling and grading environment of this machine. A server that does not report its version has
+    `unknown`."""
+    hardware = study.profile.hardware
+    if engine_name(hardware.engine) == "openai":
+        server = endpoint_for(hardware.endpoint)
+        samples = {"engine": f"openai {server.version()}", "served model": server.model(None, hardware.served_model)}
+    elif hardware.remote:
+        samples = {"engine": engine_now(hardware.engine), "served model": hardware.served_model}
+    else:
+        import torch
+
+        seen = [] if hardware.device == "cpu" else gpus_here()
+        samples = {
+            "engine": engine_now(hardware.engine),
+            "torch": metadata.version("torch"),
+            "CUDA": torch.version.cuda or "none",
+            "driver": ", ".join(sorted({gpu.driver for gpu in seen})) or "none",
+            "card": _card([gpu.name for gpu in seen]),
+        }
+    rest = {"model": policy.model.sha256, "scaffold": policy.scaffold.digest, "grader": study.grader.version}
+    return samples | rest
+
+
+def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampling) -> dict[str, str]:
+    """Return the sampling and grading environment of an evaluation, as recorded in the ledger and its manifest."""
+    manifest, rows = store.manifest(rollouts), Ledger(store.root).rows(account_of(policy, sampling), ["engine"])
+    engine = UNKNOWN if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
+    graders = store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()
+    found = {"engine": engine, "model": policy.model.sha256, "grader": ", ".join(sorted(graders))}
+    if not engine.startswith(("openai", "tinker")):
+        provenance = manifest.provenance
+        found |= {"torch": torch} if (torch := provenance.packages.get("torch")) else {}
+        found |= {"card": _card(provenance.hardware.split(", ")[:-1])}
+    return found
+
+
+def _card(names: list[str]) -> str:
+    """The GPU model, whatever the number: a machine may show a process only some of its GPUs."""
+    return ", ".join(sorted(set(names))) or "cpu"
+
+
+def changes(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
+    """
+    >>> changes({"engine": "vllm 0.10", "card": "H100"}, {"engine": "vllm 0.11", "card": "H100", "driver": "580.1"})
+    {'engine': 'engine vllm 0.10 → vllm 0.11'}
+    """
+    return {
+        name: f"{name} {before[name]} → {now[name]}" for name in before if now.get(name, before[name]) != before[name]
+    }
+
 
 #: After a night with all problems and a statistic beyond UNDECIDED, all problems are sampled again, for at most NIGHTS
 #: nights.

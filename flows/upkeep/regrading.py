@@ -13,7 +13,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Pool, Rollouts
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from tasks.domain.arms import ARMS
+from tasks.domain.scaffolds import ARMS
 from tasks.evidence import known_scaffolds
 from tasks.grading import actively_graded
 from tasks.regrading import CHANGES, changes, golds_of, moved, outside, regrade

@@ -12,9 +12,8 @@ from pydantic.dataclasses import dataclass as checked
 
 from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
-from tasks.domain.arms import ARMS, Arm
 from tasks.domain.ranges import AtLeastOne, Checked, Real, Seed, ShareAboveZero
-from tasks.domain.scaffolds import READING, Scaffold
+from tasks.domain.scaffolds import ARMS, READING, Arm, Scaffold
 
 #: Precision of the KV cache on a GPU: as computed, or 8 bits.
 KVCache = Literal["full", "fp8"]

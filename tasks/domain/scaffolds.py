@@ -1,4 +1,4 @@
-"""Scaffolds: the prompt around a problem, and the delimiters of trace and answer in a completion.
+"""Scaffolds (the prompt around a problem, and the delimiters of trace and answer in a completion) and arms.
 
 A scaffold is data. It renders a problem into a prompt and parses a completion into a trace and a final-answer region;
 it never grades. The grader reads only the region.
@@ -318,3 +318,43 @@ FORMS: tuple[AnswerForm, ...] = ("tag", "boxed")
 BARE = {f: Scaffold(name=f, template="{problem}", trace_tag=None, answer_form=f) for f in FORMS}
 #: Scaffolds by name, for files to grade and for the demo model; arms have their own (arms.py).
 SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}
+
+
+# Arms: a scaffold with its base model and adapter. A new arm is one entry of ARMS; its prompt is a scaffold.
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """An arm of the experiment.
+
+    trained_as: the arm whose adapter this arm is evaluated with; its own name for an arm that trains; None for an arm
+    that is screened and evaluated without training, such as a reference. model: name of its base model; empty: the
+    model of the arm whose adapter it has, else the study's. adapter: an imported adapter on that base, which the arm
+    starts from, or is; empty for none.
+    """
+
+    name: str
+    scaffold: Scaffold
+    trained_as: str | None
+    model: str = ""
+    adapter: str = ""
+
+    @property
+    def trains(self) -> bool:
+        return self.trained_as == self.name
+
+    @property
+    def head(self) -> str:
+        """The arm with whose training it is evaluated, or its own name."""
+        return self.trained_as or self.name
+
+
+ARMS = {
+    a.name: a
+    for a in (
+        Arm(name="panel", scaffold=PANEL, trained_as="panel"),
+        Arm(name="thinking", scaffold=THINKING, trained_as="thinking"),
+        Arm(name="no_panel", scaffold=NO_PANEL, trained_as="panel"),
+        Arm(name="think_tags", scaffold=THINK_TAGS, trained_as="think_tags"),
+    )
+}

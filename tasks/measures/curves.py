@@ -13,7 +13,7 @@ from storage.artifacts.schemas import TRAINING_METRICS, Curves, GainDifferences,
 from storage.bands import Band
 from storage.sql import query
 from tasks.designs import trained_on
-from tasks.domain.arms import ARMS
+from tasks.domain.scaffolds import ARMS
 from tasks.domain.statistics.curves_of_k import estimate_rows
 from tasks.domain.statistics.means import MARGIN, Seeded, contrast, on_common_problems
 from tasks.domain.statistics.paired_tests import Family, family_of_gain, in_families

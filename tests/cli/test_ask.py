@@ -13,7 +13,7 @@ from cli.ask import ask as command
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.copies import copy_study
-from tasks.domain.arms import ARMS
+from tasks.domain.scaffolds import ARMS
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.sampler import PIECE_TOKENS, stream

@@ -14,19 +14,18 @@ import pytest
 from storage.artifacts.fingerprint import canonical
 from storage.artifacts.manifest import Recipe
 from tasks.designs import findings_of, from_training, lesson_leak_rows, recipe_row
-from tasks.domain.arms import ARMS
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.rewards import RewardTerm
 from tasks.domain.policies import BaseModel, Policy
+from tasks.domain.scaffolds import ARMS
 from tasks.embedding import embedded
 from tasks.measures.audit import rewards_of_form
 from tasks.measures.bands import bands_of, crosstab_of
 from tasks.measures.curves import curves_of
 from tasks.measures.diversity import answers_of, ceilings_of, compare_columns, diversity_of
 from tasks.measures.groups import count_groups
-from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of, solved_by_of
+from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of, solved_by_of, votes_of
 from tasks.measures.tokens import tokens_of
-from tasks.measures.votes import votes_of
 from tests.measures.conftest import classed_by_letter, rows_of
 
 START = Policy(arm="panel", model=BaseModel(sha256="m"))

@@ -17,7 +17,7 @@ from tasks.engines.grading.graders import Graders
 from tasks.grading import by_grader
 from tasks.measures.bands import _ratio, bands_of, crosstab_of
 from tasks.measures.diversity import measure_answers
-from tasks.measures.votes import measure_votes
+from tasks.measures.pass_at_k import measure_votes
 from tasks.partitions import partition_rollouts, partitions_of
 from tests.dashboards.made_up_rows import calibration_rows, embedded
 from tests.dashboards.synthetic import put

@@ -16,10 +16,9 @@ from tasks.domain.statistics.means import ONE_PROBLEM
 from tasks.embedding import embedded
 from tasks.measures.diversity import ceilings_of
 from tasks.measures.groups import count_groups
-from tasks.measures.pass_at_k import contrasts_of, passk_of, solved_by_of
+from tasks.measures.pass_at_k import contrasts_of, passk_of, solved_by_of, votes_of
 from tasks.measures.search import COLUMNS, ORACLE, PASS_AT_1, curves_of, within_budgets
 from tasks.measures.tokens import tokens_of
-from tasks.measures.votes import votes_of
 from tests.measures.conftest import classed_by_letter
 
 Make = Callable[..., pa.Table]

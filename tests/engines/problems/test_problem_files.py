@@ -20,9 +20,8 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.sources import SOURCES
 from tasks.engines.grading.graders import read_grade_items
-from tasks.engines.problems import hub
-from tasks.engines.problems.hub import fetch_source, load_hub
-from tasks.engines.problems.problem_files import read_problems
+from tasks.engines.problems import problem_files
+from tasks.engines.problems.problem_files import fetch_source, load_hub, parse_hub_name, read_problems
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import PoolPolicy, build_pool
 from tasks.stage import Session, session
@@ -162,7 +161,7 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
         return really(path, name, **how, cache_dir=str(tmp_path / "cache"))
 
     monkeypatch.setattr(datasets, "load_dataset", listening)
-    monkeypatch.setattr(hub, "MATH_SUBJECTS", (None,))
+    monkeypatch.setattr(problem_files, "MATH_SUBJECTS", (None,))
     for name, folder in (("math_train", "math"), ("math500", "held")):
         monkeypatch.setitem(SOURCES, name, replace(SOURCES[name], hub=str(tmp_path / folder)))
     commits = {"math_train": "a" * 40, "math500": "b" * 40}
@@ -194,7 +193,7 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
 )
 def test_what_is_no_id_of_problems_on_the_hub(wish: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        hub.parse_hub_name(wish)
+        parse_hub_name(wish)
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,10 @@ from flows.study.resolve import PoolInputs, Study, resolve
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import LEDGER, Ledger
-from tasks.domain.arms import ARMS
 from tasks.domain.budget import Prices, TokenPrice
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.problems.sources import SourceSpec
-from tasks.domain.scaffolds import PANEL, Example, Message, Scaffold
+from tasks.domain.scaffolds import ARMS, PANEL, Example, Message, Scaffold
 from tasks.rollouts import account_of
 from tasks.stage import Step
 from tests import warm

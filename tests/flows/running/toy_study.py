@@ -10,8 +10,8 @@ import pyarrow as pa
 from flows.study.profiles import QWEN_1_5B
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.schemas import Bands, Training
-from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Sampling
+from tasks.domain.scaffolds import ARMS
 from tasks.engines.hardware import Hardware
 from tasks.stage import stage
 

@@ -18,8 +18,8 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.nights import Night
 from storage.records.record import put_overrides
-from tasks.domain.arms import ARMS
 from tasks.domain.policies import ServedAdapter
+from tasks.domain.scaffolds import ARMS
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
 from tasks.grading import active_grader
