@@ -33,7 +33,7 @@ from flows.running.sessions import Charging, Listener, stages_on
 from flows.server.automations import PARKED_EVENT
 from flows.server.page import PLAN, PROGRESS, REPORT, progress_on_page, show_card
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
-from flows.study.forms import PinnedForm, SearchForm, SettingForm, StudyForm
+from flows.study.forms import PinnedForm, SettingForm, StudyForm
 from flows.study.resolve import Study
 from flows.upkeep.reeval import NightPage, Options, Unchecked, reevaluate
 from flows.upkeep.regrading import regrade_store
@@ -82,28 +82,7 @@ def experiment(study: StudyForm = StudyForm(), budget: Budget = Budget(), gpu_po
     Args: study: Which study. budget: Spending limit; empty: the limit of the study's file, if any. gpu_pool: Run
     sampling, training and embedding as `make` runs on the pool of GPU workers.
     """
-    return _whole(study, budget, gpu_pool=gpu_pool)
-
-
-@flow(name="search", on_cancellation=[_cancel_pieces], persist_result=False)
-def search(
-    search: SearchForm,
-    study: StudyForm = StudyForm(),  # noqa: B008
-    budget: Budget = Budget(),  # noqa: B008
-    gpu_pool: bool = False,
-) -> str:
-    """Run test-time search on a study's held-out problems, before and after training, and make its report.
-
-    Args: search: Search methods, and the token budget per problem. study: Which study. budget: The most that the whole
-    run may spend; empty: the study's own limit, else none. gpu_pool: Run sampling, training and embedding as `make`
-    runs on the pool of GPU workers.
-    """
-    return _whole(search.of(study), budget, gpu_pool=gpu_pool)
-
-
-def _whole(study: StudyForm, budget: Budget, *, gpu_pool: bool) -> str:
-    """Run the study again whenever object storage becomes reachable again: a network outage does not end a run."""
-    while True:
+    while True:  # a network outage does not end a run: it continues as soon as object storage is reachable again
         try:
             return _made(study, budget, gpu_pool=gpu_pool)
         except Unreachable as away:

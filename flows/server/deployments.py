@@ -94,7 +94,6 @@ def _nightly(description: str, cron: str, name: str = "", parameters: Json | Non
 PIECE = "Internal: one artifact of a study, or a shard of its rollouts, on a GPU worker. Runs with `gpu_pool` start it."
 DEPLOYMENTS = (
     Deployment("experiment", "A whole study, from its pool of problems to the report. What the store has is reused."),
-    Deployment("search", "A study's policies searched at test time: one answer a problem within a budget of tokens."),
     Deployment(
         "plan", "What a study would make, reuse and cost, and what it could see, as an artifact. Makes nothing."
     ),

@@ -14,9 +14,8 @@ from flows.study.request import ENDING, Request, named_in
 from flows.study.resolve import Study
 from flows.study.settings import SHORT, settable, short_settings
 from tasks.domain.grading.grading import FIELDS, read_overrides
-from tasks.domain.ranges import NAME, Distinct, Seed, refused_by
+from tasks.domain.ranges import NAME, Distinct, Seed
 from tasks.domain.scaffolds import ARMS
-from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.hardware import EngineName
 
 
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 else:
     ProfileName, ArmName = Literal[*PROFILES], Literal[*ARMS]
     SettingName = Literal[*settable(PROFILES["demo"])]
-METHOD = rf"^({'|'.join(METHODS)})(:[a-z_]+=[^:,\x00]+)*$"
-MethodName = Annotated[str, refused_by(method_named), Field(json_schema_extra={"pattern": METHOD}, max_length=200)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
 Name = Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")]
 FileText = Annotated[str, Field(max_length=200_000, json_schema_extra={"format": "textarea"})]
@@ -118,20 +115,3 @@ class PinnedForm(StudyForm):
         if self.overrides is None:
             return study
         return replace(study, grader=replace(study.grader, overrides=read_overrides(self.overrides, "overrides")))
-
-
-class SearchForm(BaseModel):
-    """Test-time search before training and after."""
-
-    model_config = FORM | ConfigDict(title="Search")
-    methods: Annotated[list[MethodName], UNIQUE] = Field(
-        min_length=1, description="For example majority or majority:width=8."
-    )
-    tokens: int | None = Field(default=None, ge=1, le=10**9, description="Prompt and completion tokens per problem.")
-    reward: Text | None = Field(default=None, description="Folder of a reward model, for methods that need one.")
-
-    def of(self, study: StudyForm) -> StudyForm:
-        """The study with this search."""
-        fields = {"methods": ",".join(self.methods), "tokens": self.tokens, "reward": self.reward}
-        more = [SettingForm(field=f"search.{name}", value=str(v)) for name, v in fields.items() if v is not None]
-        return study.model_copy(update={"settings": [*study.settings, *more]})

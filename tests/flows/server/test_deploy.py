@@ -130,7 +130,6 @@ def test_doctor_misses_every_deployment_that_is_not_there() -> None:
         ("experiment", {"study": {"profile": "demo"}, "budget": {"usd": 20}, "gpu_pool": True}, True),
         ("experiment", {"study": {"profil": "demo"}}, False),
         ("experiment", {"study": {"name": "my study"}}, False),
-        ("search", {"search": {"methods": ["majority"]}}, True),
     ],
 )
 def test_a_form_refuses_what_cannot_be(deployment: str, parameters: dict[str, Any], fits: bool) -> None:

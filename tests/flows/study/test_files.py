@@ -14,11 +14,10 @@ from pydantic import ValidationError
 from flows.running.plan import plan
 from flows.study.changes import differences, tables_of
 from flows.study.files import read_study
-from flows.study.forms import PinnedForm, SearchForm, StudyForm
+from flows.study.forms import PinnedForm, StudyForm
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, DEMO, PROFILES
 from flows.study.request import Request, profile_named, profile_of
-from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import ActiveGrader, Overrides
@@ -183,15 +182,6 @@ def test_an_arm_elsewhere_is_judged_as_its_run_was_asked_for(tmp_path: Path) -> 
         received = PinnedForm.model_validate_json(sent)
         assert received.pinned(replace(study, grader=ActiveGrader(overrides=SINCE))).grader == run.grader
         assert received.request() == StudyForm(limit=3).request()
-
-
-def test_a_form_asks_for_a_search_in_a_profiles_words() -> None:
-    asked = SearchForm(methods=["majority:width=8", "beam:end=."], tokens=1600).of(StudyForm(seeds=[3]))
-    assert asked.request().settings[1:] == ("search.methods=majority:width=8,beam:end=.", "search.tokens=1600")
-    assert overridden(DEMO, asked.request().settings).search.methods == ("majority:width=8", "beam:end=.")
-    for wrong in ("majorty", "majority:wide=3", "majority,first"):
-        with pytest.raises(ValidationError):
-            SearchForm(methods=[wrong])
 
 
 def test_a_question_without_a_file_is_the_profiles(tmp_path: Path) -> None:
