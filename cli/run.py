@@ -232,7 +232,7 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
     """Show what a run would make, reuse and cost, and the difference that it can detect. Makes nothing."""
     from cli.view import show_plan
     from flows.running.forecast import Forecast
-    from flows.study.memory import Machine
+    from flows.study.machine import Machine
     from storage.artifacts.store import Store
     from tasks.domain.budget import Budget
 

@@ -73,7 +73,7 @@ def check(file: str, root: Path) -> None:
     from flows.problems import prepare
     from flows.running.forecast import Forecast, misread_traces
     from flows.running.plan import plan
-    from flows.study.memory import Machine
+    from flows.study.machine import Machine
     from flows.study.request import ENDING, Request, questions_of, text_of
     from storage.artifacts.store import Store
     from storage.errors import UserError
@@ -135,7 +135,7 @@ def prompt(which: str, problem: str | None, root: Path) -> None:
 @click.argument("which", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 def show(which: str) -> None:
     """Print every setting of a study, as a TOML file."""
-    from flows.study.changes import written_out
+    from flows.study.files import written_out
 
     click.echo(written_out(_profile(which)), nl=False)
 
@@ -165,7 +165,7 @@ def settings(word: str, as_json: bool) -> None:
 @options.as_json
 def diff(one: str, other: str | None, as_json: bool) -> None:
     """Compare the settings of two studies. With one study: compare it with its base."""
-    from flows.study.changes import differences, value_text
+    from flows.study.files import differences, value_text
     from flows.study.profiles import PROFILES
 
     own = _profile(one)

@@ -19,7 +19,7 @@ from flows.running.fit import check_fit, longest_prompts
 from flows.running.plan import Planned, is_costly, looked_up, to_sample
 from flows.running.sessions import Charging, Listener
 from flows.running.tracking import followed_by, token, tracked, tracker_run
-from flows.study.memory import Machine, check_memory
+from flows.study.machine import Machine, check_memory
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store

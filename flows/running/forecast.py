@@ -10,8 +10,7 @@ from typing import Any
 from flows.running.costs import FILL, Cost, Estimator, total
 from flows.running.fit import problems_before_checks, prompt_notes
 from flows.running.plan import Planned, plan, to_sample, why_not
-from flows.study.layout import gpus_line
-from flows.study.memory import Machine, memory_lines
+from flows.study.machine import Machine, gpus_line, memory_lines
 from flows.study.objectives import alike
 from flows.study.prices import host_of, team_prices, unpriced
 from flows.study.profile import Profile

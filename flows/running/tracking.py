@@ -23,7 +23,7 @@ from typing import Any
 
 from flows.running.plan import Planned
 from flows.running.sessions import Listener, silent
-from flows.study.changes import tables_of
+from flows.study.files import tables_of
 from flows.study.reading import flat
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref

@@ -30,7 +30,7 @@ from flows.running.pieces import Piece, dispatch, make_piece, next_pieces
 from flows.running.plan import Planned, is_costly
 from flows.running.plan import plan as planned_stages
 from flows.running.sessions import Charging, Listener, stages_on
-from flows.server.automations import PARKED_EVENT
+from flows.server.deployments import PARKED_EVENT
 from flows.server.page import PLAN, PROGRESS, REPORT, progress_on_page, show_card
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
 from flows.study.forms import PinnedForm, SettingForm, StudyForm

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from flows.study.layout import trainings
+from flows.study.machine import trainings
 from flows.study.profile import Profile
 from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.grpo.learner_config import LearnerConfig

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from flows.study.changes import value_text
-from flows.study.files import StudyFile, prefixes, read_study
+from flows.study.files import StudyFile, prefixes, read_study, value_text
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, PROFILES, questions
 from flows.study.reading import flat

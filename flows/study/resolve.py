@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flows.study.changes import differences, value_text, written_out
-from flows.study.layout import enough_gpus, served_ranks, side_by_side, spread
+from flows.study.files import differences, value_text, written_out
+from flows.study.machine import enough_gpus, served_ranks, side_by_side, spread
 from flows.study.models import (
     called,
     check_adapted,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from flows.study.changes import changed, fields_of, tables_of
+from flows.study.files import changed, fields_of, tables_of
 from flows.study.objectives import SHARED
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from flows.server.automations import LOST_SECONDS
+from flows.server.deployments import LOST_SECONDS
 from tests.servers import REPO, Server, end, lose_database
 
 #: Seconds of work, of the toy; a fault comes after the first and before the last few.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import plan, to_sample
-from flows.study.memory import Machine, check_caches, memory_lines
+from flows.study.machine import Machine, check_caches, memory_lines
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError

@@ -9,7 +9,7 @@ import pytest
 
 from flows.running.forecast import Forecast
 from flows.running.plan import plan
-from flows.study.changes import written_out
+from flows.study.files import written_out
 from flows.study.prices import FILE, team_prices
 from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store

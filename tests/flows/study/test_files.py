@@ -12,8 +12,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from flows.running.plan import plan
-from flows.study.changes import differences, tables_of
-from flows.study.files import read_study
+from flows.study.files import differences, read_study, tables_of
 from flows.study.forms import PinnedForm, StudyForm
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, DEMO, PROFILES

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import plan
-from flows.study.changes import written_out
+from flows.study.files import written_out
 from flows.study.request import Request, profile_of
 from flows.study.settings import overridden
 from storage.artifacts.store import Store

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flows.study.changes import written_out
+from flows.study.files import written_out
 from flows.study.request import profile_of
 from storage.errors import UserError
 from tasks.domain.scaffolds import Scaffold

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from flows.study.changes import tables_of
+from flows.study.files import tables_of
 from flows.study.profile import Profile
 from flows.study.profiles import DEMO, PROFILES, QWEN_1_5B
 from flows.study.reading import flat
