@@ -14,12 +14,15 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
 from storage.errors import NotHere, UserError
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.reading import MAX_ANSWER_CHARS
 from tasks.domain.problems.sources import MATH_SUBJECTS, SOURCES, HubSpec, Source, source_named
+from tasks.domain.ranges import refused_by, sentence
 
 Row = dict[str, Any]
 #: The solution before the answer in GSM8K's files.
@@ -58,72 +61,66 @@ def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
     return rows
 
 
+def _as_text(value: Any) -> Any:
+    """Return numbers as text, and blank text as None."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return str(value)
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _check_gold(gold: str) -> None:
+    if not re.search(r"\w|\\\{ ?\\\}", normalise(gold[:MAX_ANSWER_CHARS])):
+        raise UserError("it must be non-empty text")
+    if len(gold) > MAX_ANSWER_CHARS:
+        raise UserError(f"it has {len(gold):,} characters, and at most {MAX_ANSWER_CHARS:,} can be graded")
+
+
+def _named(field: str) -> Any:
+    return Field(validation_alias=AliasChoices(*dict(COLUMNS)[field]))
+
+
+Text = Annotated[str | None, BeforeValidator(_as_text)]
+#: pandas writes whole numbers with a gap as floats, and the gap as NaN.
+Year = Annotated[
+    Annotated[int, Field(ge=-MAX_YEAR, le=MAX_YEAR)] | None, BeforeValidator(lambda x: None if x != x else x)
+]
+
+
+class Problem(BaseModel):
+    """A record of a file of problems."""
+
+    problem: Annotated[str, Field(pattern=r"\S")] = _named("problem")
+    gold: Annotated[
+        str, BeforeValidator(_as_text), AfterValidator(lambda gold: GSM8K.sub("", gold)), refused_by(_check_gold)
+    ] = _named("gold")
+    source: Text = None
+    source_id: Text = Field(default=None, validation_alias=AliasChoices(*ID_FIELDS))
+    year: Year = None
+    level: Text = None
+    subject: Text = None
+
+
 def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
     """Convert a record to a problem. where: file and place, for errors. Errors: UserError naming the field."""
-    theirs = dict(columns_of(record))
-    for field, names in COLUMNS:
-        if theirs[field] not in record:
-            wanted = " or ".join(f"'{name}'" for name in names)
-            raise UserError(f"{where}: no field {wanted} (found: {', '.join(map(str, record)) or 'nothing'})")
+    for _, names in COLUMNS:
         if len({str(record[name]).strip() for name in names if name in record}) > 1:
             both = " and ".join(f"'{name}'" for name in names)
             raise UserError(f"{where}: fields {both} differ; keep the right one and remove or rename the other")
-    problem, gold = (_text(record, theirs[field], where) for field in ("problem", "gold"))
-    source = _text(record, "source", where)
-    if problem is None:
-        name = theirs["problem"]
-        raise UserError(f"{where}: field '{name}' must be non-empty text, found {record[name]!r:.60}")
-    gold = GSM8K.sub("", gold) if gold else gold
-    if gold is None or not re.search(r"\w|\\\{ ?\\\}", normalise(gold[:MAX_ANSWER_CHARS])):
-        name = theirs["gold"]
-        raise UserError(f"{where}: field '{name}' must be non-empty text, found {record[name]!r:.60}")
-    if len(gold) > MAX_ANSWER_CHARS:
-        raise UserError(
-            f"{where}: field '{theirs['gold']}' has {len(gold):,} characters,"
-            f" at most {MAX_ANSWER_CHARS:,} can be graded"
-        )
-    source_id = next((record[field] for field in ID_FIELDS if field in record), None)
-    if source_id is not None and (isinstance(source_id, bool) or not isinstance(source_id, str | int)):
-        raise UserError(f"{where}: field 'source_id' must be text, found {source_id!r:.60}")
-    year = record.get("year")
-    if isinstance(year, float):  # of pandas, whose whole numbers with a gap are floats
-        year = None if math.isnan(year) else int(year) if year.is_integer() else year
-    if isinstance(year, str) and re.fullmatch(r"\d{1,4}(?:\.0)?", year):  # of CSV
-        year = int(float(year))
-    if year is not None and (isinstance(year, bool) or not isinstance(year, int) or abs(year) > MAX_YEAR):
-        raise UserError(f"{where}: field 'year' must be a whole number, found {year!r:.60}")
-    return {
-        "problem": problem,
-        "gold": gold,
-        "source": source or name,
-        "source_id": str(source_id) if source_id not in (None, "") else f"{name}__{position}",
-        "year": year,
-        "level": _text(record, "level", where),
-        "subject": _text(record, "subject", where),
-    }
+    try:
+        found = Problem.model_validate(record)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "missing":
+            wanted = " or ".join(f"'{name}'" for name in dict(COLUMNS).get(str(first["loc"][0]), first["loc"]))
+            raise UserError(f"{where}: no field {wanted} (found: {', '.join(map(str, record)) or 'nothing'})") from None
+        raise UserError(f"{where}: field '{first['loc'][0]}': {sentence(first)}") from None
+    source_id = found.source_id or f"{name}__{position}"
+    return found.model_dump() | {"source": found.source or name, "source_id": source_id}
 
 
 def columns_of(record: Row) -> list[tuple[str, str]]:
     """Return (our name, name in the file) of each field; our name if the file has none."""
     return [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]
-
-
-def _text(record: dict[str, Any], field: str, where: str) -> str | None:
-    """Return a field's text, also of a number if allowed; None if it is empty. Errors: UserError."""
-    value = record.get(field)
-    text = value
-    if field in ("gold", "answer", "level") and isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise UserError(f"{where}: field '{field}' must be text or a finite number, found {value!r}")
-        text = str(value)
-    if text is None:
-        return None
-    if not isinstance(text, str):
-        empty = " and not empty" if field in {name for _, names in COLUMNS for name in names} else ""
-        raise UserError(f"{where}: field '{field}' must be text{empty}, found {value!r:.60}")
-    if lone := re.search(r"[\ud800-\udfff]", text):
-        raise UserError(f"{where}: field '{field}' contains half of a UTF-16 character pair ({ascii(lone[0])[1:-1]})")
-    return text if text.strip() else None
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, Any]]:
@@ -152,12 +149,8 @@ def json_lines(raw: bytes, name: str, fields: str) -> Iterator[tuple[str, dict[s
 def _decoded(text: bytes, where: str) -> Any:
     try:
         return json.loads(text.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{where}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}: is not JSON ({error.msg}); write one object per line") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: cannot be read ({error})") from None
+        raise UserError(f"{where}: is not JSON in UTF-8 ({error}); write one object per line") from None
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
@@ -168,9 +161,6 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
         table = pq.ParquetFile(path).read()
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0][:100]})") from None
-    missing = [names[0] for _, names in COLUMNS if not {*names} & {*table.column_names}]
-    if missing:
-        raise UserError(f"{path}: no column '{missing[0]}' (found: {', '.join(table.column_names)})")
     for number, record in enumerate(table.to_pylist(), start=1):
         yield f"row {number}", record
 
