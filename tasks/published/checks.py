@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from storage.sql import query
 from tasks.domain.statistics.shares import bootstrap_mean
-from tasks.published.importing import AIME, LEVEL5, LOG, MATH500, parsed
+from tasks.published.designs import AIME, LEVEL5, LOG, MATH500, parsed
 
 Row = dict[str, Any]
 #: diversity folder → (problem set, {label: arm})
