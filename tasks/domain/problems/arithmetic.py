@@ -1,8 +1,8 @@
 """Synthetic word problems in whole-number arithmetic, by level, for the demo model.
 
 The four source names start with `synthetic_`, so they are not mistaken for competition sets. Problems of levels 1 to 5
-take 1, 2, 3, 4 or 6 steps. A fifth of all texts, chosen by hash, is reserved for pools; pretraining uses only the other
-texts. Level 5 occurs in pools only.
+take 1, 2, 3, 4 or 6 steps. A fifth of all texts, chosen by hash, is reserved for pools; the demo model was pretrained
+on the other texts. Level 5 occurs in pools only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from storage.errors import UserError
 
 STEPS_OF_LEVEL = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
-PRETRAINING_LEVELS = (1, 2, 3, 4)
 MAX_VALUE = 99
 _RESERVED_OF_256 = 51
 _MAX_DRAWS = 10_000
@@ -71,14 +70,6 @@ def demo_problems(per_source: int, seed: int, levels: Sequence[int] = ()) -> lis
             about = {"source": source, "source_id": f"{source}-{seed}-{index}", "level": str(p.level)}
             rows.append({"problem": p.text, "gold": p.gold, **about})
     return rows
-
-
-def pretraining_problem(rng: random.Random) -> ArithmeticProblem:
-    """Return a problem below level 5 that no pool contains."""
-    while True:
-        p = draw_problem(rng.choice(tuple(SOURCES)), rng.choice(PRETRAINING_LEVELS), rng)
-        if not reserved(p.text):
-            return p
 
 
 def level_of(index: int) -> int:

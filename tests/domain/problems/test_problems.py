@@ -13,20 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.domain.grading.grading import Verdict
-from tasks.domain.problems.arithmetic import (
-    PRETRAINING_LEVELS,
-    SOURCES,
-    STEPS_OF_LEVEL,
-    Step,
-    demo_problems,
-    draw_problem,
-    pretraining_problem,
-    reserved,
-)
+from tasks.domain.problems.arithmetic import SOURCES, STEPS_OF_LEVEL, draw_problem
 from tasks.domain.problems.duplicates import near_duplicates
 from tasks.domain.problems.problems import PoolPolicy, grade_exactly, pool_rows
 from tasks.domain.scaffolds import PANEL, SCAFFOLDS, AnswerForm
-from tasks.engines.demo import MIX, teacher_completion, written_out
 
 levels, seeds = st.sampled_from(sorted(STEPS_OF_LEVEL)), st.integers(0, 10_000)
 sources = st.sampled_from(list(SOURCES))
@@ -56,36 +46,6 @@ def test_gold_is_what_the_text_says(source: str, level: int, seed: int) -> None:
     assert len(p.steps) == STEPS_OF_LEVEL[level]
     assert all(0 <= s.value <= 99 for s in p.steps)
     assert "  " not in p.text
-
-
-def test_pretraining_never_meets_a_problem_of_a_pool() -> None:
-    rng = random.Random(0)
-    drawn = [pretraining_problem(rng) for _ in range(500)]
-    assert {p.level for p in drawn} == set(PRETRAINING_LEVELS)
-    assert not any(reserved(p.text) for p in drawn)
-    assert all(reserved(p["problem"]) for p in demo_problems(40, 101))
-
-
-@settings(deadline=None)
-@given(source=sources, level=levels, seed=seeds, scaffold=st.sampled_from(list(MIX)))
-def test_a_teacher_that_does_not_slip_is_well_formed_and_right(
-    source: str, level: int, seed: int, scaffold: str
-) -> None:
-    rng = random.Random(seed)
-    p = draw_problem(source, level, rng)
-    text = teacher_completion(p, scaffold, rng, slips=False)
-    parsed = SCAFFOLDS[scaffold].parse(text)
-    assert parsed.tag_valid or scaffold == "no_panel"
-    assert parsed.region is not None and parsed.region.strip() in (p.gold, rf"\boxed{{{p.gold}}}")
-    assert parsed.trace
-
-
-@settings(deadline=None)
-@given(left=st.integers(-20, 110), right=st.integers(2, 9), op=st.sampled_from(["+", "-", "*", " mod "]))
-def test_a_step_written_out_has_the_same_value(left: int, right: int, op: str) -> None:
-    step = Step(left, op, right)
-    a, sign, b = re.fullmatch(r"(-?\d+)([+-])(-?\d+)", written_out(step)).groups()  # type: ignore[union-attr]
-    assert int(a) + (int(b) if sign == "+" else -int(b)) == step.value
 
 
 # Near-duplicates: shared stems count, phrases of the trade and notes do not.

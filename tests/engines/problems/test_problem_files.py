@@ -39,10 +39,7 @@ GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
         ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),
         ('{"uid": "b", "problem": "Two?", "gold": NaN}', "line 2: field 'gold': gold is nan"),
         ('{"uid": "b", "problem": "Two?", "gold": ' + "9" * 5000 + "}", "line 2: is not JSON"),
-        (
-            '{"uid": "b", "problem": "T \\ud800?", "gold": "2"}',
-            "line 2: field 'problem': problem is 'T ",
-        ),
+        ('{"uid": "b", "problem": "T \\ud800?", "gold": "2"}', "line 2: field 'problem': problem is 'T "),
         ("[" * 100_000, "line 2: is not JSON"),
     ],
 )
@@ -85,7 +82,10 @@ def test_an_answer_of_gsm8k_is_what_stands_behind_its_solution(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("raw", "words"),
-    [(GOOD.encode("utf-16"), "is not JSON in UTF-8"), (json.dumps(json.loads(GOOD), indent=1).encode(), "line 1: is not JSON")],
+    [
+        (GOOD.encode("utf-16"), "is not JSON in UTF-8"),
+        (json.dumps(json.loads(GOOD), indent=1).encode(), "line 1: is not JSON"),
+    ],
 )
 def test_files_that_are_something_else(tmp_path: Path, raw: bytes, words: str) -> None:
     (tmp_path / "mine.jsonl").write_bytes(raw)
