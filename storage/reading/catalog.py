@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import columns
-from storage.artifacts.store import DATA, MANIFEST, Store
+from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
-from storage.ledger import Ledger, examine_shard
+from storage.ledger import Ledger
 from storage.reading.views import OF_THE_STATEMENT, WORD, listed, view
 from storage.records.runs import Run, planned_refs, run_to_read
 from storage.roots import root_option
@@ -54,7 +54,7 @@ def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
 def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Table:
     """Return the answer to one statement over a view per kind, `artifacts` and `ledger`. study: limits the views to
     these artifacts and their inputs, and the ledger to their policies and problems. Errors: UserError with DuckDB's
-    message, or with the faults of damaged files."""
+    message."""
     table, store = artifacts(root), Store(root)
     if study is not None:
         seen = set[Ref]()
@@ -63,24 +63,18 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
     by_kind: dict[str, list[Ref]] = {}
     for ref in map(Ref.parse, table["ref"].to_pylist()):
         by_kind.setdefault(ref.kind, []).append(ref)
-    opened: list[Path] = []
     try:
-        return _query_result(store, statement, table, by_kind, study is not None, opened)
+        return _query_result(store, statement, table, by_kind, study is not None)
+    except OF_THE_STATEMENT as error:
+        views = ", ".join([*sorted(by_kind), "artifacts"])
+        raise UserError(f"sql: {str(error).splitlines()[0]} (views: {views})") from None
     except duckdb.Error as error:
-        found = [] if isinstance(error, OF_THE_STATEMENT) else _damaged(store, opened)
-        message = f"{str(error).splitlines()[0]} (views: {', '.join([*sorted(by_kind), 'artifacts'])})"
-        raise UserError(f"sql: {'; '.join(found) or message}") from None
+        raise UserError(f"sql: {str(error).splitlines()[0]}; see varband store verify") from None
 
 
 def _query_result(
-    store: Store,
-    statement: str,
-    table: pa.Table,
-    by_kind: Mapping[str, Sequence[Ref]],
-    of_study: bool,
-    opened: list[Path],
+    store: Store, statement: str, table: pa.Table, by_kind: Mapping[str, Sequence[Ref]], of_study: bool
 ) -> pa.Table:
-    """opened: receives the files that are read."""
     # creating a view opens every file of its kind; a statement that names none, such as `show tables`, gets all views
     words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
     with connect(threads=4, reads=[store.root]) as connection:
@@ -95,7 +89,6 @@ def _query_result(
             else:
                 paths = Ledger(store.root).shard_paths()
             if paths:
-                opened += paths
                 view(connection, kind, paths, where)
         if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
             raise UserError("sql: write one SELECT statement (or from, with, describe, summarize)")
@@ -108,20 +101,6 @@ def _with_unique_names(table: pa.Table) -> pa.Table:
     for name in table.column_names:
         names.append(next(free for free in chain([name], (f"{name}_{i}" for i in count(1))) if free not in names))
     return table.rename_columns(names)
-
-
-def _damaged(store: Store, paths: Sequence[Path]) -> list[str]:
-    """Return the faults of files that changed since they were written."""
-    found = []
-    for path in paths:
-        try:
-            if path.name == DATA:
-                store.examine(store.manifest(Ref.parse(path.parent.name)), only=DATA)
-            else:
-                examine_shard(path)
-        except (UserError, OSError) as error:
-            found.append(str(error))
-    return found
 
 
 def of_study(root: Path, text: str) -> list[Ref]:
