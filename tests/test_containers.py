@@ -35,7 +35,7 @@ class Step(NamedTuple):
 def stages() -> dict[str, list[Step]]:
     """The instructions of each stage, after those of the stage that it starts from."""
     text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    found: dict[str, list[Step]] = {}
+    found, name = dict[str, list[Step]](), ""
     for line in filter(None, text.splitlines()):
         word, rest = line.split(maxsplit=1)
         if word == "FROM":

@@ -144,7 +144,7 @@ def _inspect(path: Path) -> Iterator[Foreign]:
     try:
         from inspect_ai.log import read_eval_log  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise UserError(f"{path}: is read by inspect_ai, which is not installed; pip install inspect_ai") from None
+        raise UserError(f"{path}: is read by inspect_ai, which is not installed; install varband[inspect]") from None
     log = read_eval_log(str(path))
     for sample in log.samples or []:
         if not sample.output.choices:
