@@ -56,7 +56,12 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 @store.command()
 @click.argument("ref", shell_complete=options.refs)
 @click.option("-n", "--rows", default=10, help="Rows to show.")
-@click.option("--completions", metavar="N", type=click.IntRange(min=1), help="Show N completions of each arm instead.")
+@click.option(
+    "--completions",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Show completions of N problems for each arm instead.",
+)
 @click.option("--failed", is_flag=True, help="Show only completions without an answer, valid tags or an end.")
 @options.root_there
 @options.as_json
@@ -93,7 +98,7 @@ def show(ref: str, rows: int, completions: int | None, failed: bool, root: Path,
 
 #: Characters of a completion's end that are shown.
 END = 600
-#: The first N completions of each arm, with how many of all fail.
+#: Completions of N problems for each arm, with how many of all fail.
 COMPLETIONS = """
     with marked as (
         select *, verdict = 'no_answer' or not tag_valid or finish = 'length' as fails from rollouts
@@ -102,7 +107,10 @@ COMPLETIONS = """
         from marked window arms as (partition by arm)
     )
     select arm, rollouts, failures, problem_id, rollout, verdict, tag_valid, finish, num_tokens, completion
-    from counted where fails or not {failed}
+    from (
+        select distinct on (arm, problem_id) * from counted where fails or not {failed}
+        order by arm, problem_id, rollout
+    )
     qualify row_number() over (partition by arm order by rollout, problem_id) <= {number}
     order by arm, rollout, problem_id
 """

@@ -122,9 +122,10 @@ class Watch:
         elif self.console.is_terminal or now - self._printed.get(event.ref, 0.0) < PIPED_SECONDS:
             return
         else:
-            words = f"{done} {event.unit}"
+            words = " · ".join(filter(None, (f"{done} {event.unit}", event.detail)))
             if last := self._step.get(event.ref):
-                words = f"step {last.done + 1:,} of {last.total:,} · {words}"
+                ended = last.done >= last.total
+                words = f"evaluation · {words}" if ended else f"step {last.done + 1:,} of {last.total:,} · {words}"
         self._printed[event.ref] = now
         self.console.print(f"  {event.title}: {words}", markup=False, soft_wrap=True)
 

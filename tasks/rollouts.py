@@ -40,6 +40,8 @@ from tasks.grading import actively_graded
 from tasks.metering import meter
 from tasks.stage import ledger, making, progress, store, toolbox
 
+#: A larger share of rollouts without an answer is reported while they are sampled.
+MANY_UNANSWERED = 0.5
 #: The largest columns of the ledger, needed for training only.
 FOR_TRAINING = ("prompt_ids", "token_ids", "logprobs")
 
@@ -209,13 +211,16 @@ def _sampled(
         stats.gap = max(stats.gap, first.admit([(request.sampling, row) for request, row in rows], held))
         leases.check()
         stats.seconds = time.perf_counter() - began
+        stats.unanswered += sum(row["verdict"] == "no_answer" for _, row in rows)
         for policy, _ in accounts:
             graders.refuse_broken(policy.scaffold.answer_kind)
 
     def keep(rows: Rows) -> Sequence[RolloutRequest]:
         enter(rows)
         if more is None:
-            rate = f"{stats.tokens / stats.seconds:,.0f} tok/s"
+            rate = f"{stats.tokens / stats.seconds:,.0f} tokens/s"
+            if stats.unanswered > MANY_UNANSWERED * stats.rollouts:
+                rate += f" · {stats.unanswered / stats.rollouts:.0%} without an answer"
             progress(before + stats.rollouts, total or len(requested), "rollouts", rate)
         if counter is not None:
             counter.check()

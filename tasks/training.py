@@ -156,8 +156,8 @@ def train_adapter(
         speed = row["num_tokens"] / max(durations[-1], 1e-3)
         detail = (
             f"reward {row['reward_mean']:.2f} · correct {row['correct_mean']:.2f} · live groups"
-            f" {row['live_groups']:.0%} · entropy {row['entropy'] or 0:.2f} · {speed:,.0f} tokens/s"
-            f" · {left:,.0f} s left"
+            f" {row['live_groups']:.0%} · entropy {'–' if row['entropy'] is None else format(row['entropy'], '.2f')}"
+            f" · {speed:,.0f} tokens/s · {left:,.0f} s left"
         )
         if not row["updates"]:
             detail += " · no update: " + ("a gradient was not finite" if row["skipped_updates"] else "no live group")

@@ -171,6 +171,19 @@ class Form:
         what = "form and not what is solved" if of_form else "not their scaffolds alone"
         return f"{'; '.join(dict.fromkeys(reason.words for reason in found))}, so what differs is {what}"
 
+    def broken(self, arms: Sequence[str], sampled: str) -> str:
+        """Return the first way in which arms mostly break the format, at screening or at the comparison, with the
+        share of each; empty if none does."""
+        for name in ("no_answer", "invalid_tags", "truncated"):
+            most = {
+                arm: [one.shares[name] for at in (SCREENING, sampled) for one in self._at(arm, at) if one.shares]
+                for arm in arms
+            }
+            over = {arm: max(shares) for arm, shares in most.items() if max(shares, default=0) > getattr(Gate(), name)}
+            if over:
+                return f"{listed(f'{percent(share)} of {arm}' for arm, share in over.items())} {SHARES[name]}"
+        return ""
+
     def mute(self, arm: str) -> list[str]:
         """Return the parts that an arm's completions lack, before training or after; empty if they follow the
         format."""

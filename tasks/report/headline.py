@@ -9,6 +9,7 @@ from storage.reading.figures import answer_figure
 from tasks.domain.statistics.means import MARGIN
 from tasks.report.findings import (
     START,
+    TRAINED,
     Ask,
     Form,
     Row,
@@ -23,6 +24,11 @@ from tasks.report.tables import minus, number, percent
 
 #: The two policies of a comparison.
 ENDS = (("arm", "step"), ("other", "other_step"))
+#: What a comparison of arms that break the format holds for, and where to look.
+OF_FORM = (
+    "A difference would be one of form, not of what is solved."
+    " `varband store show STUDY --completions 3 --failed` prints completions."
+)
 #: Order of the verdicts on pairs of arms; the first one present is the study's.
 VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
 
@@ -102,6 +108,8 @@ def _of_arms(ask: Ask, form: Form, looks: int) -> tuple[str, str]:
             return words, _joined(*holds, _holds(row))
         case "undecided":
             return f"Undecided: {more} {_ends(row, 'more_gain')}.", _joined(*holds, _holds(row))
+        case "withheld" if broken := form.broken((row["arm"], row["other"]), TRAINED):
+            return f"Not compared: of the rollouts, {broken}.", OF_FORM
         case "withheld":
             return f"Not compared: {row['arm']} and {row['other']} differ in more than their scaffolds.", f"{why}."
     return f"Undecided: {more}, and the interval is not known.", f"{why or 'no interval'}."
@@ -122,6 +130,8 @@ def _without_pairs(ask: Ask, form: Form) -> tuple[str, str]:
     if not pairs:
         return _untrained(ask, arms), f"Nothing was trained. {_number(arms)}"
     row = max(pairs, key=lambda one: (excludes_zero(one, "gain"), abs(one["gain"])))
+    if broken := form.broken((row["arm"], row["other"]), START):
+        return f"Not compared: of the rollouts, {broken}.", OF_FORM
     if why := form.withheld((row["arm"], row["other"]), START):
         return f"Not compared: {row['arm']} and {row['other']} differ in form.", f"{why}."
     more, less = (row["arm"], row["other"]) if row["gain"] >= 0 else (row["other"], row["arm"])

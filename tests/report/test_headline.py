@@ -100,6 +100,15 @@ def test_one_arm_and_none_that_was_trained() -> None:
     assert untrained.holds == "Nothing was trained. 40 held-out problems."
 
 
+def test_arms_that_break_the_format_are_not_compared() -> None:
+    shares = {"no_answer": 0.99, "invalid_tags": 1.0, "truncated": 0.6, "accuracy": 0.0, "taught": False, "seed": None}
+    form = [{"arm": arm, "sampled": "screening"} | shares for arm in ("panel", "thinking")]
+    form[1] |= {"no_answer": 0.75}
+    found = headline(asked(difference_of_gains=[PAIR], form=form), ())
+    assert found.verdict == "Not compared: of the rollouts, 99 % of panel and 75 % of thinking give no answer."
+    assert "store show" in found.holds
+
+
 def test_objectives_and_searches_answer_their_own_question() -> None:
     over = LEVEL | {"row": "difference", "other": "max_rl", "gain": 0.06, "p_adjusted": 0.2}
     of_objectives = headline(asked(answer_objectives=[LEVEL, over]), ("objectives",))

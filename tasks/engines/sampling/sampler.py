@@ -57,6 +57,7 @@ class SamplingStats:
     the log-probs of engine and learner (same_policy.py), in nats."""
 
     rollouts: int = 0
+    unanswered: int = 0
     tokens: int = 0
     seconds: float = 0.0
     grading_seconds: float = 0.0
@@ -65,6 +66,7 @@ class SamplingStats:
 
     def add(self, other: SamplingStats) -> None:
         self.rollouts += other.rollouts
+        self.unanswered += other.unanswered
         self.tokens += other.tokens
         self.seconds += other.seconds
         self.grading_seconds += other.grading_seconds
