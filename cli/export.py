@@ -248,9 +248,9 @@ def import_(
 ) -> None:
     """Import rollouts of other tools.
 
-    FILES: JSONL or Parquet with a column completion, samples of lm-eval, .eval files of inspect, traces of verifiers,
-    completions of TRL. Each file is an arm. Varband grades the rollouts and stores them in the ledger. NAME.toml is a
-    study that compares the arms: `varband run NAME.toml` makes its report and samples nothing.
+    FILES: JSONL, CSV or Parquet with a column completion, samples of lm-eval, .eval files of inspect, traces of
+    verifiers, completions of TRL. Each file is an arm. Varband grades the rollouts and stores them in the ledger.
+    NAME.toml is a study that compares the arms: `varband run NAME.toml` makes its report and samples nothing.
     """
     import dataclasses
 

@@ -2,7 +2,7 @@
 
 | tool | file |
 |---|---|
-| any | JSONL or Parquet with the columns of `FIELDS` |
+| any | JSONL, CSV or Parquet with the columns of `FIELDS` |
 | TRL | `completions_*.parquet` (`log_completions`) |
 | lm-eval | `samples_*.jsonl` (`--log_samples`) |
 | inspect | `*.eval` |
@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import codecs
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from storage.errors import UserError
-from tasks.engines.problems.problem_files import json_lines
+from tasks.engines.problems.problem_files import records_of
 
 Record = Mapping[str, Any]
 #: Our fields by the names that files give them, the first that is there.
@@ -38,7 +37,7 @@ FIELDS = {
 }
 CUT = ("length", "max_tokens", "model_length")
 FORMATS = (
-    f"Formats: JSONL or Parquet with a column {' or '.join(FIELDS['completion'])}, samples of lm-eval, traces of"
+    f"Formats: JSONL, CSV or Parquet with a column {' or '.join(FIELDS['completion'])}, samples of lm-eval, traces of"
     " verifiers, completions of TRL, .eval files of inspect"
 )
 
@@ -68,7 +67,10 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
     """
     if path.suffix == ".eval":
         return "inspect", list(_inspect(path))
-    records = _parquet(path) if path.suffix == ".parquet" else _json(path)
+    try:
+        records = [record for _, record in records_of(path, "a rollout")]
+    except UserError as error:
+        raise UserError(f"{error}. {FORMATS}") from None
     first: Record = records[0] if records else {}
     if "traces" in first:
         return "verifiers", [one for record in records for one in _verifiers(record)]
@@ -77,27 +79,6 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
     if not any(name in first for name in FIELDS["completion"]):
         raise UserError(f"{path}: holds no completions (found: {', '.join(first) or 'nothing'}). {FORMATS}")
     return ("TRL" if {"prompt", "completion", "step"} <= {*first} else "file"), [_row(record) for record in records]
-
-
-def _json(path: Path) -> list[Record]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    if content.lstrip(codecs.BOM_UTF8 + b" \r\n\t")[:1] not in (b"{", b"["):
-        begins = " ".join(content[:60].decode(errors="replace").split())
-        raise UserError(f"{path}: has none of the known formats (found: text that begins '{begins}'). {FORMATS}")
-    return [record for _, record in json_lines(content, str(path), "")]
-
-
-def _parquet(path: Path) -> list[Record]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(path).read().to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0][:100]})") from None
 
 
 def _row(record: Record) -> Foreign:

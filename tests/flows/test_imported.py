@@ -117,16 +117,9 @@ def test_what_cannot_be_taken_in_is_a_sentence(
     assert not Path("imported.toml").exists()
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "found"),
-    [
-        ("README.md", "# Their rollouts\n", "# Their rollouts"),
-        ("a.csv", "completion,gold\n2,2\n", "completion,gold 2,2"),
-    ],
-)
-def test_a_file_in_an_unknown_format_names_the_known_ones(file: str, content: str, found: str, tmp_path: Path) -> None:
-    (tmp_path / file).write_text(content)
-    with pytest.raises(
-        UserError, match=rf"begins '{found}'\)\. Formats: JSONL or Parquet with .* \.eval files of inspect"
-    ):
-        read_rollouts(tmp_path / file)
+def test_a_file_in_an_unknown_format_names_the_known_ones(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Their rollouts\n")
+    with pytest.raises(UserError, match=r"line 1: is not JSON .* Formats: JSONL, CSV or Parquet with .* of inspect"):
+        read_rollouts(tmp_path / "README.md")
+    (tmp_path / "a.csv").write_text("completion,gold\n2,2\n")
+    assert [(one.completion, one.gold) for one in read_rollouts(tmp_path / "a.csv")[1]] == [("2", "2")]

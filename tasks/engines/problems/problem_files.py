@@ -44,7 +44,7 @@ ID_FIELDS = ("source_id", "uid", "id")
 
 def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
     """Read a JSONL, JSON, CSV or Parquet file: COLUMNS; optional: one of ID_FIELDS, source, year, level, subject."""
-    records = _READERS.get(path.suffix.lower(), _jsonl)(path)
+    records = records_of(path, "problem and gold")
     rows: list[Row] = []
     seen: dict[str, str] = {}
     for place, record in records:
@@ -123,12 +123,20 @@ def columns_of(record: Row) -> list[tuple[str, str]]:
     return [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]
 
 
-def _jsonl(path: Path) -> Iterator[tuple[str, Any]]:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    return json_lines(raw, str(path), "problem and gold")
+def records_of(path: Path, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (place, record) of a Parquet or CSV file, or of a file of JSON, whatever it is called. fields: description
+    of the expected fields. Errors: UserError for a file that cannot be read."""
+    match path.suffix.lower():
+        case ".parquet":
+            yield from _parquet(path)
+        case ".csv":
+            yield from _csv(path)
+        case _:
+            try:
+                raw = path.read_bytes()
+            except OSError as error:
+                raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+            yield from json_lines(raw, str(path), fields)
 
 
 def json_lines(raw: bytes, name: str, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -178,7 +186,6 @@ def _csv(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 _NAMED = {name for _, names in COLUMNS for name in names}
-_READERS = {".parquet": _parquet, ".csv": _csv}
 
 
 # Problem sets of the hub.
