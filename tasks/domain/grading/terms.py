@@ -217,7 +217,8 @@ def _same_relation(one: tuple[list[str], list[str]], other: tuple[list[str], lis
     factor = factor_between(mine, theirs)
     if factor is None:
         return sign == wanted == "=" and same_solutions(mine, theirs)
-    return (sign if not factor < 0 else MIRROR.get(sign, sign)) == wanted
+    negative = factor.imag == 0 and factor.real < 0
+    return (MIRROR.get(sign, sign) if negative else sign) == wanted
 
 
 def _difference(left: str, right: str) -> Expr:

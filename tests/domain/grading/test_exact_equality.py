@@ -147,6 +147,7 @@ def test_numbers_that_are_too_large_are_not_called_wrong(answer: str) -> None:
         ("17.88854382", r"\begin{pmatrix}1\\2\end{pmatrix}"),
         (r"\begin{pmatrix}1\\2\end{pmatrix}+v=2", r"\begin{pmatrix}3\\4\end{pmatrix}+v=2"),
         (r"\sum_{k=1}^{i} k", "1"),
+        ("10x=0i", "15x=1+0i"),
     ],
 )
 def test_a_matrix_or_a_sum_without_a_value_is_another_value(answer: str, gold: str) -> None:
