@@ -86,10 +86,10 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str) -> Verd
     if finish == "stop" and (verdict := _in_words(texts[: MAX_ANSWERS + 1], gold)) is not None:
         return verdict
     found = extract_answers(region, form, truncated=finish == "length")
-    spelled_as_gold = found.status == "unread" and normalise(found.answers[0]) == normalise(gold)
-    if found.status == "ok" or spelled_as_gold:
+    unread = found.status == "unread"
+    if found.status == "ok" or (unread and normalise(found.answers[0]) == normalise(gold[: MAX_ANSWER_CHARS + 1])):
         return _judge(found, gold)
-    name: VerdictName = "wrong" if found.status == "unread" else found.status
+    name: VerdictName = "wrong" if unread else found.status
     return Verdict(name, found.reason, found.answers[0] if found.answers else None, None)
 
 
