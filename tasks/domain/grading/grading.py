@@ -86,11 +86,14 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str) -> Verd
     if finish == "stop" and (verdict := _in_words(texts[: MAX_ANSWERS + 1], gold)) is not None:
         return verdict
     found = extract_answers(region, form, truncated=finish == "length")
-    unread = found.status == "unread"
-    if found.status == "ok" or (unread and normalise(found.answers[0]) == normalise(gold[: MAX_ANSWER_CHARS + 1])):
+    if found.status == "ok" or (found.status == "unread" and _same_text(found.answers[0], gold)):
         return _judge(found, gold)
-    name: VerdictName = "wrong" if unread else found.status
+    name: VerdictName = "wrong" if found.status == "unread" else found.status
     return Verdict(name, found.reason, found.answers[0] if found.answers else None, None)
+
+
+def _same_text(answer: str, gold: str) -> bool:
+    return len(gold) <= MAX_ANSWER_CHARS and normalise(answer) == normalise(gold)
 
 
 def _in_words(texts: list[str], gold: str) -> Verdict | None:
