@@ -60,8 +60,6 @@ def _exactly(prediction: str, gold: str) -> Match | None:
         return EQUAL
     if (name := _name(gold)) is not None and (other := _name(prediction)) is not None:
         return EQUAL if name == other else ""
-    if (based := same_in_base(prediction, gold)) is not None:
-        return EQUAL if based else ""
     a, b = number(prediction), number(gold)
     return None if a is None or b is None else same_numbers(a, b)
 
@@ -168,12 +166,15 @@ def worded(text: str) -> str:
 def same_terms(prediction: str, gold: str) -> Match:
     """How `prediction` equals `gold` in value. Both are normalised terms, units allowed. Raise Undecided, with the
     reason, if the numbers are too large."""
+    if (based := same_in_base(prediction, gold)) is not None and squeeze(prediction) != squeeze(gold):
+        return EQUAL if based else ""
     if (decided := _exactly(prediction, gold)) is not None:
         return decided
     if (words := worded(prediction)) and words == worded(gold):
         return EQUAL
     (a, unit_a), (b, unit_b) = split_unit(prediction), split_unit(gold)
-    if unit_a and unit_b and unit_a != unit_b:
+    further = {split_unit(rest)[1] for rest, unit in ((a, unit_a), (b, unit_b)) if unit}
+    if len({unit_a, unit_b, *further} - {None}) > 1:
         return ""
     if (unit_a == "°") != (unit_b == "°"):
         turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")
