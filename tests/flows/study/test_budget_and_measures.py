@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from flows.study.prices import FILE, team_prices
 from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.records.runs import Amounts, run_id
+from storage.records.runs import UNITS, Amounts, run_id
 from storage.records.spending import Charge, Journal, spent_in_month
 from tasks.domain.budget import Budget
 from tasks.engines.hardware import Hardware
@@ -36,6 +37,10 @@ def test_a_file_says_it_and_nothing_is_called_otherwise(tmp_path: Path) -> None:
     own = profile_of("mine.toml", HELD)
     assert own.budget == Budget(tokens=20_000, usd=20)
     assert profile_of("mine.toml", f'base = "demo"\n{written_out(own)}').budget == own.budget
+
+
+def test_every_unit_has_a_limit() -> None:
+    assert [field.name for field in fields(Budget)] == [*UNITS]
 
 
 def test_a_plan_counts_what_the_run_has_spent(tmp_path: Path) -> None:
