@@ -152,7 +152,10 @@ class _Arms:
         (plan,) = self._compared
         training = self._trained(start, seed, objective)
         end = start.after(training, objective.training.steps, seed)
-        return ObjectiveResult(objective.name, training, self._heldout(end, (plan,), f" by {objective.name}")[plan])
+        name = f"{end.name} by {objective.name}"
+        return ObjectiveResult(
+            name, objective.name, training, self._heldout(end, (plan,), f" by {objective.name}")[plan]
+        )
 
     def _trained(self, start: Start, seed: int, objective: Objective | None = None) -> Training:
         """The adapter of an arm. objective: None for the study's own."""

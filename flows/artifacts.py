@@ -44,7 +44,8 @@ class Start:
     @property
     def name(self) -> str:
         """Return its name in stage titles."""
-        return f"{self.policy.arm} at step {self.policy.step}"
+        seed = f", seed {self.policy.seed}" if self.policy.seed else ""
+        return f"{self.policy.arm} at step {self.policy.step}{seed}"
 
     def after(self, training: Training, step: int, seed: int = 0) -> Start:
         return Start(replace(self.policy, adapter=str(training), adapter_step=step, step=step, seed=seed), training)
@@ -64,8 +65,10 @@ class Screened:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveResult:
-    """An arm trained with another objective and one seed, and its last adapter's held-out rollouts."""
+    """An arm trained with another objective and one seed, and its last adapter's held-out rollouts. name: of the last
+    adapter, in titles."""
 
+    name: str
     objective: str
     training: Training
     rollouts: Rollouts

@@ -43,8 +43,8 @@ def experiment(study: Study) -> Report:
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
     results = tuple(one for arm in arms for one in (*own_results(arm), *arm.objectives)) if p.objectives else ()
-    starts = tuple(arm.start.compared for arm in arms if arm.start.compared is not None)
-    ends = tuple(one.rollouts for one in results)
+    starts = [(arm.start.name, arm.start.compared) for arm in arms if arm.start.compared is not None]
+    ends = [(one.name, one.rollouts) for one in results]
     partitions = tuple(partitioned(study, m, calibration) for m in measured)
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     evidence = Evidence(
@@ -98,8 +98,8 @@ def experiment(study: Study) -> Report:
                 train_group_size=p.training.group_size,
                 objectives=tuple(one.objective for one in results),
                 objective_trainings=tuple(one.training for one in results),
-                objective_starts=starts,
-                objective_ends=ends,
+                objective_starts=tuple(rollouts for _, rollouts in starts),
+                objective_ends=tuple(rollouts for _, rollouts in ends),
                 objective_start_answers=classes_of_answers(study, starts),
                 objective_end_answers=classes_of_answers(study, ends),
                 budgets=p.search.budgets(p.final.sampling.max_tokens),
@@ -137,7 +137,7 @@ def experiment(study: Study) -> Report:
 def own_results(arm: ArmArtifacts) -> tuple[ObjectiveResult, ...]:
     """The study's own trainings, with which other objectives are compared."""
     ends = [(t, t.end.compared) for t in arm.trained]
-    return tuple(ObjectiveResult(BASELINE, t.training, end) for t, end in ends if end is not None)
+    return tuple(ObjectiveResult(t.end.name, BASELINE, t.training, end) for t, end in ends if end is not None)
 
 
 def partitioned(study: Study, measured: Measured, calibration: Calibrations | None) -> Partitions:
@@ -153,8 +153,10 @@ def partitioned(study: Study, measured: Measured, calibration: Calibrations | No
     )
 
 
-def classes_of_answers(study: Study, several: Sequence[Rollouts]) -> tuple[Partitions, ...]:
-    return tuple(partition_answers(rollouts=ref, grader_version=study.grader.installed) for ref in several)
+def classes_of_answers(study: Study, several: Sequence[tuple[str, Rollouts]]) -> tuple[Partitions, ...]:
+    """several: (name of the policy, its held-out rollouts by which objectives are compared)."""
+    each = [(partition_answers.titled(f"answers compared of {name}"), rollouts) for name, rollouts in several]
+    return tuple(stage(rollouts=rollouts, grader_version=study.grader.installed) for stage, rollouts in each)
 
 
 def pass_at_k_by_benchmark(
