@@ -231,8 +231,8 @@ def submit(
 def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: Any) -> None:
     """Show what a run would make, reuse and cost, and the difference that it can detect. Makes nothing."""
     from cli.view import show_plan
+    from flows.running.fit import Machine
     from flows.running.forecast import Forecast
-    from flows.study.machine import Machine
     from storage.artifacts.store import Store
     from tasks.domain.budget import Budget
 

@@ -71,9 +71,9 @@ def new(name: str, base: str) -> None:
 def check(file: str, root: Path) -> None:
     """List every error of a study's file, by line. Also list inputs that are missing on this machine. Makes nothing."""
     from flows.problems import prepare
+    from flows.running.fit import Machine
     from flows.running.forecast import Forecast, misread_traces
     from flows.running.plan import plan
-    from flows.study.machine import Machine
     from flows.study.request import ENDING, Request, questions_of, text_of
     from storage.artifacts.store import Store
     from storage.errors import UserError

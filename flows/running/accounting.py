@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 
 from flows.gate import ADVICE
 from flows.running.costs import costs, total
-from flows.running.fit import check_fit, longest_prompts
+from flows.running.fit import Machine, check_fit, check_memory, longest_prompts
 from flows.running.plan import Planned, is_costly, looked_up, to_sample
 from flows.running.sessions import Charging, Listener
 from flows.running.tracking import followed_by, token, tracked, tracker_run
-from flows.study.machine import Machine, check_memory
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flows.running.costs import FILL, Cost, Estimator, total
-from flows.running.fit import problems_before_checks, prompt_notes
+from flows.running.fit import Machine, memory_lines, problems_before_checks, prompt_notes
 from flows.running.plan import Planned, plan, to_sample, why_not
-from flows.study.machine import Machine, gpus_line, memory_lines
+from flows.study.machine import gpus_line
 from flows.study.objectives import alike
 from flows.study.prices import host_of, team_prices, unpriced
 from flows.study.profile import Profile

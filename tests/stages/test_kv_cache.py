@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flows.running.fit import Machine, check_caches, memory_lines
 from flows.running.plan import plan, to_sample
-from flows.study.machine import Machine, check_caches, memory_lines
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError

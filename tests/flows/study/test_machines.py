@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.machine import Machine, check_memory, enough_gpus, memory_lines, served_ranks, spread
+from flows.running.fit import Machine, check_memory, memory_lines
+from flows.study.machine import enough_gpus, served_ranks, spread
 from flows.study.profiles import DEMO, PAPER
 from flows.study.request import profile_of
 from flows.study.resolve import Study
