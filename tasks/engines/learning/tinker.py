@@ -119,7 +119,9 @@ class RemoteModel:
         return {one.tinker_path: one.expires_at and one.expires_at.isoformat() for one in self._listed(model)}
 
     def _listed(self, model: str) -> Sequence[Any]:
-        return answered(lambda: self.service.rest.list_checkpoints(model)).checkpoints
+        with suppress(Gone):
+            return answered(lambda: self.service.rest.list_checkpoints(model), "it has no such model").checkpoints
+        return []
 
     def _attached(self, sent: Mapping[str, Any]) -> bool:
         """Go on with the model of an earlier process, from the first request of its last step. False if the service no
