@@ -84,10 +84,12 @@ def tinker_server(root: Path, port: int) -> Iterator[str]:
     thread.start()
     while not server.started:
         time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
-    api.jobs.close()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        api.jobs.close()
 
 
 @contextmanager
