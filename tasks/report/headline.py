@@ -137,7 +137,9 @@ def _without_pairs(ask: Ask, form: Form) -> tuple[str, str]:
     more, less = (row["arm"], row["other"]) if row["gain"] >= 0 else (row["other"], row["arm"])
     ends = _ends({f"more_{name}": row[name] for name in ("gain", "gain_low", "gain_high")}, "more_gain")
     words = f"{more} solves {_points(row['gain'])} more than {less} {ends}."
-    return words if excludes_zero(row, "gain") else f"Undecided: {words}", f"Nothing was trained. {_number(arms)}"
+    width = f"Width of traces: {wider}." if (wider := _wider(ask)) else ""
+    holds = _joined(width, "Nothing was trained.", _number(arms))
+    return words if excludes_zero(row, "gain") else f"Undecided: {words}", holds
 
 
 def _untrained(ask: Ask, arms: Sequence[Row]) -> str:
@@ -163,7 +165,7 @@ def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
     gained, ends = f"gained {_points(row['gain'])} {than}", _ends(row, "gain")
     who = row["other"] + (f" on {row['arm']}" if len({one["arm"] for one in pairs}) > 1 else "")
     if len(pairs) > 1 and not clear:
-        words = f"no objective differs from the study's own; the furthest, {who}, {gained} {ends}."
+        words = f"no objective clearly differs from the study's own; the furthest, {who}, {gained} {ends}."
     else:
         words = f"{who} {gained} than the study's own objective {ends}."
     count = f"{len(clear)} of {len(pairs)} objectives differ{'s' if len(clear) == 1 else ''} from it." if clear else ""
@@ -219,9 +221,6 @@ def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
     for row in ask("report_summary").to_pylist():
         arms.setdefault(row["arm"], row)  # of each arm its first seed
     tests = [row for row in ask("report_band_tests").to_pylist() if row["metric"] == "ratio"]
-    at_start = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0}
-    apart = [row for row in ask("report_diversity").to_pylist() if at_start.items() <= row.items()]
-
     costs = ask("report_token_ratios").to_pylist() if "tokens" in inputs else []
     ends = {
         arm: max((row[step] for row in costs for name, step in ENDS if row[name] == arm), default=0) for arm in arms
@@ -244,7 +243,7 @@ def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
         tile(
             "Width: distance of traces before training",
             lambda row: number(width) if (width := row["diversity_before"]) is not None else None,
-            _differ(apart, ("difference", "difference_low", "difference_high"), "is wider", 0),
+            _wider(ask),
         ),
         tile(
             "Cost: tokens per correct answer",
@@ -254,6 +253,13 @@ def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
         tile("Form: no answer, no tags or cut off", faults, in_form),
     ]
     return [one for one in tiles if one.values]
+
+
+def _wider(ask: Ask) -> str:
+    """Return which of two arms has the more diverse traces before training."""
+    at_start = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0}
+    apart = [row for row in ask("report_diversity").to_pylist() if at_start.items() <= row.items()]
+    return _differ(apart, ("difference", "difference_low", "difference_high"), "is wider", 0)
 
 
 def _differ(rows: Sequence[Row], names: tuple[str, str, str], word: str, even: float) -> str:

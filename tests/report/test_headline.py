@@ -95,9 +95,11 @@ def test_one_arm_and_none_that_was_trained() -> None:
     )
     other = still | {"arm": "plain", "label": "plain", "after_rate": 0.5}
     apart = LEVEL | {"row": "difference", "other": "plain", "after_rate": None}
-    untrained = headline(asked(answer_gain=[still, other, apart]), ())
+    width = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0, "arm": "panel", "other": "plain"}
+    width |= {"difference": 0.06, "difference_low": 0.04, "difference_high": 0.08}
+    untrained = headline(asked(answer_gain=[still, other, apart], diversity=[width]), ())
     assert untrained.verdict == "panel solves 12.5 points more than plain (95 % interval +5.0 to +20.0)."
-    assert untrained.holds == "Nothing was trained. 40 held-out problems."
+    assert untrained.holds == "Width of traces: panel is wider. Nothing was trained. 40 held-out problems."
 
 
 def test_arms_that_break_the_format_are_not_compared() -> None:
@@ -120,7 +122,7 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
     further = over | {"other": "pkpo", "gain": -0.08, "gain_low": -0.2, "gain_high": 0.04}
     several = headline(asked(answer_objectives=[LEVEL, over, further]), ("objectives",)).verdict
     assert several.startswith(
-        "Undecided: no objective differs from the study's own; the furthest, pkpo, gained 8 points"
+        "Undecided: no objective clearly differs from the study's own; the furthest, pkpo, gained 8 points"
     )
     assert "less (95 % interval −20.0 to +4.0)." in several and len(several.split()) <= 25
     elsewhere = headline(asked(answer_objectives=[over, over | {"arm": "thinking", "gain": 0.01}]), ("objectives",))

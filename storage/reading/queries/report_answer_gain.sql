@@ -4,7 +4,7 @@ place = 10
 title = "Held-out accuracy, and the difference between arms"
 caption = """
 Hollow: before training. Filled: the last adapter, or the model if nothing was trained, with its 95 % interval; small \
-dots: single training seeds. Below: how much more the first arm gained than the other (without training: solved), with \
+dots: single training seeds. Below: how much more one arm gained than the other (without training: solved), with \
 its 95 % interval. Grey: differences that this study is too small to find."""
 sources = ["passk", "curves", "final", "contrasts", "gain_differences"]
 [chart]
@@ -25,7 +25,14 @@ pairs as (
     union all by name
     select arm, other, estimate, low, high, holds_for, n, reason from contrasts
     where metric = 'gap' and k = 1 and source = 'all' and arm <> other and step = 0 and other_step = 0
-        and (select max(last) from ends) = 0)
+        and (select max(last) from ends) = 0),
+-- the arm that gained more comes first, as in the verdict
+ordered as (
+    from pairs where estimate is null or estimate >= 0
+    union all by name
+    select * replace (other as arm, arm as other, -estimate as estimate, -high as low, -low as high,
+        -sequence_high as sequence_low, -sequence_low as sequence_high)
+    from pairs where estimate < 0)
 select 'level' as row, l.arm as label, l.arm, null as other, b.estimate as before_rate, l.estimate as after_rate,
     l.low as after_rate_low, l.high as after_rate_high, g.estimate as gain, g.low as gain_low, g.high as gain_high,
     null::double as sequence_low, null::double as sequence_high, null::double as detectable_gain, l.holds_for, l.n,
@@ -41,5 +48,5 @@ where (select count(distinct seed) from seeds) > 1
 union all by name
 select 'difference' as row, arm || ' − ' || other as label, arm, other, estimate as gain, low as gain_low,
     high as gain_high, sequence_low, sequence_high, detectable as detectable_gain, holds_for, n, place
-from pairs join arms using (arm)
+from ordered join arms using (arm)
 order by row desc, place, label
