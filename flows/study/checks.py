@@ -145,6 +145,9 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
                 has = ", ".join(f"{name}={theirs[name]} and not {ours[name]}" for name in other)
                 words = f"it goes on with the adapter of lesson {lesson.name}, which has {has}: make them agree"
                 faults.append(Fault((*path, other[0]), words))
+    if p.hardware.engine == "tinker" and p.hardware.processes > 1:
+        words = f"{p.hardware.processes} processes of the learner, and a Tinker service has the learner; set it to 1"
+        faults.append(Fault(("hardware", "processes"), words))
     with collected(faults, "evaluation", "sampling", "kv_cache"):
         check_kept_whole(p.evaluation.sampling, "evaluation.sampling")
     for path, rollouts in {

@@ -258,7 +258,7 @@ class TinkerUpdater(Updater):
         data = []
         for group in live:
             for one in group.trajectories:
-                share = scale / int(np.isfinite(one.behaviour_T).sum()) if of_each else scale
+                share = scale / max(1, int(np.isfinite(one.behaviour_T).sum())) if of_each else scale
                 data.append(datum_of(group, one, weight, one.advantage * share))
         self.model.pay_once(len(self._made), sum(datum.model_input.length for datum in data))
         with clock.phase("train"):
