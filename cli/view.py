@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import options
-from flows.running.forecast import UNITS, Forecast, amounts
+from flows.running.forecast import COLUMNS, Forecast, amounts
 from flows.running.plan import Planned
 from flows.running.sessions import stages_on
 from storage.artifacts.ref import Ref
@@ -271,7 +271,7 @@ def show_plan(priced: Forecast, *, stages: bool) -> None:
     """Print a plan's sentences. stages: its table first; names of stages are wrapped if necessary, numbers never."""
     console, table = Console(highlight=False), Table("", box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
-    for name in UNITS:
+    for name in COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
     for p, c in zip(priced.planned, priced.costs, strict=True):
         mark = "·" if p.reused else "left" if p.left else "+"

@@ -29,8 +29,8 @@ from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
 
-#: Units of a stage's amounts, as columns of the plan's table; disk is in bytes.
-UNITS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")
+#: Columns of the plan's table; disk is in bytes.
+COLUMNS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")
 NONE = "–"
 LENGTHS = {
     "measured": "measured by this store",
@@ -148,7 +148,7 @@ class Forecast:
     def markdown(self) -> str:
         """A page: the sentences, then one line per stage."""
         lines = [f"- {sentence}" for sentence in self.sentences()]
-        table = [f"| | stage | {' | '.join(UNITS)} |", f"|---|---|{'---:|' * len(UNITS)}"]
+        table = [f"| | stage | {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * len(COLUMNS)}"]
         for p, cost in zip(self.planned, self.costs, strict=True):
             how = "reused" if p.reused else "left" if p.left else "make"
             table.append(f"| {how} | {p.step.title} | {' | '.join(amounts(cost))} |")
