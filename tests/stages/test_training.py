@@ -8,27 +8,32 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
-from storage.artifacts.schemas import DIAGNOSTICS, Calibrations, Training
-from storage.artifacts.store import Store
+from storage.artifacts.manifest import Recipe, provenance
+from storage.artifacts.schemas import DIAGNOSTICS, Bands, Calibrations, Pool, Splits, Training
+from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.grading.grading import ActiveGrader, Overrides
 from tasks.domain.grpo.learner_config import LEAST_TEMPERATURE, check_sampling
 from tasks.domain.grpo.rewards import RewardTerm
 from tasks.domain.partitions.classes import by_trace
-from tasks.domain.policies import Policy, Sampling
+from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.encoding import SentenceEncoder, labelled_sha256
 from tasks.engines.hardware import EngineName
 from tasks.engines.learning import checkpoints
+from tasks.engines.toolbox import Toolbox
 from tasks.partitions import calibrate_partitions
 from tasks.rollouts import account_of
 from tasks.stage import Session, session
-from tasks.training import place_of, step_sampling
+from tasks.training import place_of, step_sampling, train_adapter
+from tests.engines.learning.test_learner import CONFIG
 from tests.plugged import install
 from tests.stages.test_calibration import DIGEST, FOLDER, NAME
 from tests.stages.training_lab import DRAW, EVALUATION, START, STILL, Lab, a_lab, killed_and_resumed, lab, short
@@ -252,3 +257,34 @@ def test_a_training_by_the_encoders_classes(lab: Lab, monkeypatch: pytest.Monkey
     assert classes == pytest.approx(sum(by_problem) / len(by_problem))
     assert max(by_problem) > 1, "else the partition tells nothing apart"
     assert sum(row["updates"] for row in lab.store.read(made).to_pylist()) > 0
+
+
+# A training that has nothing to train on is refused before anything is sampled.
+
+
+@pytest.mark.parametrize(
+    ("split", "banded", "words"),
+    [
+        ("train", True, "panel: no training problem is in the variance band"),
+        ("heldout", False, "panel: every problem of the pool is held out, so none is left to train on"),
+    ],
+)
+def test_a_pool_with_nothing_to_train_on(tmp_path: Path, split: str, banded: bool, words: str) -> None:
+    """One problem: outside held-out and never solved, so no group would have a gradient; or held out itself."""
+    store = Store(tmp_path)
+    store.prepare()
+    problem = {"problem_id": "p", "source": "s"}
+    texts = dict.fromkeys(("source_id", "problem", "gold", "gold_raw", "answer_type", "cluster"), "1")
+    pool, splits, bands = Pool.of("0" * 16), Splits.of("0" * 16), Bands.of("0" * 16)
+    for ref, row in (
+        (pool, texts),
+        (splits, {"split": split}),
+        (bands, {"arm": "panel", "group_size": 8, "num_correct": 0, "band": "all_zero"}),
+    ):
+        recipe = Recipe(stage=f"import_{ref.kind}", version=1, arguments={}, inputs={})
+        table = pa.Table.from_pylist([problem | row], schema=ref.schema)
+        store.write(ref, Payload(table), recipe, provenance(0.0))
+    start, draw = Policy(arm="panel", model=BaseModel(name="demo", sha256="0")), Sampling(max_tokens=8, seed=0)
+    how: dict[str, Any] = {"learner": CONFIG, "rollouts": draw, "evaluation": draw, "evaluation_group_size": 1}
+    with session(Session(store, Toolbox())), pytest.raises(UserError, match=words):
+        train_adapter(pool=pool, splits=splits, bands=bands if banded else None, start=start, **how)

@@ -15,11 +15,18 @@ import torch
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
+from storage.errors import UserError
 from tasks.domain.scaffolds import PANEL, THINKING, Scaffold
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import transformers as engine
-from tasks.engines.sampling.prompts import EndTokens, default_system_prompt, encode_prompt, opens_trace
+from tasks.engines.sampling.prompts import (
+    EndTokens,
+    default_system_prompt,
+    encode_prompt,
+    opens_trace,
+    refuse_leaked_problems,
+)
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.sampling.vllm import graph_sizes, step_tokens
 from tests.tiny_model import write_tiny_mixture, write_tiny_model
@@ -189,3 +196,30 @@ def test_a_full_batch_has_one_of_its_own_and_room_for_prompts_beside_it() -> Non
         sizes = graph_sizes(hardware)
         assert at_once in sizes and sizes[-1] == step_tokens(hardware) >= 2 * at_once
     assert step_tokens(Hardware(max_num_seqs=100)) == 512
+
+
+# Problems in the words of a prompt: in whole, however they end, and not as a part of another.
+
+
+SHOWN = [
+    ("Which is prime? (A) 4 (B) 5 (C) 6", "Which is prime? (A) 4 (B) 5 (C) 6 Answer: B"),
+    ("What is the value of 5!", "What is the value of 5! Answer: 120"),
+    ("What is 15 + 27", "What is 15 + 27 -> 42"),
+    ("A list has three numbers. What is it?", "1.A list has three numbers. What is it? 3"),
+]
+OTHERS = [
+    ("What is 12 + 5?", r"What is 12 + 5 \times 3?"),
+    ("10 + 20 + 30 =", "5 * 10 + 20 + 30 ="),
+    ("Сколько будет пять плюс семь?", "Сколько будет пять плюс семьдесят?"),
+]
+
+
+@pytest.mark.parametrize(("problem", "words"), SHOWN)
+def test_it_is_refused_however_it_ends(problem: str, words: str) -> None:
+    with pytest.raises(UserError, match="a problem of the pool"):
+        refuse_leaked_problems(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])
+
+
+@pytest.mark.parametrize(("problem", "words"), OTHERS)
+def test_another_problem_is_not(problem: str, words: str) -> None:
+    refuse_leaked_problems(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])
