@@ -123,7 +123,7 @@ def rollouts(ref: str, folder: Path, form: str, root: Path, as_json: bool) -> No
     """Write graded rollouts to FOLDER: JSONL, logs of inspect, or a dataset folder for the Hugging Face hub.
 
     REF is a report, a run or a study, of which the final evaluation is written, or one artifact of rollouts. With
-    --format hf it may be a training, whose last adapter is written with its model card.
+    --format hf REF may be a training: its last adapter is written, with a model card.
     """
     from flows.exported import FORMATS
     from storage.artifacts.store import Store
@@ -177,7 +177,7 @@ def push(ref: str, name: str, private: bool, root: Path, as_json: bool) -> None:
 @options.root_there
 def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
     """Send a study to experiment trackers: trackio, wandb, mlflow or tensorboard. REF is a run's id or a study's name.
-    `varband run --track NAME` does so while it runs. Sent again, it adds what the tracker's run lacks."""
+    `varband run --track NAME` follows a study while it runs. A second call adds only what the tracker lacks."""
     from flows.running.plan import plan
     from flows.running.tracking import send_finished, token, tracker_run
     from flows.study.request import Request

@@ -92,7 +92,9 @@ budget = click.option(
     help="The most that the run may spend over all its attempts, e.g. tokens=2e6,gpu_hours=3,usd=20. At the limit it is"
     " paused (exit code 75); the same command with a larger budget resumes it.",
 )
-anyway = click.option("--anyway", is_flag=True, help="Train even if the screening predicts little to learn.")
+anyway = click.option(
+    "--anyway", is_flag=True, help="Train even if the screening found too few usable problems or rollouts."
+)
 
 shared = click.option(
     "--shared", is_flag=True, help="Share the work with other processes that run this study on this root."

@@ -46,8 +46,8 @@ def start(host: str, port: int, unprotected: bool) -> None:
 def deploy(study: str | None, pools: tuple[str, ...], image: str, as_json: bool) -> None:
     """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated.
 
-    With STUDY.toml, also register deployments of that study, with a filled form, and a nightly re-evaluation of its
-    adapters.
+    With STUDY.toml, also register deployments of that study, whose form holds its text, and a nightly re-evaluation of
+    its adapters.
 
     Code and forms are updated. Changes made in the UI stay: pauses, parameters, schedules, queues, limits. To reset a
     deployment, delete it in the UI and deploy again.

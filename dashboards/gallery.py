@@ -105,7 +105,7 @@ def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
 
 
 def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, Any] | None) -> Item:
-    """again: the study's note on an item with texts from a later sampling."""
+    """Return one item of a transcripts file. again: the note of an item whose texts were sampled later."""
     if not isinstance(item.get("problem"), str):
         raise UserError(f"{path}: items[{place}].problem is missing")
     samples = []

@@ -77,7 +77,9 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> li
         progress(len(verdicts), len(items), "golds checked")
         for (_, answer, *_), verdict in zip(probes[start : start + BATCH], verdicts[start:], strict=True):
             if verdict.reason.startswith(RAISED):
-                raise UserError(f"{verdict.reason}, on the gold {answer!r:.60} itself: mend it, or return no answers")
+                raise UserError(
+                    f"{verdict.reason}, even for the gold {answer!r:.60}: fix the grader, or let it return no answers"
+                )
     return verdicts
 
 

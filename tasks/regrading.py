@@ -49,7 +49,7 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
 
 
 def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:
-    """Return the rollouts with this grader's verdicts: unchanged, unless the store has them from another grader.
+    """Return the rollouts with this grader's verdicts. Stored rollouts of another grader are graded again.
     Rollouts that do not exist yet will be graded by the session's grader. Adapters are not retrained after a
     regrading."""
     if not store().fresh(rollouts):

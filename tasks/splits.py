@@ -110,7 +110,7 @@ def benchmark_of(
     out.
 
     The first `per_level` of each level in the order of a hash of (seed, problem) are chosen, the same on every machine;
-    the next one replaces a leak. Errors: UserError if a level has too few problems.
+    a problem that leaks is replaced by the next one. Errors: UserError if a level has too few problems.
 
     >>> from tasks.domain.problems.duplicates import LEAKS
     >>> t = pa.table({"problem_id": ["a", "b"], "source": ["s"] * 2, "source_id": ["1", "2"], "level": ["1", "5"]})

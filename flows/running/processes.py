@@ -41,8 +41,8 @@ GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
 
 
 def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
-    """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. With more processes than arms
-    an arm's sampling is shared. Does nothing if there is only one arm or one seed to be made at a time, or one process
+    """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. With more processes than arms,
+    several sample for one arm. Does nothing if there is only one arm or one seed to be made at a time, or one process
     on a CPU. listener: receives the events of all processes. Errors as for `dispatch`."""
     p = study.profile
     places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]

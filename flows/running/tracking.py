@@ -1,7 +1,8 @@
 """A run's progress for experiment trackers: per step, per evaluation, bands, summary, spending and a few completions.
 
 One more listener of Progress. Each tracker has a thread, which reads what the events name, and a process, which
-logs it; a tracker that fails or hangs costs the run nothing but a sentence.
+logs it; if a tracker fails or hangs, the run prints one sentence and
+continues.
 """
 
 from __future__ import annotations

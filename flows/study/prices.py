@@ -75,7 +75,7 @@ class TeamPrices(Checked):
     def check_limits(
         self, prices: Prices, hardware: Hardware, budget: Budget, root: Path, served: Collection[str] = ()
     ) -> None:
-        """Raise UserError for a limit on money that could never stop a remote engine. served: as for `of`."""
+        """Raise UserError if there is a limit in dollars and a remote engine has no price. served: as for `of`."""
         limited = budget.usd is not None or self.month.usd is not None
         if limited and (lacking := unpriced(prices, hardware, served)):
             raise UserError(f"{root / FILE}: a limit in US dollars has no effect while {lacking}")

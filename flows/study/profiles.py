@@ -86,8 +86,8 @@ def questions(study: Profile) -> Iterator[Profile]:
 
 
 def _sized(lesson: Lesson, study: Profile) -> Lesson:
-    """A lesson at the study's size: with limits, steps and rates of the study's lesson of that name, else with its
-    completion limit."""
+    """Return the lesson with the limits, steps and learning rate of the study's lesson of that name. If there is none,
+    only the completion limit is the study's."""
     own = {known.name: known for known in study.lessons}
     cap = min(lesson.rollouts.max_tokens, study.rollouts.max_tokens)
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))

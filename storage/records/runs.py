@@ -38,7 +38,7 @@ State = Literal["queued", "running", "parked", "interrupted", "finished", "faile
 
 
 class Amounts(BaseModel):
-    """What a run spends: every unit of budgets, prices, charges and forecasts. A title is the unit's name for users."""
+    """What a run spends: every unit of budgets, prices, charges and forecasts. Users see the title of a field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tokens: float = Field(default=0.0, title="tokens")  # of prompts and completions

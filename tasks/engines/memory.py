@@ -188,7 +188,8 @@ def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_v
 def plan_training(
     base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int | None
 ) -> TrainingPlan:
-    """Plan the memory of a training. free: bytes of the device; None: unknown, planned for packs of the budget."""
+    """Plan the memory of a training. free: free bytes of the device, None if unknown; then packs have
+    `token_budget` tokens."""
     config, targets = read_config(base), learner.target_modules
     lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
     fixed = loaded_bytes(base, bytes_per_value) + lora * (16 + 2 * bytes_per_value)

@@ -165,9 +165,9 @@ def beyond_shift(
     """Return (null, excess). null: the closure of the gap, from the smallest to the largest k, that a constant shift of
     logits would give. excess: the remaining closure, 0 if the policies differ only by such a shift.
 
-    The shift is fitted from both sides and averaged. The variance adds a bootstrap over problems (near-duplicates drawn
-    together) and the spread over seeds, each standing for its policy. paired: both policies use the same adapters, so a
-    seed stands for both.
+    The shift of logits is fitted twice, once from each policy, and averaged. The variance adds a bootstrap over
+    problems (near-duplicates drawn together) and the spread over seeds, each standing for its policy. paired: both
+    policies use the same adapters, so a seed stands for both.
     """
     found, at_P = np.unique(cluster_P, return_inverse=True)
     size = 1 if uneven(at_P) else len(found)

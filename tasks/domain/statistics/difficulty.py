@@ -188,8 +188,8 @@ def rollouts_until_decided(n: int, c: int) -> float:
 
 
 def adaptive_saving(counts: Pairs) -> dict[str, Any]:
-    """Return the `adaptive_saving` row: rollouts saved by stopping at a decided band (count, share). For an adaptive
-    screening, the count is measured against the largest group.
+    """Return the `adaptive_saving` row: rollouts (count, share) that sampling saves if it stops once the band is known.
+    For an adaptive screening, the count is measured against the largest group.
 
     >>> adaptive_saving([(8, 0), (2, 1)])["count"], adaptive_saving([(2, 1), (2, 1)])["count"]
     (6, 0)

@@ -142,8 +142,7 @@ class Graders:
         raised = [v.reason for v in judged if v.reason.startswith(RAISED)]
         if len(raised) == len(judged) >= ENOUGH_RAISED:
             raise UserError(
-                f"{raised[0]}, as on all {len(raised)} different answers:"
-                " fix the grader and run again; rollouts are kept"
+                f"the grader failed on all {len(raised)} answers: {raised[0]}. Fix it and run again; rollouts are kept"
             )
 
 

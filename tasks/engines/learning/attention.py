@@ -29,8 +29,8 @@ _BUCKET = 16
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Segments padded together: query rows NxQ and key rows NxK of the pack, and the mask of allowed pairs
-    (Nx1xQxK)."""
+    """Segments padded to one length: indices of their query rows (NxQ) and key rows (NxK), and the mask of allowed
+    pairs (Nx1xQxK)."""
 
     query_rows: Tensor
     key_rows: Tensor

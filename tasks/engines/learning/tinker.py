@@ -76,7 +76,9 @@ class RemoteModel:
 
     def _start_from(self, init: Path) -> None:
         if not (init / REMOTE).is_file():
-            raise UserError(f"{init}: this adapter was not trained on a Tinker service, which cannot start from it")
+            raise UserError(
+                f"{init}: a Tinker service can only start from an adapter that it trained; choose another engine"
+            )
         remote = json.loads((init / REMOTE).read_text())
         start = self.service.client.create_training_client_from_state
         gone = f"{init}: the service no longer has its state, which expires at {remote['state_expires']}"

@@ -78,7 +78,7 @@ def best(group: Group, _: Context) -> Advantages:
 
 
 def refined(group: Group, _: Context) -> Advantages:
-    """Critique and refinement (AutoMathCritique, Xi et al. 2024, arXiv 2411.16579), its training in the loop.
+    """Weigh refinements as the training loop of AutoMathCritique does (Xi et al. 2024, arXiv 2411.16579).
 
     A correct refinement has weight 1 minus the share of correct ones, a wrong one 0; the paper finetunes with weight 1.
     Draft and critique come from the same policy and have no gradient.
@@ -92,7 +92,7 @@ def refined(group: Group, _: Context) -> Advantages:
 
 
 def multi_agent(group: Group, context: Context) -> Advantages:
-    """Multi-agent finetuning (Subramaniam et al. 2025, arXiv 2501.05707), its training in the loop.
+    """Weigh drafts and critiques as in multi-agent finetuning (Subramaniam et al. 2025, arXiv 2501.05707).
 
     Like `refined`, for a generator's drafts and a critic's critiques, each with its own adapter; a critique counts as
     correct if its refinement is. Critiques that corrected a wrong draft and those that kept a correct one each have
