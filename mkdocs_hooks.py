@@ -1,4 +1,4 @@
-"""What the site writes when it is built: the settings of a study, from the model's field docs."""
+"""Write the table of a study's settings into the site when it is built."""
 
 from __future__ import annotations
 

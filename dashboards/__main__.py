@@ -1,4 +1,4 @@
-"""`python -m dashboards --server.port=…`: start Streamlit with the app loaded, so that nobody waits for it."""
+"""`python -m dashboards --server.port=…`: start Streamlit with the app already imported."""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ def _findings(rows: pa.Table) -> None:
 
 @lru_cache(maxsize=4)
 def _claims(where: Path, at: Stamp) -> tuple[list[dict[str, Any]], int]:
-    """(checked claims, number that this store cannot answer); checked again only when the store has changed."""
+    """Return (checked claims, number of claims that this store cannot answer). Claims are checked again when the store
+    has changed."""
     checked = checked_claims(where)
     rows = [
         {

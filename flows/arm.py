@@ -1,7 +1,6 @@
 """Arms, end to end: screening, training, evaluation. Each step passes its artifacts to the next.
 
-Problems are prepared once for all arms. An arm evaluated with another arm's adapter gets that arm's training; an arm
-evaluated untrained gets none.
+Problems are prepared once for all arms. An arm that is evaluated with another arm's adapter gets that arm's training.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
 
 @dataclass(slots=True)
 class _Arms:
-    """The arms of a study while they are made. A head is an arm that is trained; other arms may be evaluated with its
-    adapter. taught: policies after the lessons, by head. live: bands of the problems that a head trains on. trainings:
-    keyed by head and seed."""
+    """The arms of a study while they are made. A head is a trained arm; other arms may be evaluated with its adapter.
+    taught: policies after the lessons, by head. live: bands of the problems that a head trains on. trainings: keyed by
+    head and seed."""
 
     study: Study
     at: Prepared
@@ -101,7 +100,8 @@ class _Arms:
         return ArmArtifacts(self.screened[arm], before, tuple(trained), tuple(results))
 
     def _start(self, arm: str, taught: Start | None) -> Start:
-        """Return the start of an arm's main training, which is screened: the base model after its head's lessons."""
+        """Return the policy that an arm's screening samples and its main training starts from: the base model after the
+        lessons."""
         base = Policy(arm=arm, model=self.study.models[arm], scaffold=self.study.profile.arm(arm).scaffold)
         if taught is None:
             return Start(base)
@@ -109,8 +109,8 @@ class _Arms:
         return Start(replace(base, adapter=adapter, adapter_step=step), taught.training)
 
     def _taught(self, head: str) -> Start | None:
-        """The policy after this arm's lessons. Each lesson starts from the adapter of the one before, the first from an
-        existing adapter if the arm has one; None without either."""
+        """Return the policy after this arm's lessons. Each lesson starts from the adapter of the one before, the first
+        from an existing adapter if the arm has one; None without either."""
         p, taught = self.study.profile, None
         if (adapter := self.study.adapters.get(head)) is not None:
             imported = import_adapter.titled(f"adapter of {head}")(adapter=adapter, base=self.study.models[head])
@@ -148,7 +148,7 @@ class _Arms:
         return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
 
     def _by_objective(self, start: Start, seed: int, objective: Objective) -> ObjectiveResult:
-        """The arm trained with another objective: same start, problems and seeds."""
+        """Train the arm with another objective, from the same start, on the same problems and seeds."""
         (plan,) = self._compared
         training = self._trained(start, seed, objective)
         end = start.after(training, objective.training.steps, seed)
@@ -158,7 +158,7 @@ class _Arms:
         )
 
     def _trained(self, start: Start, seed: int, objective: Objective | None = None) -> Training:
-        """The adapter of an arm. objective: None for the study's own."""
+        """Train an arm and return its adapter. objective: None for the study's own."""
         p, arm, at = self.study.profile, start.policy.arm, self.at.studied
         by = f" by {objective.name}" if objective else ""
         learner = replace(objective.training if objective else p.training, seed=seed)
@@ -176,7 +176,7 @@ class _Arms:
         rollouts: Sampling,
         evaluation_group_size: int,
     ) -> Training:
-        """Train, with the inputs the objective needs beside rollouts. bands: None for all problems."""
+        """Call the training stage with the inputs that the objective needs. bands: None for all problems."""
         needs, p = ADVANTAGES[learner.advantage].needs, self.study.profile
         return train_adapter.titled(title)(
             pool=pool,
@@ -205,7 +205,7 @@ class _Arms:
 
     @property
     def _finally(self) -> tuple[SamplingPlan, ...]:
-        """Sampling plans of the measured policies: the final one, and one with more rollouts for the asymptote."""
+        """Return the sampling plans of final evaluations: the study's, and one with more rollouts for the asymptote."""
         p = self.study.profile
         return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
 
@@ -268,7 +268,7 @@ class _Arms:
         return Measured(where, heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)
 
     def _searched(self, start: Start) -> tuple[Searches, ...]:
-        """One artifact per search method, and one of the method whose rollouts they share; none without methods."""
+        """Return one artifact per search method, and one for the method that samples the rollouts they share."""
         p, policy, at = self.study.profile, start.policy, self.at.studied
         methods = with_base({name: method_named(name) for name in p.search.methods})
         return tuple(

@@ -21,14 +21,15 @@ SHOWN, END = 3, 160
 
 
 def gate_of(study: Study, splits: Splits, screened: Sequence[Screened]) -> Condition | None:
-    """The condition of the study's trainings. screened: every arm that trains. None with `gate.anyway`."""
+    """Return the conditions under which the study may train. screened: every arm that trains. None with
+    `gate.anyway`."""
     after = tuple(ref for one in screened for ref in (one.rollouts, one.trained_on))
     return None if study.profile.gate.anyway else Condition(after, partial(why_closed, study, splits, screened))
 
 
 def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store: Store) -> str:
-    """Why nothing should be trained, according to the stored screenings, with the ends of three completions; empty if
-    the gate is open."""
+    """Return the reason not to train, by the stored screenings, with the ends of three completions; empty if the study
+    may train."""
     there = {one.arm: one for one in screened if all(map(store.fresh, (one.rollouts, one.trained_on)))}
     arms = [
         ScreenedArm(
@@ -61,7 +62,7 @@ def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
 
 
 def _ends(store: Store, one: Screened) -> list[str]:
-    """Ends of completions: first those without an answer, without valid tags, or truncated."""
+    """Return the ends of completions; those without an answer, without valid tags, or truncated come first."""
     rows = store.read(one.rollouts, ["problem_id", "rollout", "completion", *FORM_COLUMNS])
     worst = query(
         """

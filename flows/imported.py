@@ -1,7 +1,7 @@
-"""Rollouts sampled by another tool, as a study of their own: entered into the ledger and graded by our grader.
+"""Import rollouts of other tools as a study: write them into the ledger with the verdicts of Varband's grader.
 
-Each arm's model is named by the content of its rollouts, so the same file is entered once, and running the study
-samples nothing.
+An arm's model is identified by a hash of its rollouts, so a file that is imported twice is stored once. Running the
+study samples nothing.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _name(text: str) -> str:
 
 
 def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
-    """The problem of a rollout, or why it has none. known: the pool's problems, by text."""
+    """Return the problem of a rollout, or the reason why it has none. known: the pool's problems, by text."""
     text = _plain(one.problem or one.prompt)
     if not known:
         if not text:
@@ -222,7 +222,7 @@ def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size
 
 
 def _as_toml(value: str | Sequence[object]) -> str:
-    """Spell text or a list: JSON's are TOML's."""
+    """Write a text or a list as TOML, in JSON's spelling."""
     return orjson.dumps(value).decode()
 
 

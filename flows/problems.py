@@ -91,7 +91,7 @@ def prepare(study: Study) -> Prepared:
 
 
 def _kept_clear(taught: Problems, lessons: str, studied: Problems) -> Problems:
-    """Problems of lessons, without near duplicates of the study's held-out problems."""
+    """Return the lessons' problems without near-duplicates of the study's held-out problems."""
     clear = keep_clear.titled(f"keep {lessons} clear of held-out")(
         pool=taught.pool, splits=taught.splits, studied=studied.pool, heldout=studied.splits
     )

@@ -1,1 +1,1 @@
-"""Runs of a study: plan, price, accounts, local processes, a pool of workers, Prefect."""
+"""Runs of a study: plan, cost, accounting, local processes, and workers of a Prefect pool."""

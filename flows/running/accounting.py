@@ -55,7 +55,7 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, **changes: object) -> None:
-        """Write the record. Spending is read from the journal, since other workers of the run charge to it too."""
+        """Write the record. Read the spending from the journal, because other workers of the run write to it too."""
         with self._lock:
             with suppress(Unreachable):
                 changes = {"spent": self.meter.journal.spent(), **changes}
@@ -196,7 +196,7 @@ def job_here() -> str | None:
 
 
 def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
-    """Raise Parked if the only stages left are those that the study leaves to another machine."""
+    """Raise Parked if every missing stage is to be made on another machine (`hardware.without`)."""
     without = study.profile.hardware.without
     if without and not store.fresh(planned[-1].step.ref):
         raise Parked(

@@ -111,7 +111,8 @@ class Estimator:
         return Cost()
 
     def _sampled(self, policy: Policy, sampling: Sampling, wanted: _ProblemSet, group_size: int) -> Cost:
-        """Cost, without time, of the rollouts that are neither in the ledger nor sampled by an earlier step."""
+        """Return the cost, without hours, of the rollouts that are neither in the ledger nor sampled by an earlier
+        step."""
         account, problems = account_of(policy, sampling), wanted.number
         promised = self._promised.setdefault(account, {})
         before = max(promised.get(name, 0) for name in (wanted.within, wanted.name))
@@ -155,7 +156,7 @@ class Estimator:
         return self._timed("searches", total([own, later_cost]), read=read)
 
     def _training(self, ref: Ref, given: Mapping[str, Any]) -> Cost:
-        """The groups of every step, and the held-out rollouts of evaluated steps."""
+        """Return the cost of a training: the groups of every step, and the held-out rollouts of evaluated steps."""
         learner: LearnerConfig = given["learner"]
         base: Policy = given["start"]
         length = self._length(base, given["rollouts"])
@@ -179,7 +180,8 @@ class Estimator:
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """learned, read: tokens that take hours but no token budget; reading is assumed as fast as sampling. Several
-        engines divide a stage's rollouts; they shorten training little: each step waits for its longest rollout."""
+        engines share a stage's rollouts. They shorten training little, because each step waits for its longest
+        rollout."""
         service = self.study.profile.hardware.engine == "tinker" and kind == "training"
         elsewhere = (kind in SAMPLED and not self.prices.hours_of_sampling) or service
         sampled = 0.0 if elsewhere else cost.tokens

@@ -244,7 +244,7 @@ def problems_line(study: Study, estimator: Estimator, heldout: Mapping[str, Any]
 
 
 def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
-    """Measures that were chosen but that this study cannot make, each with its reason."""
+    """Return the chosen measures that this study cannot make, each with the reason."""
     made = planned[-1].step.arguments["tables"].standard
     lacking = [name for name in profile.measures if name not in made and name not in ALWAYS]
     why = {figure.sources[0]: figure.empty for figure in reversed(FIGURES.values())}
@@ -259,7 +259,7 @@ def no_price(prices: Prices, profile: Profile, store: Store) -> str:
 
 
 def base_notes(study: Study) -> list[str]:
-    """List the arms' base models if there are several, and the arms that are ceilings."""
+    """List the arms' base models if there are several, and the arms that are only evaluated."""
     p, found = study.profile, []
     if len({study.models[arm].sha256 for arm in p.arms}) > 1:
         found.append(f"{study.model_names}: arms on different bases do not compare scaffolds alone")
@@ -273,8 +273,8 @@ def base_notes(study: Study) -> list[str]:
 
 
 def misread_traces(study: Study) -> list[str]:
-    """Arms whose scaffold is wrong about whether prompt or completion has the trace's opening tag, so that no
-    completion is valid."""
+    """Return the arms in which no completion could be valid, because prompt and completion both have the trace's
+    opening tag, or neither."""
     found = []
     for arm in map(study.profile.arm, study.profile.arms):
         model, scaffold = study.models[arm.name], arm.scaffold

@@ -102,7 +102,7 @@ def under_prefect(
     dag: Callable[[Study], T],
     before: Callable[[Step], None] | None = None,
 ) -> T:
-    """Inside a flow run: run a DAG with one task per stage and one sub-flow per arm. before: called before a step, may
+    """Run a DAG inside a flow run, with one task per stage and one sub-flow per arm. before: called before a step, may
     refuse it."""
     name = study.profile.called
     with stages_of(
@@ -219,7 +219,8 @@ class PrefectPool:
             yield piece, None if state.is_completed() else error
 
     def _final_states(self) -> list[tuple[Piece, State]]:
-        """The pieces whose runs have ended, by one request; with more than a page, the rest by the next."""
+        """Return the pieces whose runs have ended, found by one request; if they fill a page, the next call returns the
+        rest."""
         from httpx import TransportError
         from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterState
         from prefect.client.schemas.filters import FlowRunFilterStateType as Type
@@ -235,7 +236,7 @@ class PrefectPool:
         return [(of[run.id], run.state) for run in found if run.state is not None]
 
     def _starts_again(self, piece: Piece, state: State) -> bool:
-        """Start a piece whose machine was lost again, a few times."""
+        """Restart a piece whose machine was lost, at most a few times."""
         from httpx import TransportError
 
         if not state.is_crashed():
@@ -252,7 +253,7 @@ class PrefectPool:
         return f"makes:{self.run}:{piece.key}"
 
     def _crashes(self, piece: Piece) -> int:
-        """How often the piece was lost for this parent; every start by the server counts."""
+        """Return how often this parent lost the piece; every start by the server counts."""
         runs = runs_of(self.client, self._tag(piece), child_of(self.parent))
         return sum(max(1, run.run_count) for run in runs if run.state and run.state.is_crashed())
 

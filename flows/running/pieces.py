@@ -122,7 +122,7 @@ def next_pieces(
 
 
 def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool) -> tuple[list[Piece], frozenset[Ref]]:
-    """Pieces that can be made, and the refs left to other machines."""
+    """Return the pieces that can be made, and the refs that other machines must make."""
     pieces: list[Piece] = []
     others = set[Ref]()
     at_work: dict[str, Ref] = {}
@@ -156,7 +156,7 @@ def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
 
 
 def _turns(steps: Iterable[Step]) -> dict[Ref, int]:
-    """Trainings of its arm before each step."""
+    """Return the number of trainings of the same arm that precede each step."""
     turns, trained = dict[Ref, int](), Counter[str]()
     for step in steps:
         arm = _arm_of(step)

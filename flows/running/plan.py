@@ -58,7 +58,7 @@ def looked_up(steps: Iterable[Step], store: Store, hardware: Hardware) -> list[P
 
 
 def why_not(planned: Iterable[Planned], store: Store) -> str:
-    """Why a missing step may not be made, according to the stored artifacts; empty if no reason is known."""
+    """Return the reason why a missing step may not be made, by the stored artifacts; empty if there is none."""
     conditions = (p.step.condition for p in planned if p.made_here and p.step.ref.kind == "training")
     condition = next((one for one in conditions if one is not None), None)
     return condition.why_not(store) if condition else ""

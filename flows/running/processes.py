@@ -104,7 +104,7 @@ class Processes:
             process.kill()
 
     def dismiss(self) -> None:
-        """Let the workers close their engines and end, unless one is still to say that its piece has ended."""
+        """Tell idle workers to close their engines and end."""
         if all(worker.piece is None for worker in self._running.values()):
             for line in self._running:
                 line.close()

@@ -29,7 +29,7 @@ class Jobs:
     options: Sequence[str] = ()
 
     def commands(self) -> Iterator[list[str]]:
-        """The commands of sbatch, in their order; `{}` is the id of the job before."""
+        """Return the sbatch commands in order; `{}` stands for the id of the previous job."""
         resume = [sys.executable, "-m", "varband", "resume", self.run, *shlex.split(root_option(self.root))]
         sbatch = ["sbatch", "--parsable", f"--job-name={self.run}", *self.options]
         gpus = [f"--gpus={self.gpus}"] if self.gpus else []

@@ -160,7 +160,7 @@ def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, bu
 
 
 def _granted(study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget, int]:
-    """The study and the budget with all answers given while the run was parked, and how many there were."""
+    """Return the study and its budget, enlarged by every **Resume** of the run, and the number of these."""
     wall = 0
     while (answer := read_flow_run_input(f"suspended-wall-{wall}-response")) is not None:
         study, budget = TopUp.model_validate(answer).over(study, budget)
@@ -175,7 +175,7 @@ def _say_parked(why: str) -> None:
 
 
 def _topped_up(why: str, wall: int) -> TopUp:
-    """Report why the run is parked and end the process; the answer goes to the process that continues the run."""
+    """Report why the run is parked and end the process. Another process continues the run once somebody resumes it."""
     _say_parked(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
     top_up = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
@@ -274,7 +274,7 @@ def reeval(
 
 
 def _resolved(form: StudyForm, store: Store) -> Study | Unchecked:
-    """The study, or why it cannot be resolved on this worker; other studies are still checked."""
+    """Return the study, or the reason why this worker cannot resolve it; the other studies are still evaluated."""
     try:
         return form.request().study(store)
     except UserError as error:

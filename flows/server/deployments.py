@@ -85,7 +85,7 @@ class Deployment:
 
 
 def _nightly(description: str, cron: str, name: str = "", parameters: Json | None = None) -> Deployment:
-    """Nightly runs wait for GPUs that no experiment needs."""
+    """Put nightly runs into a queue that waits for GPUs until no experiment needs them."""
     named, tags = (f"{name}-nightly", ("nightly", name)) if name else ("", ("nightly",))
     text = f"{description} All problems where the machine changed, else a few."
     return Deployment("reeval", text, named, parameters or {}, "gpu", "nightly", tags, cron)
@@ -141,7 +141,7 @@ class PoolTypes:
         return self.types.get(pool, "process")
 
     def job_variables(self, pool: str) -> Json:
-        """Return what the code decides of a container: its image, and that it knows it."""
+        """Return the job variables that the code sets: the container's image, also as an environment variable."""
         if self.of(pool) == "process":
             return {}
         return {"image": self.image, "env": BEATING["env"] | {"VARBAND_IMAGE": self.image}}
@@ -173,7 +173,8 @@ def deploy(client: Any, wanted: Deployment, pools: PoolTypes = PoolTypes()) -> s
 
 
 def _strange(parameters: Json, form: Json) -> str:
-    """Parameters entered for an earlier version's form that do not fit the current one."""
+    """Return the parameters that people entered into an earlier version's form and that the current form does not
+    accept."""
     from prefect.utilities.schema_tools import validate
     from prefect.utilities.schema_tools.validation import ValidationError
 

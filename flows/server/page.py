@@ -65,7 +65,7 @@ class Board:
         return on_progress
 
     def show(self) -> None:
-        """Update the card. An unreachable server does not stop the run: the next update shows more."""
+        """Update the card. If the server is unreachable, the run continues and the next update is shown."""
         left = total([cost for ref, cost in self.missing.items() if ref not in self._done])
         words = in_words(self.last, time.monotonic() - self._began) if self.last else "nothing is made yet"
         table = as_table(words, self.spent(), self.limits, left)

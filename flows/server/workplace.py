@@ -64,7 +64,7 @@ def this_run() -> FlowRun:
 
 
 def _bounded() -> None:
-    """Fail a run for good after too many losses and retries, instead of looping forever."""
+    """Fail a run after too many lost machines and retries."""
     run = this_run()
     if run.run_count > TRIES + 1:
         raise UserError(
@@ -124,7 +124,7 @@ class Workplace(BaseModel):
 
 
 def _public(version: str) -> str:
-    """Without the build tag: `+cpu`, `+cu130`."""
+    """Return a version without its build tag, such as `+cpu` or `+cu130`."""
     return version.partition("+")[0]
 
 

@@ -1,4 +1,4 @@
-"""Settings that are each valid but incompatible with one another. No file is opened."""
+"""Find settings that are valid one by one and incompatible together. No file is opened."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def faults_of(p: Profile) -> list[Fault]:
 
 
 def unread(p: Profile, settings: Iterable[str]) -> list[Fault]:
-    """Settings that have no effect. settings: changed fields of the study's training."""
+    """Return the settings that would have no effect. settings: changed fields of the study's training."""
     faults: list[Fault] = []
     for name in settings:
         with collected(faults, "training", name):

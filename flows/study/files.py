@@ -222,7 +222,8 @@ def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _word(value: object, nth: int) -> str:
-    """The value as a name, or its position on the axis if it is not typeable, such as a prompt.
+    """Return a value of the matrix as a part of a question's name; for a long text, such as a prompt, its position in
+    the list.
 
     >>> _word(["panel", "thinking"], 1), _word("Solve it: {problem}", 2)
     ('panel+thinking', '#2')

@@ -111,7 +111,7 @@ class PinnedForm(StudyForm):
         return cls(**form.model_dump(), overrides="\n".join(lines))
 
     def pinned(self, study: Study) -> Study:
-        """The study with the run's grader."""
+        """Return the study with the run's grader."""
         if self.overrides is None:
             return study
         return replace(study, grader=replace(study.grader, overrides=read_overrides(self.overrides, "overrides")))

@@ -129,7 +129,7 @@ def check_encoder_positions(name: str, folder: Path, max_tokens: int) -> None:
 
 
 def found_bases(profile: Profile, places: dict[str, Path], looking: Looking, *, fetch: bool) -> dict[str, BaseModel]:
-    """Base models of each arm, and of the arm whose adapter it is evaluated with."""
+    """Return the base model of each arm, and of the arm whose adapter it is evaluated with."""
     by_name: dict[str, BaseModel] = {}
     heads = dict.fromkeys(name for one in profile.arms for name in (one, profile.arm(one).head))
     for arm in heads:
@@ -152,7 +152,7 @@ def _base(profile: Profile, name: str, places: dict[str, Path], fetch: bool) -> 
 
 
 def found_judges(profile: Profile, places: dict[str, Path], looking: Looking, *, fetch: bool) -> Profile:
-    """The profile with the judges of its rewards named by content."""
+    """Return the profile with the judges of its rewards identified by the hash of their files."""
 
     def named(learner: LearnerConfig, *path: str) -> LearnerConfig:
         terms = list(learner.rewards)
@@ -175,7 +175,7 @@ def found_judges(profile: Profile, places: dict[str, Path], looking: Looking, *,
 def found_adapters(
     profile: Profile, models: Mapping[str, BaseModel], places: dict[str, Path], looking: Looking, *, fetch: bool
 ) -> tuple[dict[str, MadeElsewhere], dict[str, int]]:
-    """Adapters by arm, and the largest rank by base model."""
+    """Return the external adapters by arm, and the largest rank by base model."""
     adapters: dict[str, MadeElsewhere] = {}
     ranks: dict[str, int] = {}
     for arm in dict.fromkeys(profile.arm(one).head for one in profile.arms):

@@ -79,8 +79,8 @@ def catalogue(training: LearnerConfig, cap: int) -> dict[str, dict[str, Any]]:
 
 
 def objectives_of(study: Profile, base: Profile | None, given: object, faults: list[Fault]) -> tuple[Objective, ...]:
-    """Return the objectives of a changed study. Those of its base follow its training. given: a list of names, or
-    tables with the changes of each to the study's own training."""
+    """Return the objectives of a changed study. Objectives of the base change with the study's training. given: a list
+    of names, or a table for each objective with its changes."""
     of_base = {one.name: changes(one.training, base.training) for one in base.objectives} if base else {}
     known = catalogue(study.training, study.rollouts.max_tokens) | of_base
     if given is None:
@@ -104,7 +104,7 @@ def objectives_of(study: Profile, base: Profile | None, given: object, faults: l
 
 
 def alike(study: Profile) -> list[str]:
-    """Name objectives that train alike, and why."""
+    """Return a sentence that names objectives that train alike, and the reason."""
     groups = defaultdict[object, list[str]](list)
     for name, training in [(BASELINE, study.training), *((one.name, one.training) for one in study.objectives)]:
         groups[_first_update(training)].append(name)
@@ -116,8 +116,8 @@ def alike(study: Profile) -> list[str]:
 
 
 def _first_update(training: LearnerConfig) -> object:
-    """What decides a training's updates, up to a factor of the gradient, if the policy never moves between sampling and
-    update; else the training itself."""
+    """Return a key that is equal for two trainings with the same updates. With one update per batch, factors of the
+    gradient and clipping do not count."""
     loss = LOSSES[training.loss]
     if training.updates > 1 or training.staleness or training.grad_clip or loss.weigh or not loss.reinforces:
         return training

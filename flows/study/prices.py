@@ -62,8 +62,8 @@ class TeamPrices(Checked):
     month: Budget = field(default_factory=Budget)
 
     def of(self, profile: str, hardware: Hardware, served: Collection[str] = ()) -> Prices:
-        """Prices of a profile. If another host samples, tokens without a price by arm have that host's price. served:
-        arms whose model only a server has."""
+        """Prices of a profile. Tokens that a remote host samples have that host's price, unless their arm has one.
+        served: arms whose model only a server has."""
         listed = prices_of(profile)
         tokens = self.tokens or listed.tokens
         own = replace(listed, tokens=tokens, devices={**self.devices, **listed.devices, **self.devices})

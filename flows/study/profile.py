@@ -173,7 +173,7 @@ class Search(Checked):
     """Folder of the reward model, for methods that need one."""
 
     def budgets(self, least: int) -> tuple[int, ...]:
-        """The largest budget, halved while one rollout's completion may fit; ascending.
+        """Return the budgets of the search curve, ascending: the largest one, halved as long as one completion may fit.
 
         >>> Search(tokens=1000).budgets(128)
         (250, 500, 1000)

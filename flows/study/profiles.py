@@ -36,7 +36,7 @@ MATH_LESSON = next(lesson for lesson in PAPER.lessons if lesson.name == "math")
 
 
 def questions(study: Profile) -> Iterator[Profile]:
-    """Every open question, applied to one study."""
+    """Return the built-in questions, applied to one study."""
 
     def ask(name: str, purpose: str, **changes: object) -> Profile:
         question = replace(study, name=f"{study.name}/{name}", purpose=purpose, **changes)  # type: ignore[arg-type]

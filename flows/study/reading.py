@@ -101,7 +101,7 @@ def _record(hint: Any) -> Any:
 
 
 def _paths(record: type, name: str, within: str = "") -> Iterator[str]:
-    """Paths of fields with this name in nested tables."""
+    """Return the paths of fields with this name in nested tables."""
     for field, hint in get_type_hints(record).items():
         if within and field == name:
             yield within + name
@@ -153,7 +153,7 @@ def unknown(path: Path, what: str, names: Iterable[str], known: Iterable[str]) -
 
 
 def flat(table: Tables, within: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its path; an empty table counts as a value."""
+    """Return every value by its path; an empty table counts as a value."""
     for name, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{within}{name}.")

@@ -49,8 +49,7 @@ class PoolInputs:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A profile with all inputs found. Pinned here, so that the DAG looks nothing up: the grader of its tables, and the
-    policy of every pool.
+    """A profile with all inputs found. The grader and the policy of every pool are chosen here, once for the whole run.
 
     - models: by arm, including arms whose adapters are evaluated.
     - adapters: existing ones, by the arm that starts from one; ranks: the largest LoRA rank by model.
@@ -86,7 +85,8 @@ class Study:
 
     @property
     def in_numbers(self) -> str:
-        """The study described by its own numbers, since the profile's purpose may be that of another study."""
+        """Return a description of the study by its own numbers: a purpose inherited from the profile may be that of
+        another study."""
         p = self.profile
         steps, seeds = p.training.steps, len(p.seeds)
         trains = steps and seeds and p.heads(p.arms)

@@ -167,7 +167,7 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 
 def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Tags of the completion that a prompt does not show in full."""
+    """Return the tags of a completion that the prompt does not show in full."""
     written_prompt, opened = s.prompt_text(""), s.trace_opened or (s.chat and s.enable_thinking)
     for tag in (tag for tag in s.pairs if not (opened and tag == s.trace_tag)):
         if f"</{tag}>" not in written_prompt[written_prompt.find(f"<{tag}>") + 1 :]:
@@ -177,7 +177,8 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Stops that occur before the end of an answer, and examples that violate the scaffold's own format."""
+    """Return stop strings that occur before the end of an answer, and examples that violate the scaffold's own
+    format."""
     by_prompt = f"<{s.trace_tag}>" if s.trace_opened else ""
     whole = s.answer_in_form(PROBE).removeprefix(by_prompt)
     ends = "}" if s.answer_form == "boxed" else "</answer>"

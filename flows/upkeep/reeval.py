@@ -259,8 +259,8 @@ def night(current: Session, study: Study, kept: Kept, options: Options) -> Night
 
 
 def _undecided(earlier: Sequence[Night], sampler: list[str]) -> bool:
-    """Whether the previous nights sampled all problems with this sampler without deciding whether it changed
-    anything."""
+    """Return whether earlier nights sampled all problems with this sampler and did not decide whether the accuracy
+    changed."""
     whole = [one.drawn == "whole" and _sampler(one.environment) == sampler for one in earlier[-NIGHTS:]]
     return bool(whole) and whole[-1] and abs(earlier[-1].z) >= UNDECIDED and sum(whole) < NIGHTS
 
@@ -331,7 +331,7 @@ def _correct(rows: pa.Table) -> Counter[str]:
 
 
 def _canary(evaluation: _Evaluation, tokens: int, seed: int) -> list[str]:
-    """Problems that take about this many tokens, different ones each night, independent of their counts."""
+    """Choose problems that take about this many tokens, different ones each night, whatever their accuracy."""
     number = min(len(evaluation.problems), int(tokens / max(1.0, evaluation.tokens)))
     chosen = np.random.default_rng(seed).choice(len(evaluation.problems), number, replace=False)
     return [evaluation.problems[i] for i in sorted(chosen)]
@@ -397,7 +397,7 @@ class NightPage:
         return f"{held} hold, {drifted} drifted, {unchecked} were not checked"
 
     def sentence(self) -> str:
-        """The counts, then every adapter that needs attention with its reason."""
+        """Return a sentence: the counts, then every adapter that needs attention, with the reason."""
         bad = [f"{one.adapter}: {one.found}" for one in self.drifted]
         bad += [f"{one.adapter}: {one.why}" for one in self.unchecked]
         nothing = [] if self.found else ["there is no adapter to look at: name a study, or finish a run in this root"]

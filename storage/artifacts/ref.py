@@ -42,7 +42,7 @@ class Ref:
             raise UserError(f"'{self.kind[:60]}-{self.fingerprint[:20]}' is no artifact reference (kind-16 hex digits)")
 
     def starts(self, text: str) -> bool:
-        """Return whether a text abbreviates this ref or its fingerprint; the empty text abbreviates none."""
+        """Return whether a text is the beginning of this ref or of its fingerprint; the empty text is not."""
         return bool(text) and (str(self).startswith(text) or self.fingerprint.startswith(text))
 
     def __str__(self) -> str:

@@ -159,7 +159,7 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
 def beside(
     parts: Iterable[pa.Table], others: Iterable[pa.Table], known: set[str], schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield each part, of whole problems, with the rows of `others` for the same problems.
+    """Yield each part with the rows of `others` for the same problems. A part holds whole problems.
 
     others: parts of whole problems too, in about the same order. known: their problems. schema: theirs.
 
