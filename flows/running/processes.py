@@ -104,7 +104,7 @@ class Processes:
             process.kill()
 
     def dismiss(self) -> None:
-        """Tell idle workers to close their engines and end."""
+        """If all workers are idle, let them close their engines and end."""
         if all(worker.piece is None for worker in self._running.values()):
             for line in self._running:
                 line.close()

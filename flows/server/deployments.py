@@ -85,7 +85,7 @@ class Deployment:
 
 
 def _nightly(description: str, cron: str, name: str = "", parameters: Json | None = None) -> Deployment:
-    """Put nightly runs into a queue that waits for GPUs until no experiment needs them."""
+    """Return a deployment of nightly runs, in a queue whose runs wait until no experiment needs the GPUs."""
     named, tags = (f"{name}-nightly", ("nightly", name)) if name else ("", ("nightly",))
     text = f"{description} All problems where the machine changed, else a few."
     return Deployment("reeval", text, named, parameters or {}, "gpu", "nightly", tags, cron)

@@ -91,8 +91,8 @@ class Comparison:
         return RIGHT if len(got) == len(want) and all(map(self.agree, got, want)) else WRONG
 
     def _one_to_one(self, got: Sequence[Shape], want: Sequence[Shape]) -> Judgement:
-        """In any order, with multiplicity. Greedy matching is exact because agreement is (almost) an equivalence
-        relation."""
+        """Match the parts of two answers in any order, with multiplicity. Greedy matching is exact because agreement is
+        (almost) an equivalence relation."""
         left = list(want)
         for item in got:
             hit = next((w for w in left if self.agree(item, w)), None)
@@ -106,7 +106,7 @@ class Comparison:
         return RIGHT if found and all(any(self.agree(g, w) for g in got) for w in want) else WRONG
 
     def _list(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Order is free, multiplicity counts; a parenthesised answer must keep its order."""
+        """Compare lists: multiplicity counts, order does not, except in parentheses."""
         if all(i.kind == "relation" and is_name(i.items[0].text) for i in gold.items):
             prediction = in_order_of([i.items[0] for i in gold.items], prediction)
         prediction = _without_name(prediction, _SEVERAL)
@@ -208,14 +208,14 @@ class Comparison:
         return closed[-1] if closed and not is_closed(last.text) and is_name(last.text) else last
 
     def _value(self, prediction: Shape, gold: Shape) -> Judgement:
-        """A value, or the value that an equation gives to its subject."""
+        """Return a value, or the value that an equation gives to its subject."""
         value = self.value_of(prediction) if prediction.kind == "relation" else prediction
         return ("wrong", value) if isinstance(value, str) else self.compare(value, gold)
 
     # ---- relations
 
     def _relation(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Any prediction when the gold is an equation, an inequality, or a value with its name."""
+        """Compare a prediction with a gold that is an equation, an inequality, or a value with its name."""
         first, last = gold.items[0], gold.items[-1]
         if is_inequality(gold):
             return self._inequality(prediction, gold)
@@ -294,7 +294,8 @@ def _is_union_of_sets(found: Shape) -> bool:
 
 
 def _joined_differently(prediction: Shape, gold: Shape) -> bool:
-    """Does one say `and` where the other says `or`? Between values of one thing both only list them."""
+    """Return whether one answer says `and` where the other says `or`. Between values of one variable both words make a
+    list."""
     some = [found for found in (prediction, gold) if found.kind == "choice"]
     symbols = {mark for found in some for mark in found.marks if mark[0] == "l"}
     listed = all(map(_lists_values, some)) and (not symbols or (symbols == {"lor"} and len(some) == 1))
@@ -307,7 +308,7 @@ def _joined_differently(prediction: Shape, gold: Shape) -> bool:
 
 
 def _lists_values(found: Shape) -> bool:
-    """Are its parts values, or equations for the same name?"""
+    """Return whether all parts are values, or equations for the same name."""
     names = {item.items[0].text if item.kind == "relation" else "" for item in found.items}
     return len(names) == 1 and all(i.kind != "relation" or set(i.marks) <= {"="} for i in found.items)
 
@@ -432,7 +433,7 @@ def _relation(found: Shape) -> RealSet | None:
 
 
 def same_set(one: RealSet, other: RealSet) -> bool:
-    """Are two sets equal? Not if an endpoint is not a real number."""
+    """Are two sets equal? It is False if an endpoint is not a real number."""
     texts = tuple(dict.fromkeys((*one.ends, *other.ends)))
     try:
         ends = [parse(text) for text in texts]

@@ -54,7 +54,7 @@ def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str
 
 
 def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
-    """The only text that is graded; None if there is none, or if the rollout was truncated inside it. A chat template
+    """Return the text that is graded; None if there is none, or if the rollout was truncated inside it. A chat template
     may open the trace in the prompt, so a completion truncated before its closing tag is an unfinished trace."""
     if finish == "length" and scaffold.chat and f"</{scaffold.trace_tag}>" not in completion:
         return None
@@ -97,7 +97,8 @@ def _same_text(answer: str, gold: str) -> bool:
 
 
 def _in_words(texts: list[str], gold: str) -> Verdict | None:
-    """Verdict on what is the gold's text, or says in words yes, no or that there is nothing; None for anything else."""
+    """Return the verdict on an answer that is the gold's own text, or yes, no or "none" in words; None for any other
+    answer."""
     first, words = min(texts, default=None), {worded(text) or text.strip() for text in texts}
     if len(words) == 1 and words & {gold.strip(), worded(gold)} - {"", "nan", "null"}:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
@@ -162,7 +163,7 @@ _NO_SUCH = re.compile(
 
 
 def denies_existence(text: str) -> bool:
-    r"""Does an answer state that there is no such object?
+    r"""Return whether an answer states that the object asked for does not exist.
 
     >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no real solutions}", "no more")]
     [True, True, False]
@@ -230,7 +231,7 @@ class Overrides:
         return f"{grader}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
     def rows(self) -> OverrideRows:
-        """As plain values for a recipe."""
+        """Return the overrides as plain values for a recipe."""
         return tuple((answer, gold, *found) for (answer, gold), found in sorted(self.verdicts.items()))
 
     @classmethod

@@ -35,7 +35,7 @@ class AnswerKind:
 
 
 def integers(text: str) -> list[str]:
-    r"""Whole numbers in any notation; a calculation that gives one (14/2) does not count.
+    r"""Read whole numbers in any notation; a calculation such as 14/2 is not one.
 
     >>> [integers(t) for t in ("7", "$1{,}024$.", "The answer is 12.", "x = -3", "7.0", "7.5", "14/2", "7 cm", "six")]
     [['7'], ['1024'], ['12'], ['-3'], ['7'], [], [], [], ['6']]
@@ -168,7 +168,7 @@ def _read(kind: AnswerKind, text: str) -> list[str]:
 
 
 def faults_of_answer(kind: str, answer: str) -> str:
-    """Why an answer, such as an example's or a gold, is not of this kind; empty if it is."""
+    """Return the reason why an answer (an example's or a gold) is not of this kind; empty if it is."""
     if kind == MATH:
         return ""
     verdict = grade_as(kind, answer, answer, "tag", "stop")

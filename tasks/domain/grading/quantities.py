@@ -46,7 +46,7 @@ def number_in_words(text: str) -> Fraction | None:
 
 
 def _cardinal(words: list[str]) -> Fraction | None:
-    """What stands behind a scale is smaller than it; digits may only stand before one."""
+    """Words after a scale such as `thousand` must be smaller than it; digits may only precede a scale."""
     scale = next((scale for scale in SCALES if scale in words), None)
     if scale is None:
         small = _BELOW_100.get(" ".join(words))

@@ -1,6 +1,6 @@
 r"""The visible part of a completion: no comments, phantoms, white text, hidden elements or invisible characters.
 
-Invisible text counts neither as form nor as answer: it earns no tag reward and no verdict. Struck-out text is visible
+Invisible text is ignored: tags in it earn no reward, and answers in it are not graded. Struck-out text is visible
 but not an answer.
 """
 
@@ -67,7 +67,7 @@ def without_struck(region: str) -> str:
 
 
 def says_something(text: str) -> bool:
-    r"""Whether a letter, digit or mathematical sign remains after removing spaces and decoration.
+    r"""Return whether a letter, digit or mathematical sign remains after removing spaces and decoration.
 
     >>> says_something("7"), says_something(r"\pi"), says_something(r"\{\}"), says_something("∅")
     (True, True, True, True)
@@ -83,7 +83,7 @@ _BRACKETS = {"{": re.compile(r"\\.|[{}]", re.S), "(": re.compile(r"\\.|[()]", re
 
 
 def closing(text: str, start: int, opening: str = "{") -> int | None:
-    r"""Where the group that is open at this position is closed; None if it never is. `\{` opens none.
+    r"""Return the position at which the group that is open here closes; None if it never closes. `\{` opens none.
 
     >>> closing(r"{1\}{2}}3", 1), closing("(1,2)", 1, "("), closing("{1", 1)
     (7, 4, None)

@@ -187,7 +187,7 @@ def _bracketed(text: str) -> Shape | None:
 
 
 def _one_bracket(text: str) -> bool:
-    """Does the bracket at the start close at the very end? `(1,2]` counts; `(1,2)(3,4)` does not."""
+    """Return whether the bracket at the start closes at the very end. `(1,2]` counts; `(1,2)(3,4)` does not."""
     if len(text) < 3 or text[0] not in "([]" or text[-1] not in ")][":
         return False
     depths = [*accumulate((char in "([{") - (char in ")]}") for char in text[1:-1])]
@@ -280,7 +280,7 @@ _EXPONENTIAL = re.compile(r"(?<![A-Za-z\\])e(?= ?\^)")
 
 
 def is_closed(text: str) -> bool:
-    r"""No variables: only numbers, operators and named constants.
+    r"""Return whether a formula has no variables, only numbers, operators and named constants.
 
     >>> is_closed(r"2\sqrt{3}+\pi"), is_closed("2n")
     (True, False)

@@ -116,7 +116,7 @@ def same_numbers(prediction: Number, gold: Number) -> Match:
 
 
 def decimal_tolerance(written: Number) -> Fraction:
-    """Maximum relative deviation of a decimal from its exact value: one unit in its last digit.
+    """Return the largest relative deviation of a decimal from its exact value: one unit in its last digit.
 
     >>> [float(decimal_tolerance(Number(Fraction("2.5"), Fraction(1, 10**n)))) for n in (4, 5, 8)]
     [0.0, 1e-06, 4e-09]

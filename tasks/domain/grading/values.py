@@ -197,7 +197,7 @@ class _Evaluation:
         return value
 
     def running(self, op: str, variable: str, body: Expr, low: Expr, high: Expr) -> Any:
-        """A sum or a product, term by term."""
+        """Return the value of a sum or a product, term by term."""
         first, last = (_whole(self.of(end), 10**9) for end in (low, high))
         if last - first > 2_000:
             raise Undecided("a sum of too many terms")
@@ -269,7 +269,8 @@ def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, F
 
 
 def _may_turn(node: Expr) -> bool:
-    """A root that is real or changes sign only far from zero; a power of a negative number by a variable."""
+    """Return whether a formula may be real, or change sign, only far from zero, as a root or a power of a negative
+    number may."""
     if node.op == "root":
         return any(n.op == "+" for n in nodes(node.args[0])) and bool(names_in(node.args[0]))
     return node.op == "^" and bool(names_in(node.args[1])) and any(n.op == "neg" for n in nodes(node.args[0]))

@@ -102,8 +102,8 @@ class ObjectiveState:
     critic: ObjectiveState | None = None
 
     def entropy_weight(self, config: LearnerConfig) -> float:
-        """Weight of the entropy bonus in the next step. With a target the bonus is off while entropy is above it
-        (Skywork-OR1, He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
+        """Return the weight of the entropy bonus in the next step. With a target the bonus is off while entropy is
+        above it (Skywork-OR1, He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
         if config.entropy_target is None:
             return config.entropy_weight
         if self.entropy is not None and self.entropy > config.entropy_target:

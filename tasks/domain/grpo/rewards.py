@@ -44,7 +44,7 @@ class RewardTerm(Checked):
 
 def overlong(num_tokens: int, max_tokens: int, cache: int) -> float:
     """DAPO's soft overlong punishment (Yu et al. 2025, arXiv 2503.14476, eq. 13): zero up to max_tokens - cache, then
-    decreasing to -1 at max_tokens. A correct answer is worth 2 more than a wrong one there, 1 more here.
+    decreasing to -1 at max_tokens. In the paper a correct answer is worth 2 more than a wrong one, here 1 more.
 
     >>> [overlong(n, 100, 20) for n in (80, 90, 100, 120)]
     [0.0, -0.5, -1.0, -1.0]

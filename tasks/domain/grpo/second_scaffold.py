@@ -84,7 +84,7 @@ def answer_key(canonical: str | None, *, correct: bool, kind: str = MATH) -> str
 
 
 def trace_classes(traces: Sequence[str | None]) -> Classes:
-    """The strategy of each of a problem's traces; traces without a recognised strategy form one class, None.
+    """Return the strategy of each trace of a problem; traces without a recognised strategy share the class None.
 
     >>> trace_classes(["3+4=7. 7*2=14.", "Ann: 3+4=7. Bo: 7*2=14.", "2*3=6. 2*4=8. 6+8=14.", "hm", None])
     [0, 0, 1, None, None]

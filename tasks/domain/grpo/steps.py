@@ -95,7 +95,7 @@ def evaluated_steps(steps: int, eval_every: int) -> list[int]:
 
 
 def shuffled(items: Sequence[str], *key: object) -> list[str]:
-    """In random order, a function of the key."""
+    """Return the items in a random order that depends on the key."""
     digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
     order = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).permutation(len(items))
     return [items[int(i)] for i in order]

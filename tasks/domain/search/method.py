@@ -84,7 +84,7 @@ class Candidate:
 
     @property
     def words(self) -> str:
-        """The text that other questions may quote."""
+        """Return the text that later prompts may quote."""
         return (self.trace or self.completion).strip()
 
 
@@ -116,7 +116,7 @@ class Method(Checked, ABC):
 
     @property
     def sure(self) -> int:
-        """Rollouts of the problem that are requested in any case; they may be sampled ahead."""
+        """Number of rollouts that the method requests in any case; they may be sampled ahead."""
         return 0
 
     @property

@@ -85,7 +85,7 @@ def is_live(rewards_G: Sequence[float]) -> bool:
 
 
 def minus_mean(values_G: np.ndarray) -> np.ndarray:
-    """Exactly zero if all values are equal: the mean of three times 0.1 is another float.
+    """Subtract the mean; exactly zero if all values are equal, although the mean of three times 0.1 is another float.
 
     >>> minus_mean(np.array([0.1] * 3)).tolist()
     [0.0, 0.0, 0.0]
