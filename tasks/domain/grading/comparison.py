@@ -433,7 +433,7 @@ def _relation(found: Shape) -> RealSet | None:
 
 
 def same_set(one: RealSet, other: RealSet) -> bool:
-    """Are two sets equal? It is False if an endpoint is not a real number."""
+    """Return whether two sets are equal; False if an endpoint is not a real number."""
     texts = tuple(dict.fromkeys((*one.ends, *other.ends)))
     try:
         ends = [parse(text) for text in texts]
