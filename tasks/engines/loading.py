@@ -108,8 +108,11 @@ def import_before_threads(model: Path) -> None:
             import_module(name)
     with suppress(ImportError):
         from vllm import LLM, SamplingParams  # noqa: F401
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer  # noqa: F401
+    import transformers
+    from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
+    for name in ("AutoModelForCausalLM", "AutoModelForSequenceClassification", "AutoTokenizer"):
+        getattr(transformers, name)
     with suppress(OSError, ValueError, KeyError):
         MODEL_FOR_CAUSAL_LM_MAPPING[type(AutoConfig.from_pretrained(model, trust_remote_code=False))]
