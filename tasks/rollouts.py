@@ -272,8 +272,9 @@ class _FirstTokens:
         return tools.first
 
     def admit(self, rows: Sequence[tuple[Sampling, dict[str, object]]], held: Sequence[Path]) -> float:
-        """Check rows and let their unchecked shards count. Return the gap if it was measured now, otherwise 0. Errors:
-        UserError if the engine sampled with other weights, after the shards are deleted."""
+        """Check that rows were sampled with the right weights, and move their shards into the ledger. Return the gap if
+        it was measured now, otherwise 0. Errors: UserError if the engine sampled with other weights, after the shards
+        are deleted."""
         try:
             gap = self._gap(rows)
         except Parked:

@@ -56,8 +56,8 @@ def test_rows(root: Path) -> list[Row]:
 
 
 def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
-    """Return the thinking model's accuracy that the write-up states for the held-out set, beside its screening there
-    and on the whole pool."""
+    """Compare the thinking model's held-out accuracy as published with its screening on the held-out problems and on
+    the whole pool."""
     return query(
         """
         with stated(source, claimed) as (values ('all', 0.60), ('olympiadbench', 0.55), ('amc', 0.75)),

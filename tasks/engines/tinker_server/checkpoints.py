@@ -28,7 +28,7 @@ class Missing(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a model in training is, beside its weights. targets: its adapted layers."""
+    """The description of a model in training, without its weights. targets: its adapted layers."""
 
     base_model: str
     rank: int
