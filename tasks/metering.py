@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -144,8 +145,11 @@ class Meter:
             raise BudgetExceeded(f"{over}{most} more than the budget leaves ({self.words()})", team=bool(over))
         return count
 
-    def pay_for_training(self, arm: str, tokens: int) -> None:
-        """Charge the tokens of an update before a service gets them. Errors: BudgetExceeded if they do not fit."""
+    def pay_for_training(self, arm: str, tokens: int, key: str = "") -> None:
+        """Charge the tokens of an update before a service gets them; once, if it has a key. Errors: BudgetExceeded if
+        they do not fit."""
+        if key and self.journal.has(key):
+            return
         if self._limits():
             self._reread()
         self.check()
@@ -154,7 +158,7 @@ class Meter:
             if spent.tokens + tokens > limits.get("tokens", math.inf) or spent.usd + usd > limits.get("usd", math.inf):
                 reason = f"{whose}the next update takes more than the budget leaves ({self.words()})"
                 raise BudgetExceeded(reason, team=bool(whose))
-        self._enter([self._entry(arm, self._hours(), usd, prompt_tokens=tokens, tokens=tokens)])
+        self._enter([self._entry(arm, self._hours(), usd, prompt_tokens=tokens, tokens=tokens, key=key)])
 
     def charge(self, rows: Sequence[dict[str, object]]) -> None:
         """Charge finished rollouts (rows of LEDGER) and the time since the last charge."""
@@ -206,7 +210,7 @@ class Meter:
         self.here = 0.0
         return seconds * self.hardware.gpus / 3600
 
-    def _entry(self, arm: str | None, hours: float, usd: float, **amounts: int) -> Charge:
+    def _entry(self, arm: str | None, hours: float, usd: float, **more: Any) -> Charge:
         ref, title = (str(self._step.ref), self._step.title) if self._step else ("", "")
         device = device_name()
         usd += self.prices.of_hours(device, hours)
@@ -219,7 +223,7 @@ class Meter:
             gpu_hours=hours,
             usd=usd,
             device=device,
-            **amounts,
+            **more,
         )
 
     def _enter(self, entries: list[Charge]) -> None:

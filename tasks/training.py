@@ -165,9 +165,9 @@ def train_adapter(
         shown = examples.pop(row["step"], [])
         progress(row["step"], learner.steps, "steps", detail, values=values | {"tokens_per_s": speed}, examples=shown)
 
-    def pay(tokens: int) -> None:
+    def pay(tokens: int, key: str) -> None:
         if (counter := meter()) is not None:
-            counter.pay_for_training(start.arm, tokens)
+            counter.pay_for_training(start.arm, tokens, key)
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
     if learner.staleness:  # the sampling thread may be the first to need the engine

@@ -36,7 +36,8 @@ PIECE_BYTES = 1 << 15
 
 
 class Charge(Amounts):
-    """One payment. kind: kind of the resulting artifact. arm: None if shared."""
+    """One payment. kind: kind of the resulting artifact. arm: None if shared. key: of work that may be sent again but
+    is charged once; else empty."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     time: str
@@ -48,6 +49,7 @@ class Charge(Amounts):
     correct: int = 0
     prompt_tokens: int = 0
     device: str = "cpu"
+    key: str = ""
 
 
 class Journal:
@@ -91,6 +93,10 @@ class Journal:
     def spent(self) -> Amounts:
         """Return the sum over all processes of the run."""
         return plus(Amounts(), (charge for path in _journals(self.root, self.run) for charge in _charges(path)))
+
+    def has(self, key: str) -> bool:
+        """Return whether work with this key was charged."""
+        return any(charge.key == key for path in _journals(self.root, self.run) for charge in _charges(path))
 
     def lengths(self) -> dict[str, float]:
         """Return the mean tokens of a completion, by arm."""

@@ -84,7 +84,7 @@ def train(
     on_step: Callable[[StepMetrics], None] = lambda _: None,
     on_checkpoint: Callable[[Path], None] = lambda _: None,
     stop_requested: Callable[[], bool] = lambda: False,
-    pay: Callable[[int], None] = lambda _: None,
+    pay: Callable[[int, str], None] = lambda *_: None,
     **given: Any,
 ) -> TrainResult:
     """Train LoRA on `base` for `config.steps` updates, with evaluation plans before the first step, every `eval_every`
@@ -92,7 +92,7 @@ def train(
 
     given: the fields of Job. workdir: holds checkpoints, served adapters and finally the result; survives a crash.
     on_checkpoint: called with the folder of each complete checkpoint, in the thread that wrote it. pay: called with the
-    number of tokens before a service trains on them. Errors: UserError
+    number of tokens before a service trains on them, and a key by which they are charged once. Errors: UserError
     for an unusable base, adapter, checkpoint or configuration before sampling, and after MAX_SKIPPED gradients that are
     not finite; Interrupted if `stop_requested` returns True.
     """
@@ -118,7 +118,7 @@ class _Training:
         sample: SampleFn,
         on_checkpoint: Callable[[Path], None],
         stop_requested: Callable[[], bool],
-        pay: Callable[[int], None],
+        pay: Callable[[int, str], None],
     ) -> None:
         self.config, self.execution = job.config, job.execution
         self.workdir, self.problems = job.workdir, job.problems

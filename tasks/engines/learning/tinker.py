@@ -48,8 +48,9 @@ from tasks.engines.tinker_service import (
 
 #: Unused states expire there after 30 days.
 KEPT_SECONDS = 30 * 24 * 3600
-#: Called with the number of tokens before they are sent. Errors: Parked if the budget does not allow it.
-Pay = Callable[[int], None]
+#: Called before tokens are sent, with their number and a key by which they are charged once; empty for always. Errors:
+#: Parked if the budget does not allow it.
+Pay = Callable[[int, str], None]
 
 
 def refuse_unserved(config: LearnerConfig, temperature: float) -> None:
@@ -60,13 +61,12 @@ def refuse_unserved(config: LearnerConfig, temperature: float) -> None:
 
 class RemoteModel:
     """The model in training on the service. path: of the state after its last saved step; empty before the first.
-    name: prefix of its states' names. step, first, paid: the step in progress, the number of its first request, and how
-    many of its updates were charged."""
+    name: prefix of its states' names. step, first: the step in progress, and the number of its first request."""
 
     def __init__(self, job: Any, name: str, path: str, pay: Pay) -> None:
         self.base, self.config, self.name, self.path, self.pay = job.base, job.config, name, path, pay
         self.service, self.sent = Service(names_of(job.base), job.execution.service), job.workdir / "sent.json"
-        self.step, self.first, self.paid = 0, 0, 0
+        self.step, self.first = 0, 0
         if path:
             self._resume(path)
         elif job.init_adapter is not None:
@@ -112,7 +112,7 @@ class RemoteModel:
                 return [Sums(**one) for one in sent["sums"]]
             if self._attached(sent):
                 return []
-        self.step, self.first, self.paid = step, self.client._request_id_counter, 0
+        self.step, self.first = step, self.client._request_id_counter
         self._note()
         return []
 
@@ -130,22 +130,15 @@ class RemoteModel:
         longer has it."""
         with suppress(Gone):
             self.client = self.service.attached(self.client, sent["session"], sent["model"], sent["first"])
-            self.step, self.first, self.paid = sent["step"], sent["first"], sent["paid"]
+            self.step, self.first = sent["step"], sent["first"]
             return True
         return False
 
     def _note(self, sums: Sequence[Sums] = ()) -> None:
         """Write what a later process must know to settle the step in progress."""
         where = {"session": self.client.holder.get_session_id(), "model": self.client.model_id, "first": self.first}
-        sent = {"step": self.step, **where, "paid": self.paid, "sums": [asdict(one) for one in sums]}
+        sent = {"step": self.step, **where, "sums": [asdict(one) for one in sums]}
         write_durably(self.sent, json.dumps(sent).encode())
-
-    def pay_once(self, update: int, tokens: int) -> None:
-        """Charge an update of the step in progress, unless an earlier process did."""
-        if update >= self.paid:
-            self.pay(tokens)
-            self.paid = update + 1
-            self._note()
 
     def save(self, sums: Sequence[Sums]) -> None:
         """Save the state after the step in progress."""
@@ -177,7 +170,7 @@ class RemoteModel:
         if base:
             known = (np.isfinite(one.behaviour_T).sum() for group in groups for one in group.trajectories)
             return np.full(sum(known), np.nan, np.float32)
-        self.pay(sum(datum.model_input.length for datum in data))
+        self.pay(sum(datum.model_input.length for datum in data), "")
         found = self.ask(lambda: self.client.forward(data, "cross_entropy")).loss_fn_outputs
         return np.concatenate([of_completion(*pair) for pair in paired(groups, found)])
 
@@ -262,7 +255,8 @@ class TinkerUpdater(Updater):
             for one in group.trajectories:
                 share = scale / max(1, int(np.isfinite(one.behaviour_T).sum())) if of_each else scale
                 data.append(datum_of(group, one, weight, one.advantage * share))
-        self.model.pay_once(len(self._made), sum(datum.model_input.length for datum in data))
+        key = f"{self.model.client.model_id}/{self.model.step}/{len(self._made)}"
+        self.model.pay(sum(datum.model_input.length for datum in data), key)
         with clock.phase("train"):
             answer = self.model.ask(lambda: self.model.client.forward_backward(data, name, settings))
         pairs = paired(live, answer.loss_fn_outputs)

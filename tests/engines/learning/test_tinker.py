@@ -96,6 +96,13 @@ def test_a_training_there_is_the_one_here(tmp_path: Path, config: LearnerConfig)
         assert {name: one[name] for name in known} == pytest.approx(known, rel=1e-3, abs=1e-6)
 
 
+class Paid(dict[str, int]):
+    """Tokens by key, charged once, as a run's journal does."""
+
+    def __call__(self, tokens: int, key: str) -> None:
+        assert self.setdefault(key, tokens) == tokens
+
+
 class Killed(BaseException):
     """The end of the process, as far as anything outside it can see."""
 
@@ -142,12 +149,12 @@ def test_a_training_that_is_killed_at_any_call_ends_as_if_it_was_not(
 ) -> None:
     """Killed at every call of a step and resumed: the same adapter bit by bit, and nothing is computed or charged
     twice."""
-    paid, begun, config = list[int](), list[int](), replace(CONFIG, steps=2, eval_every=2, minibatches=2)
+    paid, begun, config = Paid(), list[int](), replace(CONFIG, steps=2, eval_every=2, minibatches=2)
     with monkeypatch.context() as context:
         calls = killed_at(context, 0, "")
-        whole = trained(tmp_path / "whole", config, pay=lambda _: begun.append(calls[0]))
-    trained(tmp_path / "twice", config, pay=paid.append)
-    once, work = list(paid), done_there - Counter({name: n // 2 for name, n in done_there.items()})
+        whole = trained(tmp_path / "whole", config, pay=lambda *_: begun.append(calls[0]))
+    trained(tmp_path / "twice", config, pay=paid)
+    once, work = [*paid.values()], done_there - Counter({name: n // 2 for name, n in done_there.items()})
     for place, when in product(range(begun[2] + 1, calls[0] + 1), ("before", "during")):
         paid.clear()
         done_there.clear()
@@ -155,18 +162,18 @@ def test_a_training_that_is_killed_at_any_call_ends_as_if_it_was_not(
         with monkeypatch.context() as context:
             killed_at(context, place, when)
             with pytest.raises(Killed):
-                trained(folder, config, pay=paid.append)
-        result = trained(folder, config, pay=paid.append)
+                trained(folder, config, pay=paid)
+        result = trained(folder, config, pay=paid)
         assert result.steps == whole.steps and result.exposure == whole.exposure
         found, wanted = weights(result), weights(whole)
         assert all(torch.equal(found[name], wanted[name]) for name in wanted), (when, place)
-        assert (paid, done_there) == (once, work), (when, place)
+        assert ([*paid.values()], done_there) == (once, work), (when, place)
 
 
 def test_a_step_whose_model_is_lost_before_it_is_saved_is_paid_again(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paid, whole = list[int](), trained(tmp_path / "whole")
+    paid, whole = Paid(), trained(tmp_path / "whole")
 
     def lost_at_save(self: RemoteModel, sums: Any) -> None:
         httpx.post(f"{url}/api/v1/sessions/{self.client.holder.get_session_id()}/finish").raise_for_status()
@@ -176,9 +183,10 @@ def test_a_step_whose_model_is_lost_before_it_is_saved_is_paid_again(
     with monkeypatch.context() as context:
         context.setattr(RemoteModel, "save", lost_at_save)
         with pytest.raises(Parked, match="lost the model in training"):
-            trained(tmp_path / "lost", pay=paid.append)
-    result = trained(tmp_path / "lost", pay=paid.append)
-    assert result.steps == whole.steps and paid[0] == paid[1] and len(paid) == CONFIG.steps + 1
+            trained(tmp_path / "lost", pay=paid)
+    result = trained(tmp_path / "lost", pay=paid)
+    charges = [*paid.values()]
+    assert result.steps == whole.steps and charges[0] == charges[1] and len(charges) == CONFIG.steps + 1
 
 
 def test_what_the_service_has_not_is_refused_before_anything_is_sampled(tmp_path: Path) -> None:

@@ -159,7 +159,8 @@ def test_an_update_that_a_service_computes_is_paid_before_it_is_sent(tmp_path: P
     """60,000 tokens at 10 $/M are 0.6 $: the second batch does not fit 1 $, and is not charged."""
     prices = Prices(tokens={"*": TokenPrice(1.0, 4.0, 10.0)})
     meter = Meter(Journal(tmp_path, "run"), Budget(usd=1.0), prices, Hardware(engine="tinker"))
-    meter.pay_for_training("panel", 60_000)
+    for _ in range(2):  # once by its key
+        meter.pay_for_training("panel", 60_000, "model/1/0")
     with pytest.raises(BudgetExceeded, match="the next update takes more"):
         meter.pay_for_training("panel", 60_000)
     assert (meter.spent.usd, meter.spent.tokens) == (pytest.approx(0.6), 60_000)
