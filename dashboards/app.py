@@ -28,13 +28,13 @@ blockquote{opacity:1!important}
 
 
 def bands() -> None:
-    """Which problems of each arm give a gradient, and how two arms' bands overlap."""
+    """Show which problems of each arm give a gradient, and how two arms' bands overlap."""
     for section in on_page("bands"):
         show_section(section)
 
 
 def results() -> None:
-    """Before and after training, pass@k, diversity and cost: the report's sections, each in a tab."""
+    """Show the sections of the report (accuracy, pass@k, diversity, cost), each in a tab."""
     report = chosen()
     if report is None:
         return
@@ -47,7 +47,7 @@ def results() -> None:
 
 
 def claims() -> None:
-    """The audit's findings about the design, and whether published figures still hold."""
+    """Show the audit's findings about the design, and whether published figures still hold."""
     show(FIGURES["audit"], write=_findings)
     st.subheader("Printed figures, recomputed", anchor="claims")
     if not CLAIMS.exists():

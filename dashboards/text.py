@@ -89,12 +89,12 @@ def literal(text: str) -> str:
 
 
 def marked(text: str) -> str:
-    """One rollout or problem as markdown."""
+    """Return one rollout or problem as markdown."""
     return "".join(_markdown(piece) for piece in pieces(text[:MOST]))
 
 
 def formula(text: str) -> str:
-    """An answer or a gold, typeset."""
+    """Return an answer or a gold, typeset."""
     return _markdown(Piece("math", text.strip().strip("$").replace("\n", " ")[:300]))
 
 
@@ -130,7 +130,7 @@ ElementTree.register_namespace("", SPACE)
 
 @lru_cache(maxsize=4096)
 def mathml(formula: str, *, display: bool) -> str:
-    r"""The formula in MathML; empty if it cannot be parsed, in which case it is shown as written.
+    r"""Return the formula in MathML; empty if it cannot be parsed, and it is then shown as written.
 
     >>> "<mfrac>" in mathml(r"\frac{1}{2}", display=False), mathml(r"\frac{", display=False)
     (True, '')

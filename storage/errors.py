@@ -29,7 +29,7 @@ class UserError(Exception):
 
 
 class NotHere(UserError):
-    """An input that is not on this machine; a plan works without its content. what: the input."""
+    """An input is not on this machine. A plan works without its content. what: the input."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(message)

@@ -196,7 +196,7 @@ class Estimator:
         return cost.model_copy(update={"gpu_hours": hours, "usd": usd})
 
     def problem_set(self, given: Mapping[str, Any], split: str | None) -> _ProblemSet:
-        """The exact problems once split and choice are made; before that, an upper bound."""
+        """Return the problems of a step. Before split and choice are made, their number is an upper bound."""
         splits, pool = given["splits"], given["pool"]
         within, name = (str(splits), str(splits)) if isinstance(splits, Benchmark) else ("", split or "")
         if self.store.has(splits):
@@ -246,7 +246,8 @@ class Estimator:
 
     @cached_property
     def _prompts(self) -> dict[str, float]:
-        """Mean tokens of each arm's prompts, if the model's tokenizer and the problems are available locally."""
+        """Return the mean tokens of each arm's prompts, if the model's tokenizer and the problems are on this
+        machine."""
         with suppress(UserError):  # of an arm without a chat template, which the run refuses
             return {one.arm: one.mean for one in longest_prompts(self.study, self.store, [*self.planned.values()])}
         return {}
@@ -294,7 +295,7 @@ def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Leng
 
 
 def measured_rates(store: Store, profile: str) -> dict[str, float]:
-    """Tokens per GPU-hour of sampling and of training, from the charges of this profile's runs."""
+    """Return the tokens per GPU-hour of sampling and of training, from the charges of this profile's runs."""
     rows = query(
         "select kind, sum(tokens) / sum(gpu_hours) as rate from charged where run like $profile || '-%'"
         " group by kind having sum(gpu_hours) > 0 and sum(tokens) > 0",

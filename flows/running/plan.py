@@ -96,7 +96,7 @@ def sampled_here(planned: Iterable[Planned]) -> Iterator[Sampled]:
 
 
 def has_sampled(planned: Sequence[Planned], store: Store) -> bool:
-    """Whether the store has rollouts of a study, or artifacts made from them."""
+    """Return whether the store has rollouts of a study, or artifacts made from them."""
     known = {account for account, _ in Ledger(store.root).accounts()}
     made = any(p.reused and p.step.ref.kind in OCCUPYING for p in planned)
     return made or any(account_of(one.policy, one.sampling) in known for one in sampled_here(planned))

@@ -90,16 +90,16 @@ def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Pat
 
 
 def base_model(name: str, folder: Path) -> BaseModel:
-    """The model of a folder, identified by content. Errors as for read_config and stored_weights."""
+    """Return the model of a folder, identified by content. Errors as for read_config and stored_weights."""
     read_config(folder)
     stored_weights(folder)
     return BaseModel(name=name, sha256=model_digest(folder))
 
 
 def found_model(name: str, places: dict[str, Path], what: str = "base model", *, fetch: bool = True) -> BaseModel:
-    """The model of a name, found as by folder_of and noted in `places`. `sha256:…` names a model that is on another
-    machine: its artifacts are reused, and stages that need its files raise an error. `served:NAME` names a base model
-    that only a server has."""
+    """Return the model of a name, found as by folder_of and noted in `places`. `sha256:…` names a model that is on
+    another machine: its artifacts are reused, and stages that need its files raise an error. `served:NAME` names a base
+    model that only a server has."""
     if name.startswith(SERVED) and what == "base model":
         return BaseModel(name=called(name.removeprefix(SERVED)), sha256=name)
     if name.startswith("sha256:"):
@@ -115,7 +115,7 @@ def found_model(name: str, places: dict[str, Path], what: str = "base model", *,
 
 
 def unnamed(name: str) -> BaseModel:
-    """A placeholder for a model that is not on this machine and whose digest is unknown."""
+    """Return a placeholder for a model that is not on this machine and whose digest is unknown."""
     return BaseModel(name=called(name), sha256=f"not here: {name}")
 
 

@@ -269,7 +269,7 @@ class Profile(Checked):
 
     @property
     def known_arms(self) -> dict[str, Arm]:
-        """Arms by name: the built-in ones, and the study's own."""
+        """Return the arms by name: the built-in ones, and the study's own."""
         return ARMS | {arm.name: arm for arm in self.own}
 
     def arm(self, name: str) -> Arm:
@@ -280,12 +280,12 @@ class Profile(Checked):
         return known[name]
 
     def heads(self, arms: Sequence[str]) -> tuple[str, ...]:
-        """The trained arms behind these arms: each adapter's arm once."""
+        """Return the trained arms whose adapters these arms use, each once."""
         return tuple(dict.fromkeys(head for arm in arms if (head := self.arm(arm).trained_as) is not None))
 
     @property
     def own_used(self) -> tuple[Arm, ...]:
-        """Arms that the study defines and uses."""
+        """Return the arms that the study defines and uses."""
         used = {name for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(arm for arm in self.own if arm.name in used)
 

@@ -40,7 +40,7 @@ def profile_named(name: str) -> Profile:
 
 
 def file_of(word: str) -> tuple[Path, str] | None:
-    """The file and the question named by a word; None for a built-in name.
+    """Return the file and the question named by a word; None for a built-in name.
 
     >>> file_of("mine/study.toml/seeds"), file_of("demo/objectives")
     ((PosixPath('mine/study.toml'), 'seeds'), None)
@@ -63,7 +63,7 @@ def named_in(text: str) -> str:
 
 
 def text_of(word: str) -> str:
-    """The text of a word's file, empty for a built-in name. Raise UserError for a missing file."""
+    """Return the text of a word's file, empty for a built-in name. Raise UserError for a missing file."""
     if (found := file_of(word)) is None:
         return ""
     path, _ = found
@@ -94,7 +94,7 @@ def profile_of(word: str, text: str) -> Profile:
 
 
 def questions_of(word: str) -> list[str]:
-    """Questions that a file defines itself."""
+    """Return the questions that a file defines itself."""
     found = file_of(word)
     return list(_read(found[0], text_of(word)).questions) if found else []
 
@@ -158,7 +158,7 @@ class Request:
         return replace(study, command=self.command(), **before)
 
     def command(self) -> str:
-        """The same request as a command line."""
+        """Return the same request as a command line."""
         words = ["varband", "run", self.profile]
         for option in ("name", "data", "encoder"):
             words += [f"--{option}", value] if (value := getattr(self, option)) else []

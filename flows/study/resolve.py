@@ -55,7 +55,7 @@ class Study:
     - adapters: existing ones, by the arm that starts from one; ranks: the largest LoRA rank by model.
     - pools: the profile's own under "", each lesson's under its name. benchmarks: keyed by name.
     - places: digest → location on this machine.
-    - absent: inputs that a plan does without, with the error a run would raise.
+    - absent: inputs that are missing here, each with the error that a run would raise; a plan works without them.
     """
 
     profile: Profile

@@ -175,7 +175,7 @@ def reevaluate(
 
 
 def _finished(store: Store) -> Iterator[Study | Unchecked]:
-    """The studies of finished runs; one that cannot be resolved here is reported as an unchecked adapter."""
+    """Return the studies of finished runs; one that cannot be resolved here is reported as an unchecked adapter."""
     for path in record_paths(store.root):
         try:
             run = read_record(path)
@@ -186,7 +186,7 @@ def _finished(store: Store) -> Iterator[Study | Unchecked]:
 
 
 def kept_adapters(study: Study, store: Store) -> Iterator[Kept | Unchecked]:
-    """The newest adapter of every arm and seed with its reference, or why it cannot be compared."""
+    """Return the newest adapter of every arm and seed with its reference, or the reason why it cannot be compared."""
     found: dict[tuple[str, str], tuple[Kept, Planned]] = {}
     for planned in plan(study, store):
         step, given = planned.step, planned.step.arguments

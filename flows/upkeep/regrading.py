@@ -124,7 +124,7 @@ def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
 
 
 def _descendants(store: Store, ref: Ref) -> list[str]:
-    """Artifacts made from `ref`, directly or indirectly."""
+    """Return the artifacts made from `ref`, directly or indirectly."""
     recipes = {str(r): store.manifest(r).recipe for r in store.refs()}
     made_from = {
         name: {i for refs in recipe.inputs.values() for i in refs}

@@ -128,7 +128,7 @@ def _artifact(store: Store, ref: Ref, manifest: Path) -> None:
 
 
 def _of_the_file(error: BaseException | None) -> bool:
-    """Whether the error is about the content, not about permissions, the network or the number of open files."""
+    """Return whether the error is about the content, not about permissions, the network or the number of open files."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None and error.errno not in OF_THE_FILE:
             return False

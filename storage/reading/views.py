@@ -86,7 +86,7 @@ def views(parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table],
 
 
 def listed(paths: Sequence[Path]) -> str:
-    """Return paths as a list of SQL."""
+    """Return paths as an SQL list."""
     return "[" + ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths) + "]"
 
 

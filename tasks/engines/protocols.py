@@ -31,8 +31,8 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One completion to sample. The engine returns `key` with the completion. prompt: the prompt as a text, or as the
-    messages of a chat, for engines without a tokenizer, whose prompt_ids are empty."""
+    """One completion to sample. The engine returns `key` with the completion. prompt: a text or the messages of a chat;
+    engines without a tokenizer use it in place of prompt_ids."""
 
     key: int
     prompt_ids: tuple[int, ...]

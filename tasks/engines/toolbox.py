@@ -50,7 +50,7 @@ class Toolbox:
     def place(self, digest: str, what: str) -> Path:
         if digest.startswith(SERVED):
             raise UserError(
-                f"{digest} is only on a server, which returns no token ids and log-probs: this needs its files"
+                f"{digest} is only on a server, which returns no token ids and log-probs; name a local model"
             )
         if digest not in self.places:
             raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; set its path")

@@ -113,7 +113,7 @@ def normalise(text: str) -> str:
 
 
 def rewritten(text: str, table: Iterable[tuple[str, Any]]) -> str:
-    """The text after replacing each pattern of a table, in order."""
+    """Return the text after replacing each pattern of a table, in order."""
     for pattern, replacement in table:
         text = re.sub(pattern, replacement, text)
     return text

@@ -197,7 +197,7 @@ class Number:
 
 
 def terminates(value: Fraction) -> bool:
-    """Does the value have a finite decimal form?"""
+    """Return whether the value has a finite decimal form."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:
@@ -279,7 +279,7 @@ def _based(text: str, *patterns: re.Pattern[str]) -> tuple[str, int] | None:
 
 
 def says_base(text: str) -> bool:
-    """Is it a number with its base in words?
+    """Return whether a text is a number with its base in words.
 
     >>> says_base("137 (base eight)"), says_base("137 in base 8"), says_base("7 at the base")
     (True, True, False)

@@ -88,7 +88,7 @@ _PLACEHOLDER = re.compile(
 
 
 def states_nothing(text: str) -> bool:
-    """Is a text empty or a placeholder: `?`, `none given`, `I do not know`?"""
+    """Return whether a text is empty or a placeholder: `?`, `none given`, `I do not know`."""
     plain = re.sub(r"\\(?:text|mathrm|mbox|textbf) ?\{\s*\}", "", normalise(text[:MAX_ANSWER_CHARS]))
     plain = plain.replace(r"\ldots", "...")
     return not re.search(r"[A-Za-z\d]|\\\{ ?\\\}", plain) or bool(_PLACEHOLDER.fullmatch(plain.strip(" .$*:")))
@@ -158,7 +158,7 @@ def _formula(chunk: str, before: list[Token]) -> list[Token]:
 
 
 def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
-    """Is a run of letters a word rather than names or a function?"""
+    """Return whether a run of letters is a word rather than names or a function."""
     plain = len(run) > 2 and run.islower() and not FUNCTION.fullmatch(run)
     if (prose and len(run) > 1 and run.islower()) or (
         after_word and (plain or (len(run) == 2 and unit_of(run) is not None))
@@ -346,6 +346,6 @@ def _list(found: re.Match[str], formulas: list[str]) -> str:
 
 
 def _repeats(remark: str, formulas: list[str]) -> bool:
-    """Does a bracketed remark spell out the number before it?"""
+    """Return whether a bracketed remark spells out the number before it."""
     twice = number_in_words(remark.strip())
     return twice is not None and [str(twice)] == formulas

@@ -292,8 +292,7 @@ def is_closed(text: str) -> bool:
 
 
 def named(relation: Shape) -> set[str]:
-    """The names that a relation is about: those of its sides that are names, including Greek letters but not
-    constants."""
+    """Return the sides of a relation that are names, including Greek letters but not constants."""
     return {i.text for i in relation.items if is_name(i.text) and i.text.strip() not in _CONSTANTS}
 
 
@@ -374,7 +373,7 @@ def _is_label(formula: Expr, whole: bool = False) -> bool:
 
 
 def same_label(one: str, other: str) -> bool:
-    r"""Are two labels the same up to the order of letters and bars?
+    r"""Return whether two labels are the same up to the order of letters and bars.
 
     >>> same_label(r"\Pr(X=1)", "P(X = 1)"), same_label(r"\overline{AB}", "|AB|"), same_label("f(2)", "f(3)")
     (True, True, False)

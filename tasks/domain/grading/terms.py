@@ -212,7 +212,8 @@ def _equal(prediction: str, gold: str) -> Match:
 
 
 def _same_relation(one: tuple[list[str], list[str]], other: tuple[list[str], list[str]]) -> bool:
-    """Are two relations equivalent: sides that differ by a constant factor, or equations with the same solutions?"""
+    """Return whether two relations are equivalent: their sides differ by a constant factor, or their equations have the
+    same solutions."""
     mine, theirs = (_difference(*sides) for sides, _ in (one, other))
     sign, wanted = (CANONICAL.get(signs[0], signs[0]) for _, signs in (one, other))
     factor = factor_between(mine, theirs)

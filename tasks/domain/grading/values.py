@@ -345,7 +345,7 @@ def _alike(a: Any, b: Any, slack: Any) -> bool:
 
 
 def same_value(one: Expr, other: Expr) -> bool:
-    """Are two formulas equal wherever both have a value? Raise Undecided."""
+    """Return whether two formulas are equal wherever both have a value. Raise Undecided."""
     met = False
     for (a, b), slack in values((one, other)):
         met = True

@@ -68,8 +68,9 @@ class Pack:
 def plan_packs(
     groups: Sequence[PromptGroup], budget: int, processes: int = 1, more: int = 0
 ) -> list[list[PromptGroup]]:
-    """Divide groups, in order, into packs of similar size with at most `budget` rows, about equally many per process,
-    `more` than the minimum; a split group repeats its prompt. A rollout longer than the budget gets its own pack."""
+    """Divide groups, in order, into packs of similar size with at most `budget` rows, about equally many per process. A
+    group that is split repeats its prompt. more: number of packs beyond the minimum. A rollout longer than the budget
+    gets its own pack."""
     total = sum(len(g.prompt_ids) + sum(len(s.token_ids) - 1 for s in g.trajectories) for g in groups)
     target = total / max(1, (-(-total // (budget * processes)) + more) * processes)
     packs: list[list[PromptGroup]] = []

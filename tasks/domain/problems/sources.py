@@ -103,8 +103,8 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class HubSpec(SourceSpec):
-    """A source from the hub. hub: (source, dataset id, commit) of the source, then of the sets that are kept out of
-    it."""
+    """A set of problems from the hub. hub: (name, dataset id, commit) of the set, then of the evaluation sets that it
+    must not overlap with."""
 
     hub: tuple[tuple[str, str, str], ...] = ()
 
