@@ -96,7 +96,7 @@ def restored(kind: type[T], value: Any) -> T: ...
 @overload
 def restored(kind: Any, value: Any) -> Any: ...
 def restored(kind: Any, value: Any) -> Any:
-    """Return the value of a type from its canonical form. Errors: UserError for the form of another type.
+    """Return the value of a type from its canonical form. Errors: UserError if the form belongs to another type.
 
     >>> restored(tuple[float, ...], canonical((1.0, 2.5)))
     (1.0, 2.5)

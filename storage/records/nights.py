@@ -21,7 +21,7 @@ NIGHTS = nullable(
 
 
 class Night(Record):
-    """One adapter in one night.
+    """The re-evaluation of one adapter in one night.
 
     number: count of this adapter's nights, from 1. environment: versions and hardware of sampling and grading;
     as_evaluated: it equals the evaluation's. drawn: what was sampled under `seed`: nothing, the evaluation's rollouts

@@ -70,8 +70,8 @@ class Words:
 def words_in(texts: Sequence[Sequence[str]]) -> Words:
     """Return texts as one window of the longest length; do not read beyond the end of a shorter text.
 
-    >>> [(gram_NT.shape, gram_NT.max().item()) for gram_NT in words_in(["aba", "bbb"]).grams[:2]]
-    [((2, 3), 1), ((2, 2), 2)]
+    >>> tuple((gram_NT.shape, gram_NT.max().item()) for gram_NT in words_in(["aba", "bbb"]).grams[:2])
+    (((2, 3), 1), ((2, 2), 2))
     """
     known: dict[str, int] = {}
     word_NT = np.zeros((len(texts), max(map(len, texts), default=0)), np.int64)

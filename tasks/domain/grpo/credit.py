@@ -74,7 +74,7 @@ def try_brought(config: LearnerConfig) -> None:
 
 
 def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Credit:
-    """Credit of a whole step, whose groups an objective may compare."""
+    """Return the credit of a whole step, because some objectives compare its groups."""
     seen = {problem_id: seen_by_objective(group, config) for problem_id, group in groups.items()}
     context = replace(context_of(config), visits=state.visits, step=tuple(seen.values()))
     found = {problem_id: group_advantages(group, config.advantage, context) for problem_id, group in seen.items()}

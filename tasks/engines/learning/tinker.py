@@ -7,7 +7,7 @@ its last checkpoint. If the next step was sent, the service decides what happene
 - Its state is there: the training goes on from it.
 - Its model is still in memory: the step is sent again to that model with the same numbers. The service answers each
   number once, so what it did is not done again.
-- Neither: the model was lost before it was saved. The step is sent again and paid again.
+- Otherwise the service lost the model before it saved the step. The step is sent again and paid again.
 """
 
 from __future__ import annotations
