@@ -75,8 +75,8 @@ class Scaffold(Ruled, Checked):
     trace_tag: Annotated[str | None, OrNone]
     """Tag around the reasoning; `none` if the reasoning is the text before the answer."""
     answer_form: AnswerForm
-    r"""`tag`: inside `<answer>`. `boxed`: in `\boxed{}` after the reasoning. `final`: anywhere, as in imported
-    rollouts."""
+    r"""`tag`: inside `<answer>`. `boxed`: in `\boxed{}` after the reasoning. `final`: in
+    `\boxed{}`, or after `####`, "answer is" or "answer:", as in imported rollouts."""
     stop: tuple[str, ...] = ()
     """Strings that end a completion."""
     chat: bool = False
