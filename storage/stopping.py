@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 
-from storage.errors import Parked, UserError
+from storage.errors import Parked
 
 #: Delay before retrying a signal that arrived where an exception would be lost.
 RETRY_SECONDS = 0.05
@@ -41,10 +41,21 @@ def _ending() -> BaseException:
 
 
 @contextmanager
+def stop_over_errors() -> Iterator[None]:
+    """Raise the stop in place of a later error, which counts as its consequence: libraries that try several ways to
+    load a model take a stop for a way that failed."""
+    try:
+        yield
+    except Exception as error:
+        if not _received or (isinstance(error, Parked) and _received[-1] != signal.SIGINT):
+            raise
+        raise _ending() from error
+
+
+@contextmanager
 def stopped_by_signals() -> Iterator[None]:
     """Turn SIGTERM and SIGINT into exceptions in this block. The current batch or step is lost, but an engine's step or
-    a checkpoint that has begun is finished first. An error after a signal counts as its consequence. A job that was
-    started with Ctrl-C ignored continues to ignore it."""
+    a checkpoint that has begun is finished first. A job that was started with Ctrl-C ignored continues to ignore it."""
     times: list[float] = []
     raised: list[float] = []
     _received.clear()
@@ -66,15 +77,8 @@ def stopped_by_signals() -> Iterator[None]:
     obeyed = (signal.SIGTERM, signal.SIGALRM) if deaf else (signal.SIGTERM, signal.SIGALRM, signal.SIGINT)
     was = {number: signal.signal(number, stop) for number in obeyed}
     try:
-        yield
-    except Exception as error:
-        if not _received:
-            raise
-        if _received[-1] == signal.SIGINT:
-            raise KeyboardInterrupt from error
-        if isinstance(error, UserError):
-            raise
-        raise Parked(STOPPED) from error
+        with stop_over_errors():
+            yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         _received.clear()

@@ -28,6 +28,7 @@ from storage.objects import impatient, patient
 from storage.records.garbage import collecting
 from storage.records.runs import Amounts, Run, earlier_attempt, note_planned, now, write_run
 from storage.roots import root_option
+from storage.stopping import stop_over_errors
 from tasks.domain.budget import plainly
 from tasks.engines.model_files import names_of
 from tasks.engines.tinker_service import Service
@@ -114,7 +115,7 @@ def accounted(
     try:
         with tracked(study.profile.tracking, followed, store, meter.journal.spent) as track:
             listener = followed_by(listener, track)
-            with patient(), beating(record.update), metered(meter, listener) as charged:
+            with stop_over_errors(), patient(), beating(record.update), metered(meter, listener) as charged:
                 check_service(study, planned)
                 yield Listeners(record.before(charged), record.before(listener))
         _check_left(study, store, planned)

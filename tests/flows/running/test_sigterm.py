@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from storage import stopping
-from storage.errors import Parked
+from storage.errors import Parked, UserError
 from storage.sql import query
 from storage.stopping import stopped_by_signals
 
@@ -141,3 +141,16 @@ def test_a_child_does_not_hear_ctrl_c_from_its_first_instruction_on() -> None:
         child = subprocess.Popen([sys.executable, "-c", "print('whole')"], stdout=subprocess.PIPE)
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=60)[0] == b"whole\n"
+
+
+def test_an_error_that_a_library_makes_of_a_signal_is_the_signal() -> None:
+    """As where transformers tries several processors of a model, and an engine names the missing one."""
+
+    def load() -> None:
+        with suppress(Exception):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        raise UserError("encoder: it has no feature extractor")
+
+    with pytest.raises(Parked, match="stopped by SIGTERM"):
+        go_on_for_seconds(load)
