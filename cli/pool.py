@@ -101,7 +101,9 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
 
 @pool.command()
 @_pool_options
-@click.option("--against", multiple=True, metavar="SOURCE", help="Search for duplicates in these sets too.")
+@click.option(
+    "--against", multiple=True, metavar="SOURCE", help="Also search this set for duplicates. May be repeated."
+)
 @click.option("--code", help="List all findings with this code.")
 def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None, **wishes: Any) -> None:
     """Check golds and texts of a pool, and find duplicates. Duplicates are searched within the pool and in sets given

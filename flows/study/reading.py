@@ -162,7 +162,7 @@ def flat(table: Tables, within: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def nested(values: Tables) -> dict[str, Any]:
-    """The inverse of flat. Raise UserError for a path through another path's value.
+    """The inverse of flat. Raise UserError if one path leads through the value of another, as `a=1` and `a.b=2`.
 
     >>> nested({"pool.seed": 1, "pool.limit": 2})
     {'pool': {'seed': 1, 'limit': 2}}

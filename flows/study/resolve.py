@@ -51,7 +51,7 @@ class PoolInputs:
 class Study:
     """A profile with all inputs found. The grader and the policy of every pool are chosen here, once for the whole run.
 
-    - models: by arm, including arms whose adapters are evaluated.
+    - models: base models by arm, including arms whose adapters other arms use.
     - adapters: existing ones, by the arm that starts from one; ranks: the largest LoRA rank by model.
     - pools: the profile's own under "", each lesson's under its name. benchmarks: keyed by name.
     - places: digest → location on this machine.

@@ -370,7 +370,8 @@ def _is_infinite(text: str) -> bool:
 
 
 def _chain(terms: Sequence[str | None], signs: Sequence[str], absolute: bool = False) -> RealSet:
-    """The numbers (or those with an absolute value) that satisfy a chain of comparisons in place of None."""
+    """Return the numbers that satisfy a chain of comparisons, in which None (or its absolute value) stands for the
+    number."""
 
     def holds(x: Any, value: Callable[[str], Any]) -> bool:
         numbers = [

@@ -51,7 +51,8 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return Latin words and numbers; if most letters are of another script, also each of those as a word."""
+    """Return the Latin words and numbers of a text; if most letters are of another script, each of these letters is a
+    word too."""
     plain = _SILENT.sub(" ", _NOTE.sub(" ", text)).lower()
     latin, others = re.findall(r"[a-z]+|\d+", plain), re.findall(r"[^\W\d_a-z]", plain)
     return tuple(latin if len(others) <= len("".join(latin)) else re.findall(r"[a-z]+|\d+|[^\W\d_]", plain))

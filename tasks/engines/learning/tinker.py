@@ -126,8 +126,8 @@ class RemoteModel:
         return []
 
     def _attached(self, sent: Mapping[str, Any]) -> bool:
-        """Go on with the model of an earlier process, from the first request of its last step. False if the service no
-        longer has it."""
+        """Continue with the model of an earlier process, from the first request of its last step. False if the service
+        no longer has it."""
         with suppress(Gone):
             self.client = self.service.attached(self.client, sent["session"], sent["model"], sent["first"])
             self.step, self.first = sent["step"], sent["first"]
