@@ -265,7 +265,7 @@ def reeval(
     except Parked as wall:
         return Cancelled(name=PARKED, message=f"{len(found.found)} adapters were looked at; {wall}")
     finally:
-        create_markdown_artifact(found.markdown(), key="nightly", description=found.counts)
+        create_markdown_artifact(found.markdown(store.root), key="nightly", description=found.counts)
     if found.drifted:
         return Failed(name=DRIFTED, message=found.sentence()[:1000])
     if found.unchecked or not found.found:

@@ -8,11 +8,14 @@ its own seeds. tasks/domain/statistics/nights.py tests whether the accuracy chan
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +31,7 @@ from storage.artifacts.schemas import Pool, Rollouts, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.ledger import LEDGER, Ledger
+from storage.reading.charts import as_svg
 from storage.records.nights import Night, nights_of
 from storage.records.runs import now, read_record, record_paths
 from tasks.domain.policies import Policy, Sampling
@@ -376,6 +380,9 @@ class _Draws:
         return _correct(self._sampled(self._requests(wanted, seed, night), CORRECT))
 
 
+NIGHTS_SHOWN = 30
+
+
 @dataclass(frozen=True, slots=True)
 class NightPage:
     """The results of a night for all adapters."""
@@ -403,7 +410,7 @@ class NightPage:
         nothing = [] if self.found else ["there is no adapter to look at: name a study, or finish a run in this root"]
         return ": ".join(filter(None, (self.counts, "; ".join([*bad, *nothing]))))
 
-    def markdown(self) -> str:
+    def markdown(self, root: Path) -> str:
         lines = [self.sentence(), "", "| adapter | | evaluated | tonight | compared |", "|---|---|---|---|---|"]
         for one in self.found:
             if isinstance(one, Unchecked):
@@ -411,4 +418,32 @@ class NightPage:
             else:
                 tonight = "" if one.tonight is None else f"{one.tonight:.3f}"
                 lines.append(f"| {one.adapter} | {one.state} | {one.evaluated:.3f} | {tonight} | {one.found} |")
+        for one in self.found:
+            drawn = [night for night in nights_of(root, one.adapter) if night.tonight is not None][-NIGHTS_SHOWN:]
+            if drawn:
+                svg = base64.b64encode(as_svg(picture(drawn), page="white").encode()).decode()
+                lines += ["", f"![The last nights of {one.adapter}](data:image/svg+xml;base64,{svg})"]
         return "\n".join(lines)
+
+
+def picture(nights: Sequence[Night]) -> dict[str, Any]:
+    """A Vega-Lite chart of one adapter: accuracy by night, with the band of 95 % of nights without a change."""
+    rows = [night.model_dump(include={"number", "tonight", "expected", "low", "high", "state"}) for night in nights]
+    axis = {"field": "number", "type": "quantitative", "title": "night", "axis": {"tickMinStep": 1, "format": "d"}}
+    layer = lambda mark, **y: {"mark": mark, "encoding": {"x": axis, **y}}  # noqa: E731
+    accuracy = {"type": "quantitative", "title": "accuracy", "scale": {"zero": False}}
+    colour = {
+        "field": "state",
+        "scale": {"domain": ["holds", "drifted"], "range": ["#2a78d6", "#e34948"]},
+        "title": None,
+    }
+    return {
+        "title": nights[0].adapter,
+        "description": f"Accuracy of {nights[0].adapter} by night",
+        "data": {"values": rows},
+        "layer": [
+            layer({"type": "bar", "opacity": 0.2, "size": 8}, y={"field": "low", **accuracy}, y2={"field": "high"}),
+            layer({"type": "tick", "orient": "horizontal"}, y={"field": "expected", **accuracy}),
+            layer({"type": "point", "filled": True}, y={"field": "tonight", **accuracy}, color=colour),
+        ],
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -143,9 +144,13 @@ def test_a_damaged_adapter_is_called_damaged(rounded: Nights) -> None:
     assert f"{kept.reference} is damaged" in reeval._why_not(Store(store.root), kept)
 
 
-def test_the_page_has_a_sentence_and_a_table() -> None:
-    low = a_night("panel", 2, tonight=0.2, state="drifted", found="accuracy 0.200", drawn="whole")
+def test_the_page_has_a_sentence_a_table_and_a_picture(tmp_path: Path) -> None:
+    band = {"expected": 0.6, "low": 0.5, "high": 0.7, "drawn": "whole"}
+    a_night("panel", 1, tonight=0.6, **band).keep(tmp_path)
+    low = a_night("panel", 2, tonight=0.2, state="drifted", found="accuracy 0.200", **band).keep(tmp_path)
     page = NightPage([low, a_night("control"), Unchecked("other", "its pool is damaged")])
     assert page.counts == "1 hold, 1 drifted, 1 were not checked"
     assert page.sentence() == f"{page.counts}: panel: accuracy 0.200; other: its pool is damaged"
-    assert "| panel | drifted | 0.500 | 0.200 | accuracy 0.200 |" in page.markdown()
+    text = page.markdown(tmp_path)
+    assert "| panel | drifted | 0.500 | 0.200 | accuracy 0.200 |" in text
+    assert text.count("](data:image/svg+xml;base64,") == 1
