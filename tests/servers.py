@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import signal
@@ -14,7 +13,7 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -237,41 +236,53 @@ def prefect_server(folder: Path, database: str | None = None, **environment: str
         server.stop()
 
 
-# A local receiver of webhooks: keeps what was posted to it.
+# HTTP on this machine.
 
 
-class Receiver(ThreadingHTTPServer):
-    """received: the JSON bodies, in order."""
+class Quiet(BaseHTTPRequestHandler):
+    """Answers without a line in the log."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Keep)
-        self.received: list[dict[str, str]] = []
+    protocol_version = "HTTP/1.1"
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/hook"
+    def read(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
-
-class _Keep(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        assert isinstance(self.server, Receiver)
-        self.server.received.append(orjson.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(200)
+    def answer(self, status: int, body: object = b"", headers: Mapping[str, str] | None = None) -> None:
+        """body: bytes, or what becomes JSON."""
+        data = body if isinstance(body, bytes) else orjson.dumps(body)
+        self.send_response(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
         self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None: ...
 
 
 @contextmanager
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+def serving(handler: type[Quiet]) -> Iterator[str]:
+    """Its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield server
+            yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
-            thread.join()
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A webhook's address, and the JSON bodies that were posted to it, in order."""
+    received: list[dict[str, str]] = []
+
+    class Keep(Quiet):
+        def do_POST(self) -> None:
+            received.append(orjson.loads(self.read()))
+            self.answer(200)
+
+    with serving(Keep) as address:
+        yield f"{address}/hook", received
 
 
 # The hub's HTTP on this machine, as far as `huggingface_hub` and `datasets` ask for it: repositories of a folder.
@@ -285,14 +296,12 @@ def hub(root: Path) -> Iterator[str]:
     """Its address. root: `models/OWNER/NAME/…` and `datasets/OWNER/NAME/…`; one that has a file GATED is kept to those
     who asked. Every repository has the one COMMIT."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(Quiet):
         def do_HEAD(self) -> None:
             self.do_GET()
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.read()
             self.do_GET()
 
         def do_GET(self) -> None:
@@ -319,32 +328,17 @@ def hub(root: Path) -> Iterator[str]:
             asked = folder.joinpath(*[word for word in rest if word not in ("revision", COMMIT)])
             if not asked.is_file():
                 return self._say(404, {"error": "Entry not found"}, "EntryNotFound")
-            return self._send(200, asked.read_bytes(), {"ETag": f'"{_oid(asked)}"', "X-Repo-Commit": COMMIT})
+            return self.answer(200, asked.read_bytes(), {"ETag": f'"{_oid(asked)}"', "X-Repo-Commit": COMMIT})
 
         def _entry(self, path: Path, folder: Path) -> dict[str, object]:
             name = path.relative_to(folder).as_posix()
             return {"type": "file", "path": name, "size": path.stat().st_size, "oid": _oid(path)}
 
         def _say(self, status: int, body: object, code: str = "") -> None:
-            self._send(status, json.dumps(body).encode(), {"X-Error-Code": code} if code else {})
+            self.answer(status, body, {"X-Error-Code": code} if code else {})
 
-        def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as address:
+        yield address
 
 
 def _oid(path: Path) -> str:
@@ -362,37 +356,21 @@ def text_provider(
     is counted, by words. refuses: parameters that it does not know."""
     answered: list[tuple[str, dict[str, Any]]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(Quiet):
         def do_POST(self) -> None:
-            body, path = orjson.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.path
+            body, path = orjson.loads(self.read()), self.path
             if chat_only and path != "/v1/chat/completions":
-                return self._send(404, {"error": {"message": "This is a chat model"}})
+                return self.answer(404, {"error": {"message": "This is a chat model"}})
             if bad := [name for name in refuses if name in body]:
                 words = f"Unsupported parameter: '{bad[0]}' is not supported with this model."
-                return self._send(400, {"error": {"message": words}})
+                return self.answer(400, {"error": {"message": words}})
             answered.append((path, body))
             words, most = answer(body).split(" "), body.get("max_tokens") or body["max_completion_tokens"]
             text, finish = " ".join(words[:most]), "length" if len(words) > most else "stop"
             prompt = body.get("prompt") or " ".join(one["content"] for one in body["messages"])
             choice = {"text": text} if "prompt" in body else {"message": {"role": "assistant", "content": text}}
             usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": min(len(words), most)}
-            self._send(200, {"model": "gpt-9-2026", "choices": [choice | {"finish_reason": finish}], "usage": usage})
+            self.answer(200, {"model": "gpt-9-2026", "choices": [choice | {"finish_reason": finish}], "usage": usage})
 
-        def _send(self, status: int, answer: object) -> None:
-            body = orjson.dumps(answer)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", answered
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as address:
+        yield f"{address}/v1", answered

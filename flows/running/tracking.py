@@ -108,7 +108,7 @@ class Tracker:
             while (event := self._events.get()) is not None:
                 for line in self._lines(event):
                     pipe.send(line)
-        except OSError:  # the tracker's process has ended, and has said why
+        except ConnectionError:  # the tracker's process has ended, and has said why
             self._away = True
         except Exception as error:
             self._give_up(f"got an event that cannot be sent: {sentence_of(error)}")

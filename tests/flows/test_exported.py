@@ -6,11 +6,9 @@ import base64
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -25,7 +23,7 @@ from storage.errors import UserError
 from tasks.engines.rollout_files import read_rollouts
 from tests import warm
 from tests.chromium import headless
-from tests.servers import end, free_port
+from tests.servers import Quiet, end, free_port, serving
 
 TOKEN = "hf_" + "s3cret" * 6
 
@@ -136,57 +134,34 @@ def receiving_hub() -> Iterator[tuple[str, dict[str, bytes], list[str]]]:
     files: dict[str, bytes] = {}
     tokens: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(Quiet):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self.read()
             tokens.append(self.headers.get("Authorization", ""))
             at = self.path.partition("?")[0]
             if at == "/api/repos/create":
                 asked = json.loads(body)
                 name = f"{asked.get('organization') or 'lab'}/{asked['name']}"
-                return self._say(
-                    {"url": f"http://{self.headers['Host']}/{asked.get('type', 'model')}s/{name}", "name": name}
-                )
+                url = f"http://{self.headers['Host']}/{asked.get('type', 'model')}s/{name}"
+                return self.answer(200, {"url": url, "name": name})
             if "/preupload/" in at:
                 listed = [{"path": f["path"], "uploadMode": "regular"} for f in json.loads(body)["files"]]
-                return self._say({"files": [one | {"shouldIgnore": False} for one in listed]})
+                return self.answer(200, {"files": [one | {"shouldIgnore": False} for one in listed]})
             if "/commit/" not in at:  # such as the check of a card
-                return self._say({"errors": [], "warnings": []})
+                return self.answer(200, {"errors": [], "warnings": []})
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     files[f"{at.split('/commit/')[0]}/{line['value']['path']}"] = base64.b64decode(
                         line["value"]["content"]
                     )
-            self._say(
-                {
-                    "commitUrl": f"http://{self.headers['Host']}/lab/x/commit/{'1' * 40}",
-                    "commitOid": "1" * 40,
-                    "success": True,
-                }
-            )
+            commit = {"commitUrl": f"http://{self.headers['Host']}/lab/x/commit/{'1' * 40}", "commitOid": "1" * 40}
+            self.answer(200, commit | {"success": True})
 
         def do_GET(self) -> None:
-            self._say({"id": "lab/rollouts", "sha": "0" * 40, "siblings": []})
+            self.answer(200, {"id": "lab/rollouts", "sha": "0" * 40, "siblings": []})
 
-        def _say(self, answer: object) -> None:
-            data = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", files, tokens
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as address:
+        yield address, files, tokens
 
 
 def test_push_sends_the_folder_and_keeps_the_token_to_itself(own_demo_store: Path, tmp_path: Path) -> None:

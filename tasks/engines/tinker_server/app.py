@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_type_hints
 
@@ -65,6 +66,8 @@ def app_of(api: Api) -> FastAPI:
             return JSONResponse(again)
         if error := pending.exception():
             category = "user" if isinstance(error, UserError) else "server"
+            if category == "server":
+                traceback.print_exception(error)
             return JSONResponse({"error": f"{error}" or type(error).__name__, "category": category})
         answer = pending.result()
         return Response(answer, media_type=PROTOBUF) if isinstance(answer, bytes) else JSONResponse(answer)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import mini
-from tests.servers import REPO
+from tests.servers import REPO, Quiet, serving
 
 #: What each cloud's metadata service answers before and after its notice: None is 404. And the header that it needs.
 CLOUDS = {
@@ -43,30 +41,21 @@ def metadata_service(cloud: str, notice_after: int) -> Iterator[str]:
     path, before, after, (header, value) = CLOUDS[cloud]
     asked = 0
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_PUT(self) -> None:
-            self._send("t" if self.path == "/latest/api/token" else None)
+            self._say("t" if self.path == "/latest/api/token" else None)
 
         def do_GET(self) -> None:
             nonlocal asked
             asked += 1
             known = self.path == path and self.headers[header] == value
-            self._send((before if asked < notice_after else after) if known else None)
+            self._say((before if asked < notice_after else after) if known else None)
 
-        def _send(self, text: str | None) -> None:
-            self.send_response(404 if text is None else 200)
-            self.end_headers()
-            self.wfile.write((text or "").encode())
+        def _say(self, text: str | None) -> None:
+            self.answer(404 if text is None else 200, (text or "").encode())
 
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as address:
+        yield address
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

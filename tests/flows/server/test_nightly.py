@@ -18,25 +18,27 @@ from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
 from storage.records.nights import last_nights
 from tests.chaos.server_faults import api, deployment, logs, start, wait_for, wait_until
-from tests.servers import SMALL, Receiver, Server, postgres, prefect_server, receiver
+from tests.servers import SMALL, Server, postgres, prefect_server, receiver
 
 pytestmark = pytest.mark.slow
 
+#: A webhook's address, and what was posted to it.
+Hook = tuple[str, list[dict[str, str]]]
 OTHER = SMALL | {"arms": ["thinking"]}
 
 
 @pytest.fixture(scope="module")
-def hook() -> Iterator[Receiver]:
+def hook() -> Iterator[Hook]:
     with receiver() as up:
         yield up
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, hook: Receiver) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, hook: Hook) -> Iterator[Server]:
     with postgres() as database, prefect_server(tmp_path_factory.mktemp("nightly"), database) as up:
         code = (
             "from prefect.blocks.notifications import CustomWebhookNotificationBlock as Block\n"
-            f"Block(name='varband', url={hook.url!r}, json_data={{'subject': '{{{{subject}}}}', 'body': '{{{{body}}}}'}})"
+            f"Block(name='varband', url={hook[0]!r}, json_data={{'subject': '{{{{subject}}}}', 'body': '{{{{body}}}}'}})"
             ".save('varband')\n"
         )
         assert up.spawn(["-c", code], "block.log").wait(120) == 0, (up.folder / "block.log").read_text()[-2000:]
@@ -78,9 +80,9 @@ def table(server: Server, run: dict[str, Any]) -> list[dict[str, str]]:
     return [dict(zip(names, line.strip("| ").split(" | "), strict=True)) for line in lines[1:]]
 
 
-def heard(hook: Receiver, run: dict[str, Any]) -> dict[str, str]:
-    wait_until(lambda: [said for said in hook.received if run["name"] in said["subject"]], 300)
-    return next(said for said in hook.received if run["name"] in said["subject"])
+def heard(hook: Hook, run: dict[str, Any]) -> dict[str, str]:
+    wait_until(lambda: [said for said in hook[1] if run["name"] in said["subject"]], 300)
+    return next(said for said in hook[1] if run["name"] in said["subject"])
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,7 @@ def studied(server: Server) -> Training:
     return trainings[0]
 
 
-def test_a_night_with_nothing_to_check_is_not_green_and_is_heard(server: Server, hook: Receiver) -> None:
+def test_a_night_with_nothing_to_check_is_not_green_and_is_heard(server: Server, hook: Hook) -> None:
     """A root without a finished run; and a study of which nothing is trained: its adapter is named."""
     run = night(server)
     assert run["state"]["name"] == "Unchecked" and "no adapter to look at" in run["state"]["message"]
@@ -106,17 +108,17 @@ def test_a_night_with_nothing_to_check_is_not_green_and_is_heard(server: Server,
 
 
 def test_a_night_on_which_nothing_changed_checks_every_finished_run(
-    server: Server, hook: Receiver, studied: Training
+    server: Server, hook: Hook, studied: Training
 ) -> None:
     run = night(server, canary_tokens=0)
     assert run["state"]["type"] == "COMPLETED", run["state"]
     rows = table(server, run)
     assert [(row["state"], row["compared"]) for row in rows] == [("holds", "nothing changed")] * 2
-    assert not [said for said in hook.received if run["name"] in said["subject"]], "a green night wakes nobody"
+    assert not [said for said in hook[1] if run["name"] in said["subject"]], "a green night wakes nobody"
 
 
 def test_a_figure_that_drifted_turns_the_night_red_and_is_heard(
-    server: Server, hook: Receiver, studied: Training, tmp_path: Path
+    server: Server, hook: Hook, studied: Training, tmp_path: Path
 ) -> None:
     """A new grader: every stored answer of the study is judged correct by people, and what was wrong has changed."""
     store = Store(server.root)
@@ -146,7 +148,7 @@ def test_a_figure_that_drifted_turns_the_night_red_and_is_heard(
     assert {found["state"] for found in last_nights(server.root).to_pylist()} == {"holds"}
 
 
-def test_parked_and_failed_runs_are_heard(server: Server, hook: Receiver) -> None:
+def test_parked_and_failed_runs_are_heard(server: Server, hook: Hook) -> None:
     study = SMALL | {"seeds": [7]}
     settings = {"settings": [{"field": "training.steps", "value": "many"}]}
     for wanted, asked, budget in (("Suspended", study, {"tokens": 10}), ("Failed", settings, {})):
@@ -155,5 +157,5 @@ def test_parked_and_failed_runs_are_heard(server: Server, hook: Receiver) -> Non
         said = heard(hook, found)
         assert wanted in said["subject"]
         assert ("tokens more are missing" if wanted == "Suspended" else "steps is 'many'") in said["body"]
-    pieces = [said for said in hook.received if said["subject"].startswith("make ")]
+    pieces = [said for said in hook[1] if said["subject"].startswith("make ")]
     assert not pieces, "whom fifty workers meet a wall for is told once, by the run that they work for"
