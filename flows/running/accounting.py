@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from flows.gate import ADVICE
 from flows.running.costs import costs, total
-from flows.running.fit import Machine, check_fit, check_memory, longest_prompts
+from flows.running.fit import Machine, check_fit, check_memory, check_service, longest_prompts
 from flows.running.plan import Planned, is_costly, looked_up, to_sample
 from flows.running.sessions import Charging, Listener
 from flows.running.tracking import followed_by, token, tracked, tracker_run
@@ -30,8 +30,6 @@ from storage.records.runs import Amounts, Run, earlier_attempt, note_planned, no
 from storage.roots import root_option
 from storage.stopping import stop_over_errors
 from tasks.domain.budget import plainly
-from tasks.engines.model_files import names_of
-from tasks.engines.tinker_service import Service
 from tasks.engines.trackers import check_installed
 from tasks.metering import Meter, metered, of_team
 from tasks.stage import Progress
@@ -77,17 +75,6 @@ class Record:
         return on_progress
 
 
-def check_service(study: Study, planned: Sequence[Planned]) -> None:
-    """Before anything is sampled, raise UserError if a Tinker service trains with another LoRA alpha than the study."""
-    hardware = study.profile.hardware
-    todo = [p.step.arguments for p in planned if p.made_here]
-    if hardware.engine == "tinker" and any("policy" in given and "sampling" in given for given in todo):
-        trained = {given["start"].model.sha256: given["learner"] for given in todo if "learner" in given}
-        for sha256, learner in trained.items():
-            if (folder := study.places.get(sha256)) is not None:
-                Service(names_of(folder), hardware.served_model).check_alpha(learner)
-
-
 @contextmanager
 def accounted(
     study: Study,
@@ -111,9 +98,9 @@ def accounted(
     check_installed(study.profile.tracking)
     record = Record(store, _recorded(study, store, planned, charging, request, flow_run=flow_run), meter)
     record.update()
-    followed = tracker_run(study, store, record.run)
+    trackers = tracked(study.profile.tracking, tracker_run(study, store, record.run), store, meter.journal.spent)
     try:
-        with tracked(study.profile.tracking, followed, store, meter.journal.spent) as track:
+        with trackers as track:
             listener = followed_by(listener, track)
             with stop_over_errors(), patient(), beating(record.update), metered(meter, listener) as charged:
                 check_service(study, planned)

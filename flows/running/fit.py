@@ -1,4 +1,5 @@
-"""Does a study fit, before anything is spent: its prompts the context, its models the memory of this machine?"""
+"""Check, before anything is spent, that prompts fit the context, that models fit the memory of this machine, and that a
+Tinker service trains the study's kind of adapter."""
 
 from __future__ import annotations
 
@@ -44,9 +45,10 @@ from tasks.engines.memory import (
     plan_training,
     sampler_bytes,
 )
-from tasks.engines.model_files import read_config
+from tasks.engines.model_files import names_of, read_config
 from tasks.engines.problems.problem_files import Row, load_problems
 from tasks.engines.sampling.prompts import default_system_prompt, encode_prompt, loaded_tokenizer, longest_prompt
+from tasks.engines.tinker_service import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +219,18 @@ def size_of_levels(
     return sum(min(n, per_level or n) for n in each.values())
 
 
-# GPU memory, host memory and disk space of a study's models, checked before anything is loaded or paid for.
+def check_service(study: Study, planned: Sequence[Planned]) -> None:
+    """Before anything is sampled, raise UserError if a Tinker service trains with another LoRA alpha than the study."""
+    hardware = study.profile.hardware
+    todo = [p.step.arguments for p in planned if p.made_here]
+    if hardware.engine == "tinker" and any("policy" in given and "sampling" in given for given in todo):
+        trained = {given["start"].model.sha256: given["learner"] for given in todo if "learner" in given}
+        for sha256, learner in trained.items():
+            if (folder := study.places.get(sha256)) is not None:
+                Service(names_of(folder), hardware.served_model).check_alpha(learner)
 
+
+# GPU memory, host memory and disk space of a study's models.
 
 #: Usable share of a GPU's memory; the driver and libraries take the rest.
 _USABLE = 0.98
