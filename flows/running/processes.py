@@ -1,7 +1,7 @@
-"""Pieces of a study made in parallel on this machine, each in its own process: one small model leaves most cores idle.
+"""Pieces of a study made by several processes: workers of this command, or commands that share a root.
 
-A process keeps its engine from one piece to the next. It ends with its parent, however the parent ends; its artifacts
-and rollouts are kept.
+One small model leaves most cores idle. A worker keeps its engine from one piece to the next. It ends with its parent,
+however the parent ends; its artifacts and rollouts are kept.
 """
 
 from __future__ import annotations
@@ -42,18 +42,21 @@ GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
 
 def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
     """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. With more processes than arms,
-    several sample for one arm. Does nothing if there is only one arm or one seed to be made at a time, or one process
-    on a CPU. listener: receives the events of all processes. Errors as for `dispatch`."""
+    several sample for one arm. A single process is started only on a GPU, for several arms with several seeds: it takes
+    pieces by their turns, so that an interrupted study has the same seeds of all arms. listener: receives the events of
+    all processes. Errors as for `dispatch`."""
     p = study.profile
     places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
-    # one GPU, too: its process takes pieces by their turns, so that an interrupted study has the same seeds of all arms
-    turns = p.hardware.device == "cuda" and len(p.arms) > 1 and len(p.seeds) > 1
-    if len(places) == 1 and not turns:
+    if len(places) == 1 and (p.hardware.device != "cuda" or len(p.arms) == 1 or len(p.seeds) <= 1):
         return
     with Processes(study, store.root, charging, places, listener) as workers:
-        in_shards = len(places) > len(study.profile.arms)
+        in_shards = len(places) > len(p.arms)
         wanted = partial(next_pieces, study, store, listener, in_shards=in_shards, no_more=workers.dismiss)
-        dispatch(wanted, workers, lambda line: warnings.warn(Notice(line), stacklevel=2))
+        dispatch(wanted, workers, _notify)
+
+
+def _notify(message: str) -> None:
+    warnings.warn(Notice(message), stacklevel=3)
 
 
 def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
@@ -209,24 +212,20 @@ def _end_with_the_starter() -> None:
 
 # Pieces shared by processes that see the same root: jobs of a cluster, or hosts with one bucket. No process leads.
 
-
 POLL_SECONDS = 2.0
 WAITING = "other processes make all that can be made now: waiting"
 
 
 def share_pieces(study: Study, store: Store, listener: Listener) -> None:
     """Make the costly pieces that no other process makes, until all are made. Errors as for `dispatch`."""
-
-    def tell(message: str) -> None:
-        warnings.warn(Notice(message), stacklevel=2)
-
     with stages_of(study, store, listener) as current:
-        dispatch(partial(next_pieces, study, store, listener), Claims(current, study, store), tell)
+        dispatch(partial(next_pieces, study, store, listener), Claims(current, study, store), _notify)
 
 
 @dataclass(slots=True)
 class Claims:
-    """Makes pieces in this process, the first free one at a time."""
+    """Makes pieces in this process, one at a time, while it holds the piece's lease. A lease is free when its holder is
+    dead."""
 
     current: Session
     study: Study
@@ -246,7 +245,7 @@ class Claims:
                         yield piece, self._made(piece)
                         return
             if not waited:
-                warnings.warn(Notice(WAITING), stacklevel=2)
+                _notify(WAITING)
             waited = True
             time.sleep(POLL_SECONDS)
 
