@@ -33,7 +33,11 @@ SERVER = {
 @click.option("--query", metavar="NAME", help="Print the rows of one figure of the report instead.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary, or with --query its rows, as CSV.")
 @click.option(
-    "--against", metavar="OTHER", multiple=True, shell_complete=options.runs, help="Compare with another report."
+    "--against",
+    metavar="OTHER",
+    multiple=True,
+    shell_complete=options.runs,
+    help="Compare with another report. May be repeated.",
 )
 @options.root_there
 @options.as_json
