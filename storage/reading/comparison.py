@@ -27,7 +27,7 @@ def _settings(root: Path, report: str) -> dict[str, Any]:
     if "profile" not in recipe.arguments:
         return {}
     arguments = report_arguments(recipe)
-    return {"profile": arguments.profile, "stands on": arguments.model, **_flat(tomllib.loads(arguments.settings))}
+    return {"profile": arguments.profile, "base model": arguments.model, **_flat(tomllib.loads(arguments.settings))}
 
 
 def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
