@@ -263,8 +263,8 @@ def import_(
     lines = list[str]()
     for one in done.entered:
         words = f"{one.arm}: {one.rollouts} rollouts, {one.new} of them new, {one.correct} correct"
-        lines.append(
-            words + (f"; the other tool judges {one.disagreements} of {one.judged} otherwise" * bool(one.judged))
-        )
+        if one.judged:
+            words += f"; the other tool judges {one.disagreements} of {one.judged} otherwise"
+        lines.append(words)
     lines += [*done.notes, f"wrote {done.study}; next: varband run {done.study}"]
     options.tell(dataclasses.asdict(done) | {"study": str(done.study)}, lines, json=as_json)
