@@ -33,7 +33,6 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
     """List artifacts, newest first; with KIND only those of that kind."""
     import pyarrow as pa
 
-    import storage.artifacts.schemas  # noqa: F401  registers the kinds
     from storage.artifacts.ref import KINDS
     from storage.reading.catalog import artifacts
     from storage.records.runs import studies_of
