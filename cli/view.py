@@ -32,6 +32,7 @@ from flows.running.sessions import stages_on
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.bands import Band
+from storage.reading.query_cache import reports
 from storage.reading.recorded import first_screen, question_of
 from storage.sql import query
 from tasks.metering import OCCUPYING
@@ -155,7 +156,7 @@ def show_start(watch: Watch, name: str, planned: Sequence[Planned]) -> None:
 
 
 def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int, seconds: float, as_json: bool) -> None:
-    """Print the summary table and the path of the report."""
+    """Print the study's question and answer, the summary table, and how to read the report and to compare it."""
     summary, page = store.read(report).to_pylist(), store.files(report) / "report.html"
     if as_json:
         result = {"profile": name, "report": str(report), "html": str(page), "made": watch.made, "stages": stages}
@@ -171,13 +172,13 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
         watch.console.print(summary_table(name, summary))
     watch.console.print(f"[bold]{watch.made}[/] of {stages} stages made in {seconds:.1f} s")
     watch.console.print(f"report: {page}", soft_wrap=True)
-    from storage.reading.query_cache import reports
-
     study, _, question = name.partition("/")
-    others = dict.fromkeys(one.profile for one in reports(store.root) if one.profile.partition("/")[0] == study)
-    if question and (beside := [one for one in others if one != name]):
-        against = "".join(f" --against {one}" for one in beside)
-        watch.console.print(f"compare: varband report {name}{against}", soft_wrap=True)
+    if question:
+        finished = dict.fromkeys(one.profile for one in reports(store.root))
+        others = [one for one in finished if one != name and one.partition("/")[0] == study]
+        if others:
+            against = "".join(f" --against {one}" for one in others)
+            watch.console.print(f"compare: varband report {name}{against}", soft_wrap=True)
 
 
 #: Columns of a terminal from 0 to 100 %.
