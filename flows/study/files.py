@@ -21,6 +21,7 @@ from flows.study.reading import (
     Fault,
     Path,
     Tables,
+    apart,
     chosen,
     collected,
     flat,
@@ -101,10 +102,8 @@ def tables_of(study: Profile) -> dict[str, Any]:
 
 
 def differences(before: Profile, after: Profile) -> dict[str, tuple[object, object]]:
-    """Fields that differ, by path; None if one study lacks the field."""
-    left, right = (dict(flat(_with_arms(one))) for one in (before, after))
-    paths = dict.fromkeys([*left, *right])
-    return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
+    """Return the fields that differ, by path; None if one study lacks the field."""
+    return apart(_with_arms(before), _with_arms(after))
 
 
 def written_out(study: Profile, without: Collection[str] = ()) -> str:

@@ -161,6 +161,17 @@ def flat(table: Tables, within: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{within}{name}", value
 
 
+def apart(before: Tables, after: Tables) -> dict[str, tuple[Any, Any]]:
+    """Return the values that differ, by path; None if one table lacks the value.
+
+    >>> apart({"pool": {"seed": 1, "limit": 2}}, {"pool": {"seed": 3, "limit": 2}, "arms": ["panel"]})
+    {'pool.seed': (1, 3), 'arms': (None, ['panel'])}
+    """
+    left, right = dict(flat(before)), dict(flat(after))
+    paths = dict.fromkeys([*left, *right])
+    return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
+
+
 def nested(values: Tables) -> dict[str, Any]:
     """The inverse of flat. Raise UserError if one path leads through the value of another, as `a=1` and `a.b=2`.
 

@@ -14,7 +14,7 @@ from typing import Any
 from flows.study.files import StudyFile, prefixes, read_study, value_text
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, PROFILES, questions
-from flows.study.reading import flat
+from flows.study.reading import apart
 from flows.study.resolve import Study, resolve
 from flows.study.settings import SHORT, overridden, short_settings
 from storage.artifacts.ref import KINDS
@@ -209,12 +209,8 @@ def registered(study: Study, root: Path) -> str:
     if found is None:
         return "Not registered before sampling."
     when = "after sampling had begun" if found.sampled else "before sampling"
-    before, after = (dict(flat(tomllib.loads(text))) for text in (found.settings, study.settings))
-    moved = [
-        f"{path}: {value_text(before.get(path))} → {value_text(after.get(path))}"
-        for path in dict.fromkeys([*before, *after])
-        if before.get(path) != after.get(path)
-    ]
+    before, after = (tomllib.loads(text) for text in (found.settings, study.settings))
+    moved = [f"{path}: {value_text(old)} → {value_text(new)}" for path, (old, new) in apart(before, after).items()]
     changed = f" Changed since: {'; '.join(moved)}." if moved else ""
     return f"Registered {when}, on {found.at[:10]} by {', '.join(found.names)}.{changed}"
 
