@@ -252,7 +252,7 @@ def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
 
 
 def no_price(prices: Prices, profile: Profile, store: Store) -> str:
-    """Return a warning about prices that a Tinker service elsewhere needs; empty if there are all."""
+    """Return a warning about the missing prices of a Tinker service on another host; empty if none is missing."""
     elsewhere = profile.hardware.engine == "tinker" and host_of(profile.hardware) not in ("127.0.0.1", "localhost")
     lacking = unpriced(prices, profile.hardware) if elsewhere else ""
     return lacking and f"no US$ of the service: {lacking} in {store.root / PRICES}"

@@ -86,7 +86,7 @@ def _heads(p: Profile) -> Iterator[Fault]:
 
 
 def _served(p: Profile) -> Iterator[Fault]:
-    """Arms whose model only a server has, and that need its token ids or log-probs."""
+    """Yield a mistake for each arm and method that needs token ids or log-probs of a model that only a server has."""
     served = [name for name in p.arms if p.base_of(name).startswith(SERVED)]
     for name in served:
         if p.arm(name).trained_as is not None or p.arm(name).adapter:
@@ -136,14 +136,14 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
             for scaffold in (p.arm(name).scaffold for name in trained if name in arms):
                 second_scaffold(training, scaffold)
         if p.hardware.engine == "tinker" and training.steps and p.seeds and {*trained} & {*arms}:
-            sampled = (*(path if path[0] == "lessons" else ()), "rollouts")
-            found = unserved(training, rollouts.temperature)
-            faults += [Fault((*(sampled if name == "temperature" else path), name), found[name]) for name in found]
+            sampled = (*path, "rollouts") if path[0] == "lessons" else ("rollouts",)
+            for name, words in unserved(training, rollouts.temperature).items():
+                faults.append(Fault((*(sampled if name == "temperature" else path), name), words))
         for lesson in lessons if p.seeds else ():
             theirs, ours = _adapter(lesson.training), _adapter(training)
             if {*lesson.arms} & {*arms} and (other := [name for name in ours if ours[name] != theirs[name]]):
                 has = ", ".join(f"{name}={theirs[name]} and not {ours[name]}" for name in other)
-                words = f"it goes on with the adapter of lesson {lesson.name}, which has {has}: make them agree"
+                words = f"it continues with the adapter of lesson {lesson.name}, which has {has}: make them agree"
                 faults.append(Fault((*path, other[0]), words))
     if p.hardware.engine == "tinker" and p.hardware.processes > 1:
         words = f"{p.hardware.processes} processes of the learner, and a Tinker service has the learner; set it to 1"

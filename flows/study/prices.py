@@ -82,7 +82,7 @@ class TeamPrices(Checked):
 
 
 def unpriced(prices: Prices, hardware: Hardware, served: Collection[str] = ()) -> str:
-    """Return which prices of tokens elsewhere are missing, and how to write them; empty if none is. served: as for
+    """Return which prices of another host's tokens are missing, and how to write them; empty if none is. served: as for
     `TeamPrices.of`."""
     listed, priced = prices.tokens, "*" in prices.tokens or (not hardware.remote and {*served} <= {*prices.tokens})
     kinds = ["prompt", "completion"] if not priced and (hardware.remote or served) else []
