@@ -63,7 +63,9 @@ class TopUp(RunInput):
     """The form of a parked run."""
 
     more: Budget = Field(default=Budget(), description="What is added to the limits.")
-    anyway: bool = Field(default=False, description="Train although the screening shows that it teaches little.")
+    anyway: bool = Field(
+        default=False, description="Train even if the screening found too few usable problems or rollouts."
+    )
 
     def over(self, study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget]:
         """The study and the budget, changed by this answer."""
