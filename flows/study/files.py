@@ -1,5 +1,8 @@
-"""`study.toml`: a team's own study in one file, read and checked completely before anything is made. Each mistake is
-reported with its line. The built-in profiles are such files; docs/studies.md documents the fields."""
+"""A study as tables and as a file: changed by tables, compared, written in full, and read from `study.toml`.
+
+A file is checked completely before anything is made, and each mistake is reported with its line. The built-in profiles
+are such files; docs/studies.md documents the fields.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,6 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.ranges import check_name
 from tasks.domain.scaffolds import SCAFFOLDS
-
-# A study as tables: changed by a file or --set, written in full, and compared.
 
 
 def changed(
@@ -199,12 +200,12 @@ def _questions(
             faults.append(Fault(path, f"{table!r} is no table"))
             continue
         within: list[Fault] = []
-        changes = {field: value for field, value in table.items() if field != "purpose"}
-        question = changed(study, changes, within, benchmarks=benchmarks)
+        given = {key: value for key, value in table.items() if key != "purpose"}
+        question = changed(study, given, within, benchmarks=benchmarks)
         faults += [Fault((*path, *fault.path), fault.sentence) for fault in within]
         if question is not None:
-            whole = f"{beside['purpose']} ({name})" if "purpose" in beside else ""
-            yield name, replace(question, about=str(table.get("purpose", whole)))
+            inherited = f"{beside['purpose']} ({name})" if "purpose" in beside else ""
+            yield name, replace(question, about=str(table.get("purpose", inherited)))
 
 
 def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
