@@ -252,8 +252,6 @@ def import_(
     verifiers, completions of TRL. Each file is an arm. Varband grades the rollouts and stores them in the ledger.
     NAME.toml is a study that compares the arms: `varband run NAME.toml` makes its report and samples nothing.
     """
-    import dataclasses
-
     from flows.imported import bring
     from storage.artifacts.store import Store
 
@@ -267,4 +265,4 @@ def import_(
             words += f"; the other tool judges {one.disagreements} of {one.judged} otherwise"
         lines.append(words)
     lines += [*done.notes, f"wrote {done.study}; next: varband run {done.study}"]
-    options.tell(dataclasses.asdict(done) | {"study": str(done.study)}, lines, json=as_json)
+    options.tell(done, lines, json=as_json)

@@ -121,5 +121,8 @@ def test_a_file_in_an_unknown_format_names_the_known_ones(tmp_path: Path) -> Non
     (tmp_path / "README.md").write_text("# Their rollouts\n")
     with pytest.raises(UserError, match=r"line 1: is not JSON .* Formats: JSONL, CSV or Parquet with .* of inspect"):
         read_rollouts(tmp_path / "README.md")
+
+
+def test_a_csv_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("completion,gold\n2,2\n")
     assert [(one.completion, one.gold) for one in read_rollouts(tmp_path / "a.csv")[1]] == [("2", "2")]
