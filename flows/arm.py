@@ -150,12 +150,10 @@ class _Arms:
     def _by_objective(self, start: Start, seed: int, objective: Objective) -> ObjectiveResult:
         """Train the arm with another objective, from the same start, on the same problems and seeds."""
         (plan,) = self._compared
-        training = self._trained(start, seed, objective)
+        training, by = self._trained(start, seed, objective), f" by {objective.name}"
         end = start.after(training, objective.training.steps, seed)
-        name = f"{end.name} by {objective.name}"
-        return ObjectiveResult(
-            name, objective.name, training, self._heldout(end, (plan,), f" by {objective.name}")[plan]
-        )
+        rollouts = self._heldout(end, (plan,), by)[plan]
+        return ObjectiveResult(f"{end.name}{by}", objective.name, training, rollouts)
 
     def _trained(self, start: Start, seed: int, objective: Objective | None = None) -> Training:
         """Train an arm and return its adapter. objective: None for the study's own."""

@@ -65,8 +65,8 @@ class Screened:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveResult:
-    """An arm trained with another objective and one seed, and its last adapter's held-out rollouts. name: of the last
-    adapter, in titles."""
+    """An arm trained with one objective and one seed, and its last adapter's held-out rollouts. name: the adapter's, in
+    stage titles."""
 
     name: str
     objective: str

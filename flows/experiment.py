@@ -154,7 +154,8 @@ def partitioned(study: Study, measured: Measured, calibration: Calibrations | No
 
 
 def classes_of_answers(study: Study, several: Sequence[tuple[str, Rollouts]]) -> tuple[Partitions, ...]:
-    """several: (name of the policy, its held-out rollouts by which objectives are compared)."""
+    """Return the classes of answers of the rollouts by which objectives are compared. several: pairs of the policy's
+    name and its held-out rollouts."""
     each = [(partition_answers.titled(f"answers compared of {name}"), rollouts) for name, rollouts in several]
     return tuple(stage(rollouts=rollouts, grader_version=study.grader.installed) for stage, rollouts in each)
 

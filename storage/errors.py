@@ -98,7 +98,7 @@ def disk_fault(error: BaseException) -> str | None:
 
 
 def as_user_error(error: Exception) -> UserError:
-    """Return an error that can go to another process, or to a summary: it holds text alone."""
+    """Return the error as a UserError, which holds only text and so can be sent to another process."""
     return error if isinstance(error, UserError) else UserError(sentence_of(error))
 
 
