@@ -77,8 +77,7 @@ def report(
 def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
     """Print the settings in which two studies differ, and their figures side by side, paired by problem."""
     from cli.tables import print_table
-    from storage.reading.comparison import figures_beside, sentences, settings_apart
-    from storage.reading.query_cache import reports
+    from storage.reading.comparison import figures_beside, names_of, sentences, settings_apart
 
     if one == other:
         raise UserError(f"--against: both sides are report {one}; choose another")
@@ -86,9 +85,7 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
     if as_json:
         options.write_json({"reports": [one, other], "settings": apart, "figures": rows.to_pylist()})
         return
-    called = {report.ref: report.profile for report in reports(root)}
-    names = (one, other) if called[one] == called[other] else (called[one], called[other])
-    click.echo("\n".join([f"{one} and {other}", *sentences(rows, *names), ""]))
+    click.echo("\n".join([f"{one} and {other}", *sentences(rows, *names_of(root, one, other)), ""]))
     for path, values in apart.items():
         click.echo(f"  {path}: " + " → ".join("–" if value is None else str(value) for value in values))
     title = "held-out accuracy as shares; difference_pp: the second minus the first, over problems"

@@ -26,7 +26,7 @@ from dashboards.parts import (
 from dashboards.text import literal
 from storage.errors import UserError
 from storage.reading.charts import lines, specs_of
-from storage.reading.comparison import sentences, settings_apart
+from storage.reading.comparison import names_of, sentences, settings_apart
 from storage.reading.figures import FIGURES, Chart, answer_figure, on_page
 from storage.reading.query_cache import descent, manifest, reports, sources
 from storage.reading.recorded import (
@@ -168,8 +168,7 @@ def compare() -> None:
         st.info("The two runs have no held-out problem and arm in common, so nothing can be paired.")
         return
     st.subheader("Held-out accuracy, paired by problem", anchor=False)
-    names = (report.profile, others[other].profile)
-    for words in sentences(rows, *(names if names[0] != names[1] else (report.ref, other))):
+    for words in sentences(rows, *names_of(root(), report.ref, other)):
         st.markdown(f"**{literal(words)}**")
     st.caption(f"difference_pp: `{other}` minus `{report.ref}`, mean over problems; 95 % over problems.")
     table(rows)

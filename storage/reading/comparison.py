@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.reading.query_cache import ask, manifest
+from storage.reading.query_cache import ask, manifest, reports
 from storage.reading.recipes import report_arguments
 from storage.sql import named, query
 
@@ -45,9 +45,15 @@ def figures_beside(root: Path, one: str, other: str) -> pa.Table:
     return query(named("app_compare_figures"), l=left, r=right, paired=paired)
 
 
+def names_of(root: Path, one: str, other: str) -> tuple[str, str]:
+    """Return the names of two reports' studies; the refs of the reports if both studies have one name."""
+    studies = {report.ref: report.profile for report in reports(root)}
+    return (one, other) if studies[one] == studies[other] else (studies[one], studies[other])
+
+
 def sentences(rows: pa.Table, one: str, other: str) -> list[str]:
-    """Return the differences of accuracy as text. rows: of the query app_compare, or of figures_beside. one, other:
-    names of the studies.
+    """Return the differences of accuracy as text. rows: of the query app_compare, or of figures_beside. one, other: as
+    from names_of.
 
     >>> row = {"arm": "panel", "phase": "before", "difference_pp": -0.289, "difference_pp_low": -0.426}
     >>> sentences(pa.Table.from_pylist([row | {"difference_pp_high": -0.152}]), "cold", "hot")
