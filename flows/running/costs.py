@@ -91,6 +91,7 @@ class Estimator:
         self._lengths: dict[tuple[str, str, int], Length] = {}
         self._sizes: dict[Ref, Counter[str]] = {}
         self._rates = measured_rates(store, study.profile.called)
+        self._service = study.profile.hardware.engine == "tinker"  # trains elsewhere, for money and not for GPU-hours
 
     def cost(self, planned: Planned) -> Cost:
         given = planned.step.arguments
@@ -123,7 +124,7 @@ class Estimator:
         return sampled.model_copy(update={"rollouts_reused": problems * group_size - missing})
 
     def _of(self, arm: str, rollouts: int, length: Length) -> Cost:
-        """Cost, without time, of this number of rollouts."""
+        """Return the cost, without hours, of this number of rollouts."""
         prompt, completion = rollouts * length.prompt, rollouts * length.completion
         return Cost(
             rollouts=rollouts,
@@ -167,8 +168,7 @@ class Estimator:
             trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
         steps, folder = self._of(base.arm, trained, length), self.study.places.get(base.model.sha256)
         parts = [steps, Cost(bytes=kept_bytes(folder, learner) if folder else 0.0)]
-        service = self.study.profile.hardware.engine == "tinker"
-        if service:
+        if self._service:
             usd = self.prices.of_training(base.arm, steps.tokens)
             parts.append(Cost(tokens=steps.tokens, usd=usd, least=steps.least, most=steps.most))
         heldout, evaluated_group = self.problem_set(given, "heldout"), given["evaluation_group_size"]
@@ -176,14 +176,13 @@ class Estimator:
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
             parts.append(self._sampled(policy, given["evaluation"], heldout, evaluated_group))
         read = steps.tokens if judge_of(learner) else 0.0
-        return self._timed("training", total(parts), learned=0.0 if service else steps.tokens, read=read)
+        return self._timed("training", total(parts), learned=0.0 if self._service else steps.tokens, read=read)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
-        """learned, read: tokens that take hours but no token budget; reading is assumed as fast as sampling. Several
-        engines share a stage's rollouts. They shorten training little, because each step waits for its longest
-        rollout."""
-        service = self.study.profile.hardware.engine == "tinker" and kind == "training"
-        elsewhere = (kind in SAMPLED and not self.prices.hours_of_sampling) or service
+        """Return the cost with its GPU-hours. learned, read: tokens that take hours but no token budget; reading is
+        assumed as fast as sampling. Several engines share a stage's rollouts. They shorten training little, because
+        each step waits for its longest rollout."""
+        elsewhere = self._service if kind == "training" else kind in SAMPLED and not self.prices.hours_of_sampling
         sampled = 0.0 if elsewhere else cost.tokens
         if kind in self._rates and not elsewhere:
             hours = (sampled + read) / self._rates[kind]
