@@ -68,7 +68,7 @@ class TopUp(RunInput):
     )
 
     def over(self, study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget]:
-        """The study and the budget, changed by this answer."""
+        """Return the study and the budget, changed by this answer."""
         anyway = [SettingForm(field="gate.anyway", value="true")] if self.anyway else []
         return study.model_copy(update={"settings": [*study.settings, *anyway]}), budget.raised(self.more)
 
@@ -102,7 +102,7 @@ def _wait_for_storage(why: str) -> None:
 
 def _made(study: StudyForm, budget: Budget, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
-    study, budget, wall = _granted(study, budget.over(chosen.profile.budget))
+    study, budget, resumed = _granted(study, budget.over(chosen.profile.budget))
     flow_run = str(this_run().id)
     show_card(flow_run, PROGRESS, "The plan is made.", "begun")  # before the plan: Prefect lists the newest card first
     plan_page = Forecast.of(chosen, store, budget).markdown()
@@ -116,8 +116,8 @@ def _made(study: StudyForm, budget: Budget, *, gpu_pool: bool) -> str:
         except Unreachable:
             raise
         except Parked as parked:
-            study, budget = _topped_up(str(parked), wall).over(study, budget)
-            wall += 1
+            study, budget = _topped_up(str(parked), resumed).over(study, budget)
+            resumed += 1
     return _show_report(store, planned[-1].step.ref)
 
 
@@ -163,11 +163,11 @@ def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, bu
 
 def _granted(study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget, int]:
     """Return the study and its budget, enlarged by every **Resume** of the run, and the number of these."""
-    wall = 0
-    while (answer := read_flow_run_input(f"suspended-wall-{wall}-response")) is not None:
+    resumed = 0
+    while (answer := read_flow_run_input(f"suspended-wall-{resumed}-response")) is not None:
         study, budget = TopUp.model_validate(answer).over(study, budget)
-        wall += 1
-    return study, budget, wall
+        resumed += 1
+    return study, budget, resumed
 
 
 def _say_parked(why: str) -> None:
@@ -176,12 +176,13 @@ def _say_parked(why: str) -> None:
     show_card(str(this_run().id), PROGRESS, f"**Parked.** {why}", why)
 
 
-def _topped_up(why: str, wall: int) -> TopUp:
-    """Report why the run is parked and end the process. Another process continues the run once somebody resumes it."""
+def _topped_up(why: str, resumed: int) -> TopUp:
+    """Report why the run is parked and end the process. Another process continues the run once somebody resumes it.
+    resumed: how often the run was resumed before."""
     _say_parked(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
     top_up = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
-    return suspend_flow_run(wait_for_input=top_up, key=f"wall-{wall}")
+    return suspend_flow_run(wait_for_input=top_up, key=f"wall-{resumed}")
 
 
 @flow(name="make", persist_result=False)
@@ -216,8 +217,8 @@ def make(
             metered(charging.meter(chosen.profile.hardware, store), listener) as charged,
         ):
             make_piece(chosen, store, charged, Ref.parse(ref), shard)
-    except Parked as wall:
-        return Cancelled(name=AWAY if isinstance(wall, Unreachable) else PARKED, message=str(wall))
+    except Parked as limit:
+        return Cancelled(name=AWAY if isinstance(limit, Unreachable) else PARKED, message=str(limit))
     return f"{ref} is made" if shard is None else f"shard {shard} of {ref} is sampled"
 
 
@@ -264,8 +265,8 @@ def reeval(
     try:
         for one in reevaluate(store, named, charged, Options(canary_tokens, sample_anyway)):
             found = NightPage([*found.found, one])
-    except Parked as wall:
-        return Cancelled(name=PARKED, message=f"{len(found.found)} adapters were looked at; {wall}")
+    except Parked as limit:
+        return Cancelled(name=PARKED, message=f"{len(found.found)} adapters were looked at; {limit}")
     finally:
         create_markdown_artifact(found.markdown(store.root), key="nightly", description=found.counts)
     if found.drifted:
