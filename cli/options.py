@@ -79,7 +79,7 @@ def _root(there: bool) -> Callable[..., Any]:
 
 #: The root; and the root of commands that only read, which must exist, so that a typing error is not an empty root.
 root, root_there = _root(there=False), _root(there=True)
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 engine = click.option(
     "--engine",
     type=click.Choice(ENGINES),
