@@ -32,7 +32,9 @@ from flows.running.sessions import stages_on
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.bands import Band
-from storage.reading.query_cache import reports
+from storage.reading.figures import answer_figure
+from storage.reading.query_cache import ask, reports
+from storage.reading.recipes import report_inputs
 from storage.reading.recorded import first_screen, question_of
 from storage.sql import query
 from tasks.metering import OCCUPYING
@@ -187,10 +189,6 @@ ACROSS = 33
 
 def level_lines(store: Store, report: Ref) -> Iterator[str]:
     """Yield a line for each arm (or objective, or method): accuracy before (o) and after (●) between 0 and 100 %."""
-    from storage.reading.figures import answer_figure
-    from storage.reading.query_cache import ask
-    from storage.reading.recipes import report_inputs
-
     figure = answer_figure(report_inputs(store.manifest(report).recipe))
     rows = [row for row in ask(store.root, str(report), figure.query).to_pylist() if row["after_rate"] is not None]
     levels = [row for row in rows if row["row"] == "level"]
