@@ -131,8 +131,6 @@ def power(
     **how: Any,
 ) -> None:
     """Simulate the power of a paired comparison of this size, and the effect that it detects in 80 % of studies."""
-    from dataclasses import asdict
-
     import pyarrow as pa
 
     from cli.tables import print_table
@@ -148,7 +146,7 @@ def power(
         raise UserError(f"power: {error}") from None
     if as_json:
         result = {"effect": effect, "alpha": simulated["alpha"], "trials": simulated["trials"], **how}
-        options.write_json(result | {"difficulty": beta, "designs": [asdict(plan) for plan in plans]})
+        options.write_json(result | {"difficulty": beta, "designs": plans})
         return
     differ = f", {how['seeds']} seeds that differ by {how['seed_sd']:g}" if how["seed_sd"] else ""
     studies = f"alpha {simulated['alpha']:g}, {simulated['trials']} simulated studies"

@@ -50,8 +50,6 @@ def export() -> None:
 def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
     """Copy a root, or one run of it, to TARGET. TARGET may have a part of it already; only missing artifacts are
     copied. A copy without weights can be reported and audited. Commands that need the weights stop with an error."""
-    import dataclasses
-
     from storage.records.copies import copy_study
 
     copied = copy_study(root, target, run, weights=without is None, renew=renew)
@@ -60,7 +58,7 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
     others = f"{copied.others:,} artifacts of the target are another version and stay" if copied.others else ""
     onward = f"use it with --root {target}, and --model sha256:… if the base model is not on that machine"
     lines = filter(None, (f"{made}, {copied.bytes / 1e6:.1f} MB{light}", others, onward))
-    options.tell(dataclasses.asdict(copied), lines, json=as_json)
+    options.tell(copied, lines, json=as_json)
 
 
 @export.command()
