@@ -47,10 +47,9 @@ SEED_SDS = (0.02, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """called: the study's name. costs: one per planned stage. spent: amounts of the run's attempts so far. warnings:
-    what the user should know before running. notes: further remarks. problems: how many are used, and why. sees: the
-    difference that the study can detect. on_cpu:
-    hours are those of this machine's CPU."""
+    """What a run would cost and detect. called: the study's name. costs: one per planned stage. spent: amounts of the
+    run's attempts so far. sees: the difference that the study can detect. warnings: facts to know before running.
+    notes: further remarks. problems: how many are used, and why. on_cpu: hours are those of this machine's CPU."""
 
     called: str
     planned: list[Planned]
