@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 from flows.study.reading import Fault, validated
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.records.spending import PRICES as FILE
+from storage.records.spending import PRICES
 from tasks.domain.budget import Amount, Budget, Prices, TokenPrice
 from tasks.domain.ranges import Checked, refused_by
 from tasks.engines.hardware import Hardware
@@ -28,7 +28,7 @@ from tasks.engines.tinker_service import address
 
 DEVICES = {"H200": 3.50, "H100": 2.50}
 #: By profile; every other profile runs on this host, for nothing.
-PRICES = {
+LIST_PRICES = {
     "demo": Prices(sampled_per_second=4_000, trained_per_second=8_000),
     "small": Prices(sampled_per_second=250, trained_per_second=150),
     "qwen-1.5b": Prices(devices=DEVICES, device="NVIDIA H200", sampled_per_second=20_000, trained_per_second=20_000),
@@ -78,7 +78,7 @@ class TeamPrices(Checked):
         """Raise UserError if there is a limit in dollars and a remote engine has no price. served: as for `of`."""
         limited = budget.usd is not None or self.month.usd is not None
         if limited and (lacking := unpriced(prices, hardware, served)):
-            raise UserError(f"{root / FILE}: a limit in US dollars has no effect while {lacking}")
+            raise UserError(f"{root / PRICES}: a limit in US dollars has no effect while {lacking}")
 
 
 def unpriced(prices: Prices, hardware: Hardware, served: Collection[str] = ()) -> str:
@@ -101,16 +101,16 @@ def host_of(hardware: Hardware) -> str:
 
 def prices_of(profile: str) -> Prices:
     """List prices of a profile, or of the profile with which its name starts (`qwen-1.5b/n-128`)."""
-    return PRICES.get(profile) or PRICES.get(profile.partition("/")[0]) or Prices()
+    return LIST_PRICES.get(profile) or LIST_PRICES.get(profile.partition("/")[0]) or Prices()
 
 
 def team_prices(root: Path) -> TeamPrices:
     """Return the team's prices, empty if there is no file. Raise UserError for any unreadable entry, since it may be a
     spending limit."""
-    path, faults = root / FILE, list[Fault]()
+    path, faults = root / PRICES, list[Fault]()
     try:
         if mirror := mirror_of(root):
-            found = mirror.get(FILE)
+            found = mirror.get(PRICES)
             text = found[0].decode() if found else ""
         else:
             text = path.read_text(encoding="utf-8") if path.exists() or path.is_symlink() else ""

@@ -12,7 +12,6 @@ import orjson
 import pyarrow as pa
 from pydantic import ValidationError
 
-from flows.study.prices import FILE as PRICES
 from flows.study.prices import team_prices
 from storage.artifacts.manifest import parse_manifest
 from storage.artifacts.ref import Ref
@@ -23,7 +22,7 @@ from storage.mirror import mirror_of
 from storage.records.nights import Night
 from storage.records.record import REGISTER, override_files, put_back, read_register, set_aside
 from storage.records.runs import noted, read_record, record_paths
-from storage.records.spending import Charge
+from storage.records.spending import PRICES, Charge
 from tasks.domain.grading.grading import read_overrides
 
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("problem", pa.string()), ("moved_to", pa.string())])

@@ -11,12 +11,12 @@ import pytest
 from flows.running.forecast import Forecast
 from flows.running.plan import plan
 from flows.study.files import written_out
-from flows.study.prices import FILE, team_prices
+from flows.study.prices import team_prices
 from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.runs import UNITS, Amounts, run_id
-from storage.records.spending import Charge, Journal, spent_in_month
+from storage.records.spending import PRICES, Charge, Journal, spent_in_month
 from tasks.domain.budget import Budget
 from tasks.engines.hardware import Hardware
 from tasks.metering import BudgetExceeded, of_team
@@ -90,7 +90,7 @@ REMOTE = Hardware(engine="openai", endpoint="https://models.example/v1")
 
 def written(root: Path, text: str = WRITTEN) -> Path:
     root.mkdir(exist_ok=True)
-    (root / FILE).write_text(text)
+    (root / PRICES).write_text(text)
     return root
 
 
@@ -116,7 +116,7 @@ def test_the_teams_prices_stand_above_the_listed_ones(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError, match=says) as refused:
         team_prices(written(tmp_path, text))
-    assert FILE in str(refused.value)
+    assert PRICES in str(refused.value)
 
 
 def test_money_limits_no_server_whose_tokens_have_no_price(tmp_path: Path) -> None:
