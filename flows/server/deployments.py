@@ -87,22 +87,20 @@ class Deployment:
 def _nightly(description: str, cron: str, name: str = "", parameters: Json | None = None) -> Deployment:
     """Return a deployment of nightly runs, in a queue whose runs wait until no experiment needs the GPUs."""
     named, tags = (f"{name}-nightly", ("nightly", name)) if name else ("", ("nightly",))
-    text = f"{description} All problems where the machine changed, else a few."
+    text = f"{description} Samples all problems if the machine changed, else a few."
     return Deployment("reeval", text, named, parameters or {}, "gpu", "nightly", tags, cron)
 
 
 PIECE = "Internal: one artifact of a study, or a shard of its rollouts, on a GPU worker. Runs with `gpu_pool` start it."
 DEPLOYMENTS = (
-    Deployment("experiment", "A whole study, from its pool of problems to the report. What the store has is reused."),
-    Deployment(
-        "plan", "What a study would make, reuse and cost, and what it could see, as an artifact. Makes nothing."
-    ),
+    Deployment("experiment", "Run a study, from its pool of problems to the report. Stored artifacts are reused."),
+    Deployment("plan", "Show what a study would make, reuse, cost and detect, as an artifact. Makes nothing."),
     # the last in Prefect's list
     Deployment("make", PIECE, "zz_make", pool="gpu", queue="experiments", tags=("gpu", "internal")),
-    _nightly("Kept adapters on the held-out problems, every night.", "0 2 * * *"),
-    Deployment("report", "The report of a study again, from what the store has. Never samples or trains."),
-    Deployment("regrade", "Stored rollouts under the installed grader. Samples nothing, overwrites nothing."),
-    Deployment("gc", "Remove what nobody wants any more. The ledger stays."),
+    _nightly("Re-evaluate stored adapters on the held-out problems, every night.", "0 2 * * *"),
+    Deployment("report", "Make the report of a study again, from stored artifacts. Never samples or trains."),
+    Deployment("regrade", "Grade stored rollouts with the installed grader. Samples nothing, overwrites nothing."),
+    Deployment("gc", "Remove unreferenced artifacts. The ledger stays."),
 )
 
 
@@ -112,8 +110,8 @@ def of_study(title: str, study: Json) -> tuple[Deployment, ...]:
     name = title.replace("/", "-")
     if name in {one.name for one in DEPLOYMENTS}:
         raise UserError(f"deploy: '{name}' is a built-in deployment; give the file another name")
-    whole = f"The study {title}, from its pool of problems to the report. What the store has is reused."
-    every = f"Adapters of the study {title} on its held-out problems, every night."
+    whole = f"Run the study {title}, from its pool of problems to the report. Stored artifacts are reused."
+    every = f"Re-evaluate the adapters of the study {title} on its held-out problems, every night."
     return (
         Deployment("experiment", whole, name, {"study": study}, tags=(name,)),
         _nightly(every, "0 3 * * *", name, {"studies": [study]}),
@@ -303,7 +301,7 @@ BLOCK = "varband"
 
 
 def states(names: tuple[str, ...]) -> set[str]:
-    """The events of runs that enter these states."""
+    """Return the events of runs that enter these states."""
     return {f"prefect.flow-run.{name}" for name in names}
 
 
@@ -332,6 +330,7 @@ def _into(state: str, name: str, message: str) -> Json:
 
 
 def _automations(client: Any) -> Iterator[str]:
+    """Set up all automations and yield messages."""
     ended, beat, pending = states(FINAL), "prefect.flow-run.heartbeat", "prefect.flow-run.Pending"
     # bounded: one that was started this often, or that cannot even start, is left to people
     started: Resource = {**ANY_RUN, "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]}
@@ -362,7 +361,7 @@ def _automations(client: Any) -> Iterator[str]:
 
 
 def _notifications(client: Any) -> Iterator[Json]:
-    """Notifications and their texts; nothing without a notification block."""
+    """Yield the automations that notify people; none without a notification block."""
     wanted_block = {"block_documents": {"name": {"any_": [BLOCK]}}}
     found = client.request("POST", "/block_documents/filter", json=wanted_block).json()
     blocks = [block for block in found if "notify" in block["block_schema"]["capabilities"]]
@@ -381,7 +380,7 @@ def _notifications(client: Any) -> Iterator[Json]:
 
 
 def _automate(client: Any, automation: Json) -> str:
-    """An automation that is up to date is left alone: rewriting it would lose the runs it is watching."""
+    """Make or update an automation. One that is up to date stays, because rewriting would lose the runs it watches."""
     from prefect.events.schemas.automations import AutomationCore
 
     wanted_block = {"automations": {"name": {"any_": [automation["name"]]}}}

@@ -20,9 +20,9 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
+from flows.server.start import REDIS_URL
+
 PATIENCE = timedelta(seconds=3)
-#: With Redis, its address.
-REDIS_URL = "PREFECT_REDIS_MESSAGING_URL"
 
 _kept: Any = import_module(
     "prefect_redis.ordering" if os.environ.get(REDIS_URL) else "prefect.server.events.ordering.memory"
