@@ -99,7 +99,12 @@ def test_a_pipe_shows_the_wait_for_an_engine_and_a_training_by_its_steps(
         watch.on_progress(Progress("advanced", "train panel", ref, 1, 4, "steps", detail="reward 0.50"))
         time.sleep(0.05)
         watch.on_progress(Progress("advanced", "train panel", ref, 9, 16, "rollouts"))
-    *waiting, step, rollouts = capsys.readouterr().out.splitlines()
+        watch.on_progress(Progress("advanced", "train panel", ref, 4, 4, "steps", detail="reward 0.75"))
+        time.sleep(0.05)
+        watch.on_progress(Progress("advanced", "train panel", ref, 8, 8, "rollouts", detail="3 correct"))
+    *waiting, step, rollouts, last, evaluation = capsys.readouterr().out.splitlines()
     assert waiting and {*waiting} == {"  train panel: waiting for the engine, 0 s"}
     assert step == "  train panel: step 1 of 4 · reward 0.50"
     assert rollouts == "  train panel: step 2 of 4 · 9 of 16 rollouts"
+    assert last == "  train panel: step 4 of 4 · reward 0.75"
+    assert evaluation == "  train panel: evaluation · 8 of 8 rollouts · 3 correct"
