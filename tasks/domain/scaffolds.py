@@ -316,7 +316,7 @@ THINK_TAGS = Scaffold(
 #: Scaffolds with an answer only, in each form of regions, for checks of golds.
 FORMS: tuple[AnswerForm, ...] = ("tag", "boxed")
 BARE = {f: Scaffold(name=f, template="{problem}", trace_tag=None, answer_form=f) for f in FORMS}
-#: Scaffolds by name, for files to grade and for the demo model; arms have their own (arms.py).
+#: The built-in scaffolds by name.
 SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}
 
 

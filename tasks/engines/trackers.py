@@ -37,7 +37,7 @@ class Line:
 
     @property
     def id(self) -> str:
-        """The same for every sending of the step, with or without its costs.
+        """The identity of a step's line, the same with and without its costs.
 
         >>> Line("panel seed 0", 3, {"train/reward": 0.5, "spent/usd": 1.0}).id
         'panel seed 0 step 3: train'

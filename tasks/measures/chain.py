@@ -41,8 +41,10 @@ def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table
     """Return rows of these metrics:
     - `diversity to band`, `diversity to gain`: effect of one standard deviation of an arm's initial diversity on the
       chance of the variance band at screening, and on the gain.
-    - `band to gain`: how much more the problems of the variance band gain than others. - `gain by dose`: mean gain of
-    problems with low, middle and high diversity, after removing the effects of difficulty and arm. `by source`: means.
+    - `band to gain`: how much more the problems of the variance band gain than others.
+    - `gain by dose`: mean gain of problems with low, middle and high diversity, after removing the effects of
+      difficulty and arm.
+    - `by source`: means.
 
     Slopes hold difficulty (share correct and its square), arm and source fixed; a source with both higher diversity and
     larger gains would otherwise reverse a slope. Predictor and outcome come from different rollouts (screening, step

@@ -208,7 +208,7 @@ class Comparison:
         return closed[-1] if closed and not is_closed(last.text) and is_name(last.text) else last
 
     def _value(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Return a value, or the value that an equation gives to its subject."""
+        """Compare a value, or the value that an equation gives to its subject, with the gold."""
         value = self.value_of(prediction) if prediction.kind == "relation" else prediction
         return ("wrong", value) if isinstance(value, str) else self.compare(value, gold)
 

@@ -110,7 +110,7 @@ _CONDITION = re.compile(
 
 
 def _restricts_nothing(found: re.Match[str], main: str) -> bool:
-    """Is a condition about a letter of the preceding formula, which is not itself an inequality?"""
+    """Return whether a condition is about a letter of the preceding formula, which is not itself an inequality."""
     bare = re.sub(r"\\[A-Za-z]+", " ", main) if "\\" not in (found["name"] or found["all"]) else main
     whole = found["sign"] is None or (re.match("[i-n]", found["name"]))
     if (found["name"] or found["all"]) not in bare or not whole:
@@ -335,7 +335,7 @@ _PLAIN = re.compile(rf"(?:[a-z]|{GREEK})(?:_.*)?")
 
 
 def is_label(text: str) -> bool:
-    r"""Is it the quantity asked for rather than an equation: a ratio of names, a length, a function value, a limit?
+    r"""Return whether a text names a quantity: a ratio of names, a length, a function value or a limit.
 
     >>> [is_label(t) for t in ("V_1:V_2", "|AB|", r"\frac{NO}{BO}", r"\cos A", "|a-b|", "f'(1)", "P(X=1)")]
     [True, True, True, True, True, True, True]

@@ -164,8 +164,8 @@ def worded(text: str) -> str:
 
 
 def same_terms(prediction: str, gold: str) -> Match:
-    """How `prediction` equals `gold` in value. Both are normalised terms, units allowed. Raise Undecided, with the
-    reason, if the numbers are too large."""
+    """Return how `prediction` equals `gold` in value. Both are normalised terms, units allowed. Raise Undecided, with
+    the reason, if the numbers are too large."""
     if (based := same_in_base(prediction, gold)) is not None and squeeze(prediction) != squeeze(gold):
         return EQUAL if based else ""
     if (decided := _exactly(prediction, gold)) is not None:

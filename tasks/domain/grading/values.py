@@ -360,7 +360,8 @@ def _numbers(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = Non
 
 
 def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
-    """Do two constants differ by at most `tolerance`, relative to the second? Never, if both are finite decimals."""
+    """Return whether two constants differ by at most `tolerance`, relative to the second; False if both are finite
+    decimals."""
     if names_in(one) | names_in(other):
         return False
     for (a, b), _ in _numbers((one, other)):
@@ -386,7 +387,7 @@ def factor_between(one: Expr, other: Expr) -> Any:
 
 
 def same_solutions(one: Expr, other: Expr) -> bool:
-    """Do `one = 0` and `other = 0` have the same solution for a variable that is linear in both?"""
+    """Return whether `one = 0` and `other = 0` have the same solution for a variable that is linear in both."""
     names = names_in(one)
     return names == names_in(other) and any(_same_root(one, other, name) for name in names)
 

@@ -65,7 +65,7 @@ class LearnerConfig(Ruled, Checked):
     """Problems per step."""
     group_size: Annotated[Whole, Field(ge=2, le=MOST)]  # an advantage is relative to the others
     """Rollouts per problem (G)."""
-    learning_rate: Share  # no default: flows/study/builtin/*.toml
+    learning_rate: Share  # no default; the studies in flows/study/builtin set it
     """Adam's learning rate."""
     lora_rank: Annotated[Whole, Field(ge=1, le=16_384)]
     """Rank of the LoRA adapter."""
