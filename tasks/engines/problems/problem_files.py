@@ -62,10 +62,14 @@ def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
 
 
 def _as_text(value: Any) -> Any:
-    """Return numbers as text, and blank text as None."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return str(value)
-    return None if isinstance(value, str) and not value.strip() else value
+    """Return a number as text, anything else unchanged."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return str(value) if number else value
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise UserError("it must be non-empty text")
 
 
 def _check_gold(gold: str) -> None:
@@ -79,7 +83,11 @@ def _named(field: str) -> Any:
     return Field(validation_alias=AliasChoices(*dict(COLUMNS)[field]))
 
 
-Text = Annotated[str | None, BeforeValidator(_as_text)]
+#: A pattern, even an empty one, makes pydantic refuse half of a UTF-16 pair, which cannot be stored.
+Unicode = Annotated[str, Field(pattern="")]
+Text = Annotated[
+    Unicode | None, BeforeValidator(lambda x: None if isinstance(x, str) and not x.strip() else _as_text(x))
+]
 #: pandas writes whole numbers with a gap as floats, and the gap as NaN.
 Year = Annotated[
     Annotated[int, Field(ge=-MAX_YEAR, le=MAX_YEAR)] | None, BeforeValidator(lambda x: None if x != x else x)
@@ -89,9 +97,9 @@ Year = Annotated[
 class Problem(BaseModel):
     """A record of a file of problems."""
 
-    problem: Annotated[str, Field(pattern=r"\S")] = _named("problem")
+    problem: Annotated[Unicode, refused_by(_check_text)] = _named("problem")
     gold: Annotated[
-        str, BeforeValidator(_as_text), AfterValidator(lambda gold: GSM8K.sub("", gold)), refused_by(_check_gold)
+        Unicode, BeforeValidator(_as_text), AfterValidator(lambda gold: GSM8K.sub("", gold)), refused_by(_check_gold)
     ] = _named("gold")
     source: Text = None
     source_id: Text = Field(default=None, validation_alias=AliasChoices(*ID_FIELDS))

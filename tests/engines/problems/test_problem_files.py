@@ -34,12 +34,14 @@ GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
     [
         ('{"uid": "b", "problem": "Two?"}', "line 2: no field 'gold'"),
         ('{"uid": "a", "problem": "Two?", "gold": "2"}', "line 2: the id 'a' is also in line 1"),
-        ('{"uid": "b", "problem": "Two?", "gold": " "}', "line 2: field 'gold'"),
-        ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem'"),
+        ('{"uid": "b", "problem": "Two?", "gold": " "}', "line 2: field 'gold': it must be non-empty text"),
+        ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem': it must be non-empty text"),
         ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),
         ('{"uid": "b", "problem": "Two?", "gold": NaN}', "line 2: field 'gold': gold is nan"),
         ('{"uid": "b", "problem": "Two?", "gold": ' + "9" * 5000 + "}", "line 2: is not JSON"),
         ('{"uid": "b", "problem": "T \\ud800?", "gold": "2"}', "line 2: field 'problem': problem is 'T "),
+        ('{"uid": "b", "problem": "Two?", "gold": "\\ud800"}', "line 2: field 'gold': gold is "),
+        ('{"uid": "b", "problem": "Two?", "gold": "2", "level": "\\ud800"}', "line 2: field 'level': level is "),
         ("[" * 100_000, "line 2: is not JSON"),
     ],
 )
