@@ -1,4 +1,5 @@
-"""pass@k, the chance that at least one of k rollouts is right, per policy and source, and how gaps change with k."""
+"""pass@k, the chance that at least one of k rollouts is right, per policy and source, and how gaps change with k; then
+maj@k and best-of-k, the same rollouts with one answer chosen."""
 
 from __future__ import annotations
 
@@ -227,11 +228,22 @@ def compare_solved(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
 # Majority voting and selection: maj@k and best-of-k from the same rollouts that pass@k uses.
 
 
-COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum"]
+VOTE_COLUMNS = [
+    "problem_id",
+    "source",
+    "arm",
+    "adapter",
+    "step",
+    "seed",
+    "rollout",
+    "correct",
+    "num_tokens",
+    "logprob_sum",
+]
 #: The largest number of k-subsets of a group that is enumerated; larger sets are sampled at random.
-SUBSETS = 500
+MAX_SUBSETS = 500
 #: Metric → reason if it is missing.
-METRICS = {
+VOTE_METRICS = {
     "likeliest@k": "a problem has fewer than k = {} rollouts, or one without a log-probability",
     "maj@k": "a problem has fewer than k = {} rollouts",
     "shortest@k": "a problem has fewer than k = {} rollouts",
@@ -243,14 +255,16 @@ def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Tabl
 
     metric: `maj@k`, the most frequent `answer_class` of k rollouts is right (ties share; no answer casts no vote);
     `shortest@k`, the shortest of k rollouts that gave an answer is right; `likeliest@k`, the rollout with the highest
-    mean log-probability per token is right. Averaged over the k-subsets of a group, or over SUBSETS random ones if
+    mean log-probability per token is right. Averaged over the k-subsets of a group, or over MAX_SUBSETS random ones if
     there are more (the same for all groups of one size). pass@k, best-of-k with a perfect selector, is the upper bound.
     None, with a reason, if a group has fewer than k rollouts or lacks a log-probability. parts: rollouts of whole
     groups; an optional column `cluster` marks near-duplicates.
     """
     voted = pa.concat_tables([_voted(part, ks, seed) for part in parts])
     heads = {
-        f"{metric} {k}": {"metric": metric, "k": k, "why": why.format(k)} for metric, why in METRICS.items() for k in ks
+        f"{metric} {k}": {"metric": metric, "k": k, "why": why.format(k)}
+        for metric, why in VOTE_METRICS.items()
+        for k in ks
     }
     counts, rows = counts_of(voted), list[Row]()
     for arm, step, source in counts.places:
@@ -272,12 +286,12 @@ def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:
         """,
         rollouts=rollouts,
     )
-    values: dict[str, list[float | None]] = {f"{metric} {k}": [] for metric in METRICS for k in ks}
+    values: dict[str, list[float | None]] = {f"{metric} {k}": [] for metric in VOTE_METRICS for k in ks}
     for group in groups.to_pylist():
         given = group["answers"], group["correct"]
         likely = np.isfinite(group["likelihood"]).all()
         for k in ks:
-            chosen_SK = subsets(len(group["answers"]), k, SUBSETS, seed)
+            chosen_SK = subsets(len(group["answers"]), k, MAX_SUBSETS, seed)
             enough = len(chosen_SK) > 0
             values[f"maj@k {k}"].append(majority_chance(*given, chosen_SK) if enough else None)
             values[f"shortest@k {k}"].append(best_chance(*given, group["shortness"], chosen_SK) if enough else None)
@@ -297,4 +311,4 @@ def measure_votes(
 ) -> pa.Table:
     """Return maj@k and best-of-k of every (arm, step), per source and overall. partitions: one per rollouts."""
     pairs = zip(rollouts, partitions, strict=True)
-    return votes_of((part for refs in pairs for part in in_classes(*refs, COLUMNS)), ks, seed)
+    return votes_of((part for refs in pairs for part in in_classes(*refs, VOTE_COLUMNS)), ks, seed)
