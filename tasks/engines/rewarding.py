@@ -71,11 +71,13 @@ class RewardModel:
 
     def score(self, texts: Sequence[tuple[str, str, bool]], rubric: str = "") -> list[Reading]:
         """Return one score for each (problem, answer text, whether it has ended), in batches. rubric: the question to
-        a causal model; a classifier reads it after the problem. The padded shape depends
-        on a text's own length, so that its score does not depend on other texts: a resumed search meets its texts in
-        other batches, and its choices depend on the scores."""
+        a causal model; a classifier reads it after the problem.
+
+        The padded shape depends on a text's own length, so that its score does not depend on other texts: a resumed
+        search meets its texts in other batches, and its choices depend on the scores.
+        """
         if self._no_yes:
-            ids = [asked(self._tokenizer, problem, written, rubric or RUBRIC) for problem, written, _ in texts]
+            ids = [question_ids(self._tokenizer, problem, written, rubric or RUBRIC) for problem, written, _ in texts]
         else:
             about = f"\n\n{rubric}" if rubric else ""
             ids = [encoded(self._tokenizer, problem + about, written, ended) for problem, written, ended in texts]
@@ -136,7 +138,7 @@ def encoded(tokenizer: Any, problem: str, written: str, ended: bool) -> list[int
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def asked(tokenizer: Any, problem: str, written: str, question: str) -> list[int]:
+def question_ids(tokenizer: Any, problem: str, written: str, question: str) -> list[int]:
     """Return the token ids of a yes-or-no question about an answer text, up to where the reply begins."""
     text = f"{problem}\n\nA solution:\n{written}\n\n{question} Reply with Yes or No only."
     if tokenizer.chat_template is None:
