@@ -124,7 +124,7 @@ class OpenAIGenerator(PromptEncoder):
             done.put(None)
 
     def _completed(self, model: str, request: Request, stop: threading.Event) -> Completion:
-        """Ask the server for one completion."""
+        """Return the completion that the server samples for a request."""
         read = partial(self._completion, request, model)
         return self._endpoint.ask(f"{self._endpoint.url}/completions", read, self._body(model, request), stop)
 

@@ -71,12 +71,13 @@ class Form:
         """Return another form that the server may accept; None if there is none. A temperature or top_p of 1 is the
         protocol's default; others are never left out.
 
-        >>> Form().after("max_tokens is unsupported; use max_completion_tokens", None).without
+        >>> from tasks.engines.protocols import Decoding
+        >>> request = Request(0, (), 0, Decoding(max_tokens=5))
+        >>> Form().after("max_tokens is unsupported; use max_completion_tokens", request).without
         frozenset({'max_tokens'})
         """
-        optional = ["max_tokens", "seed"]
-        optional += [name for name in ("temperature", "top_p") if request and getattr(request.decoding, name) == 1]
-        for name in optional:
+        defaults = [name for name in ("temperature", "top_p") if getattr(request.decoding, name) == 1]
+        for name in ("max_tokens", "seed", *defaults):
             if name not in self.without and re.search(rf"\b{name}\b", refusal):
                 return replace(self, without=self.without | {name})
         return None if self.chat else replace(self, chat=True)
@@ -123,8 +124,9 @@ class TextGenerator(OpenAIGenerator):
         if usage is None:
             raise UserError(f"{self._endpoint.url}: its answers have no `usage`, so their tokens cannot be charged")
         self._answered, self.version = True, answer.model or self.version
-        said = (choice.message.content if choice.message else choice.text) or ""
-        ends = [at + len(stop) for stop in request.decoding.stop if (at := said.find(stop)) >= 0]
+        completion = (choice.message.content if choice.message else choice.text) or ""
+        ends = [at + len(stop) for stop in request.decoding.stop if (at := completion.find(stop)) >= 0]
         finish = "length" if choice.finish_reason in CUT and not ends else "stop"
         counted = usage.prompt_tokens, usage.completion_tokens
-        return Completion(request.key, said[: min(ends, default=None)], [], np.zeros(0, np.float32), finish, counted)
+        completion = completion[: min(ends, default=None)]
+        return Completion(request.key, completion, [], np.zeros(0, np.float32), finish, counted)

@@ -58,7 +58,7 @@ def study(folder: Path, trained: str = "none", rest: str = "") -> Path:
     return path
 
 
-def asked(prompt: Any, **how: Any) -> Request:
+def request(prompt: Any, **how: Any) -> Request:
     return Request(0, (), 7, Decoding(max_tokens=5, **how), prompt)
 
 
@@ -81,8 +81,8 @@ def test_a_server_gets_the_form_that_it_takes(
         got,
     ):
         generator = TextGenerator("lab/gpt-9", Hardware(endpoint=url))
-        [stopped] = generator.generate([asked(prompt, stop=("</answer>",))], None)
-        [cut] = generator.generate([asked(prompt)], None)
+        [stopped] = generator.generate([request(prompt, stop=("</answer>",))], None)
+        [cut] = generator.generate([request(prompt)], None)
     assert {(p, *sorted({*body} - {"model"})) for p, body in got} == {(path, *sorted(sent))}
     assert (stopped.text, stopped.finish, stopped.counted) == ("so <answer> 5 </answer>", "stop", (3, 5))
     assert (cut.text, cut.finish, cut.token_ids, cut.logprobs_T.size) == (
@@ -98,7 +98,7 @@ def test_what_would_change_the_distribution_is_not_left_out() -> None:
     with text_provider(lambda _: "5", refuses=("temperature",)) as (url, _):
         generator = TextGenerator("gpt-9", Hardware(endpoint=url))
         with pytest.raises(UserError, match="'temperature' is not supported"):
-            list(generator.generate([asked("2 + 3", temperature=0.5)], None))
+            list(generator.generate([request("2 + 3", temperature=0.5)], None))
 
 
 def solve(body: dict[str, Any]) -> str:
