@@ -148,11 +148,12 @@ def _untrained(ask: Ask, arms: Sequence[Row]) -> str:
         return "Nothing was evaluated."
     if len(arms) > 1:
         return listed(f"{row['arm']} solves {percent(row['after_rate'])}" for row in arms) + "."
-    (row,), screened = arms, ask("report_summary").to_pylist()
-    low, high = (percent(row[f"after_rate_{end}"]) for end in ("low", "high"))
+    (row,) = arms
+    low, high = percent(row["after_rate_low"]), percent(row["after_rate_high"])
     words = f"{row['arm']} solves {percent(row['after_rate'])} (95 % interval {low} to {high})"
-    live = [f", and {one['variance']} of {one['problems']} screened problems have a gradient" for one in screened[:1]]
-    return "".join([words, *live, "."])
+    for screened in ask("report_summary").to_pylist()[:1]:
+        words += f", and {screened['variance']} of {screened['problems']} screened problems have a gradient"
+    return f"{words}."
 
 
 def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
@@ -185,11 +186,11 @@ def _of_search(rows: Sequence[Row]) -> tuple[str, str]:
     row = max(best, key=lambda one: one["gain"])
     than = "more" if row["gain"] >= 0 else "less"
     on = f" on {row['arm']}" if len({one["arm"] for one in rows}) > 1 else ""
-    words = f"search by {row['other']}{on} solves {_points(row['gain'])} {than} than one rollout {_ends(row, 'gain')}."
+    search = "Search" if excludes_zero(row, "gain") else "Undecided: search"
+    verdict = f"{search} by {row['other']}{on} solves {_points(row['gain'])} {than} than one rollout"
     several = len({m["label"].rpartition("· ")[2] for m in methods})
     chosen = f"It is the best of {several} methods, chosen afterwards." if several > 1 else ""
-    verdict = f"S{words[1:]}" if excludes_zero(row, "gain") else f"Undecided: {words}"
-    return verdict, _joined(chosen, _number(methods), _holds(row))
+    return f"{verdict} {_ends(row, 'gain')}.", _joined(chosen, _number(methods), _holds(row))
 
 
 def _signed(share: float) -> str:
