@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
@@ -46,6 +46,9 @@ from tasks.engines.tinker_service import (
     unserved,
 )
 
+if TYPE_CHECKING:
+    from tasks.engines.learning.learner import Job
+
 #: Unused states expire there after 30 days.
 KEPT_SECONDS = 30 * 24 * 3600
 #: Called before tokens are sent, with their number and a key by which they are charged once; empty for always. Errors:
@@ -63,9 +66,9 @@ class RemoteModel:
     """The model in training on the service. path: of the state after its last saved step; empty before the first.
     name: prefix of its states' names. step, first: the step in progress, and the number of its first request."""
 
-    def __init__(self, job: Any, name: str, path: str, pay: Pay) -> None:
+    def __init__(self, job: Job, name: str, path: str, pay: Pay) -> None:
         self.base, self.config, self.name, self.path, self.pay = job.base, job.config, name, path, pay
-        self.service, self.sent = Service(names_of(job.base), job.execution.service), job.workdir / "sent.json"
+        self.service, self.sent = Service(names_of(job.base), job.execution.service or ""), job.workdir / "sent.json"
         self.step, self.first = 0, 0
         if path:
             self._resume(path)
@@ -166,10 +169,10 @@ class RemoteModel:
 
     def score(self, groups: Sequence[PromptGroup], temperature: float, *, base: bool = False, **_: Any) -> np.ndarray:
         """Return the log-probs of completion tokens with known behaviour log-probs, concatenated; NaN for the base."""
-        data = [datum_of(group, one, "weights", 0.0) for group in groups for one in group.trajectories]
         if base:
             known = (np.isfinite(one.behaviour_T).sum() for group in groups for one in group.trajectories)
             return np.full(sum(known), np.nan, np.float32)
+        data = [datum_of(group, one, "weights", 0.0) for group in groups for one in group.trajectories]
         self.pay(sum(datum.model_input.length for datum in data), "")
         found = self.ask(lambda: self.client.forward(data, "cross_entropy")).loss_fn_outputs
         return np.concatenate([of_completion(*pair) for pair in paired(groups, found)])
