@@ -240,11 +240,10 @@ def read(text: str) -> Extraction:
         return Extraction("no_answer", "empty answer")
     if len(text) > MAX_ANSWER_CHARS:
         return Extraction("ok", "", (text,))
-    plain = normalise(text)
     bare = re.sub(r"(?i)^(?:(?:the )?(?:final )?answers? (?:is|are)|it (?:is|takes)):? ", "", text.strip(" .*"))
     if says_base(bare):
         return Extraction("ok", "", (bare,))
-    marks = tokens(plain)
+    marks = tokens(normalise(text))
     if not any(t.kind in "w@" for t in marks):
         return Extraction("ok", "", (text,))
     return _parse(_with_numbers(marks), text)
