@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def few(trials: int) -> int:
-    """How many are looked at of what takes a fit or a vote each."""
+    """Return the number of trials of figures that take a fit or a vote each."""
     return max(trials // 4, min(trials, 40))
 
 
@@ -79,7 +79,7 @@ def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
 
 
 def of_tokens(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
-    """What a correct answer costs the first arm, alone and over the second's, and accuracy among its answers."""
+    """Return the coverage of tokens per correct answer, of their ratio between the arms, and of accuracy among answers."""
     after, truth = query("from groups where step = 1", groups=groups_of(cell, trials, seed)), truths(cell)
     rows = [r for r in cost_rows(after) if r["source"] != "all" and r["arm"] == "a"]
     answered = truth["after"][0][0] + ANSWERING * (1 - truth["after"][0][0])
@@ -121,7 +121,8 @@ def _closures(cell: Cell, rows: list[Row], truth: Row) -> list[Row]:
 
 
 def _equivalent(cell: Cell, rows: list[Row], truth: float) -> Row:
-    """How often two arms' gains are called equivalent: an error where they differ by the margin or more."""
+    """Return the share of trials in which two arms' gains are called equivalent: an error if they differ by the margin or
+    more."""
     called = [r["p_equivalent"] is not None and r["p_equivalent"] < 0.05 for r in rows]
     figure = "called equivalent" if abs(truth) < MARGIN - 1e-3 else "called equivalent in error"
     return judged(figure, cell, [], truth) | {"trials": len(rows), "below_05": float(np.mean(called))}

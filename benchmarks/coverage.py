@@ -78,10 +78,10 @@ def markdown(rows: list[Row]) -> str:
         out += [f"\n**{figure}**\n", f"| problems | {' | '.join(designs)} |", "|---" * (len(designs) + 1) + "|"]
         for key in dict.fromkeys((r["cell"].population, r["cell"].problems) for r in mine):
             found = {r["cell"].design: r for r in mine if (r["cell"].population, r["cell"].problems) == key}
-            told = [_told(found[d]) if d in found else "" for d in designs]
-            out.append(f"| {key[0]}, n = {key[1]} | {' | '.join(told)} |")
+            words = [_covered(found[d]) if d in found else "" for d in designs]
+            out.append(f"| {key[0]}, n = {key[1]} | {' | '.join(words)} |")
     off = [
-        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {r['cell'].design}: {_told(r)}, {why}"
+        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {r['cell'].design}: {_covered(r)}, {why}"
         for r in rows
         if (why := missed(r, at_an_edge(r)))
     ]
@@ -105,20 +105,20 @@ def further_table(rows: Sequence[Row]) -> str:
             mine = [of_figure[figure][design] for figure in figures]
             studies = mine[0]["trials"]
             error = 100 * monte_carlo(0.95, studies)
-            lines.append(f"| {design} | {studies} | {error:.1f} | {' | '.join(map(_told, mine))} |")
+            lines.append(f"| {design} | {studies} | {error:.1f} | {' | '.join(map(_covered, mine))} |")
     off = [
-        f"- {row['figure']}, {row['design']}: {_told(row)}, {why}"
+        f"- {row['figure']}, {row['design']}: {_covered(row)}, {why}"
         for row in rows
         if (why := missed(row, edge=row["design"].startswith(EDGES) or row.get("edge", False)))
     ]
     return "\n".join([*lines, "\nFigures that miss a target:\n", *(off or ["none"])])
 
 
-def _told(row: Row) -> str:
+def _covered(row: Row) -> str:
     covers, below = row["covers"], row["below_05"]
-    told = "–" if covers is None else f"{100 * covers:.1f}"
-    told = told if below is None else f"{told} ({100 * below:.0f})"
-    return told if covers is None or row["printed"] > 0.995 else f"{told}, printed in {100 * row['printed']:.0f} %"
+    words = "–" if covers is None else f"{100 * covers:.1f}"
+    words = words if below is None else f"{words} ({100 * below:.0f})"
+    return words if covers is None or row["printed"] > 0.995 else f"{words}, printed in {100 * row['printed']:.0f} %"
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def further_figures() -> Iterator[Job]:
         yield Job(f"chain, {n}, {seeds}, {effect}", partial(chain, n, seeds, effect), n * seeds / 2)
 
 
-def told(figure: str, design: str, rows: Sequence[Row], truths: Sequence[float]) -> Row:
+def summary_of(figure: str, design: str, rows: Sequence[Row], truths: Sequence[float]) -> Row:
     return {"figure": figure, "design": design, "trials": len(rows)} | tally(rows, truths)
 
 
@@ -58,13 +58,13 @@ def lengths(n: int, copies: int, trials: int, seed: int = 0) -> list[Row]:
             truth = lengths_truth(ratio)[bucket]
             mine = [r for r in found if r["bucket"] == bucket]
             name = f"ratio of lengths, {bucket.replace('_', ' ')}" + (", arms alike" if ratio == 1 else "")
-            out.append(told(name, design, mine, [truth] * len(mine)) | {"truth": truth})
+            out.append(summary_of(name, design, mine, [truth] * len(mine)) | {"truth": truth})
     return out
 
 
 @cache
 def lengths_truth(ratio: float) -> dict[str, float]:
-    """What the same table says of 20,000 problems."""
+    """Return the figures of the same table over 20,000 problems, which stand for the truth."""
     endless = _ratios(length_rows(length_studies(20_000, 1, ratio, 1)[0]))
     return {r["bucket"]: r["ratio_geomean"] for r in endless}
 
@@ -89,12 +89,12 @@ def rescreened(population: str, n: int, trials: int, seed: int = 0) -> list[Row]
         for metric, truth in zip(("agreement", "mislabelled"), measured, strict=True):
             mine = [r for r in found if (r["draw"], r["metric"], r["band"]) == (draw, metric, None)]
             design = f"{population}, n = {n}"
-            out.append(told(f"{metric}, {draw}", design, mine, [truth] * len(mine)))
+            out.append(summary_of(f"{metric}, {draw}", design, mine, [truth] * len(mine)))
             truths = [truth] * len(mine)
             if draw == SECOND:
                 truths = [_expected(counts, expected_C, metric) for counts in counts_T]
             guessed = [{"low": r["predicted_low"], "high": r["predicted_high"]} for r in mine]
-            out.append(told(f"{metric}, {draw}, predicted", design, guessed, truths))
+            out.append(summary_of(f"{metric}, {draw}, predicted", design, guessed, truths))
     return out
 
 
@@ -143,9 +143,9 @@ def over_seeds(n: int, seeds: int, sd: float, trials: int, seed: int = 0) -> lis
                 truths.append(_improves(*(_scores(chances(arm, 300), rng) for arm in ("a", "b"))))
     chances_of = "probability of improvement"
     return [
-        told("interquartile mean", design, means, [level] * trials),
-        told(f"{chances_of}, arms alike", design, alike, [0.5] * trials) | {"below_05": _excludes_half(alike)},
-        told(f"{chances_of}, first better", design, better, truths) | {"below_05": _excludes_half(better)},
+        summary_of("interquartile mean", design, means, [level] * trials),
+        summary_of(f"{chances_of}, arms alike", design, alike, [0.5] * trials) | {"below_05": _excludes_half(alike)},
+        summary_of(f"{chances_of}, first better", design, better, truths) | {"below_05": _excludes_half(better)},
     ]
 
 
@@ -157,7 +157,7 @@ def at_an_edge(population: str, n: int, seeds: int, trials: int, seed: int = 0) 
         rows = over_seeds_of(query("from groups where arm = 'b'", groups=groups), 0).to_pylist()
         means += [r for r in rows if r["metric"] == "interquartile mean"]
     design = f"{population}, 3 sources of {n}, {seeds} seeds, SD 1"
-    return [told("interquartile mean", design, means, [_interquartile_truth(1.0, population)] * trials)]
+    return [summary_of("interquartile mean", design, means, [_interquartile_truth(1.0, population)] * trials)]
 
 
 @cache
@@ -194,14 +194,14 @@ def chain(n: int, seeds: int, effect: float, trials: int, seed: int = 0) -> list
     for name, dose in (*((link, None) for link in LINKS), *(("gain by dose", dose) for dose in DOSES)):
         truth = chain_truth(effect)[name, dose]
         mine = [r for r in found if (r["metric"], r["dose"]) == (name, dose)]
-        row = told(name if dose is None else f"{name}, {dose}", design, mine, [truth] * len(mine))
+        row = summary_of(name if dose is None else f"{name}, {dose}", design, mine, [truth] * len(mine))
         out.append(row | {"truth": truth} | ({} if dose is None else {"below_05": None}))
     return out
 
 
 @cache
 def chain_truth(effect: float) -> dict[tuple[str, str | None], float]:
-    """What the same table says of 20,000 problems."""
+    """Return the figures of the same table over 20,000 problems, which stand for the truth."""
     endless = chain_of(*chain_studies(20_000, 1, 1, effect, 1)).to_pylist()
     return {(r["metric"], r["dose"]): r["estimate"] for r in endless if r["source"] == "all"}
 

@@ -57,9 +57,9 @@ def make(wanted: Sequence[Piece], file: Path, workers: int) -> list[str]:
     os.environ.update(dict.fromkeys(THREADS, "1"))  # workers are started anew and read it
     failed = []
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        asked = {pool.submit(piece.rows): piece for piece in left}
-        for place, answer in enumerate(as_completed(asked), 1):
-            name = f"{asked[answer].job.name}, piece {asked[answer].number}"
+        piece_of = {pool.submit(piece.rows): piece for piece in left}
+        for place, answer in enumerate(as_completed(piece_of), 1):
+            name = f"{piece_of[answer].job.name}, piece {piece_of[answer].number}"
             if error := answer.exception():
                 failed.append(f"{name}: {error!r}")
             else:

@@ -1,4 +1,4 @@
-"""How often simulated rows hold their truth, and which targets they miss."""
+"""The share of simulated intervals that hold the truth, and the targets that are missed."""
 
 from __future__ import annotations
 
