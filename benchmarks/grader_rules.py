@@ -1,4 +1,4 @@
-r"""Print the table of docs/grader.md: which rule of the grader how many labelled cases need.
+r"""Count the labelled cases that need each rule of the grader, and print a table of them.
 
 Each rule is left out once. `peers` (cases/peers.jsonl) and `cases` (the adversarial suite, most answers in a tag and in
 a box) count right answers that are refused without the rule; `wrong` counts wrong answers that are accepted without it.
