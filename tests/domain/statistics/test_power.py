@@ -1,4 +1,4 @@
-"""What a study could find: the effect that is promised is found as often as it is said, and all that say it say the same."""
+"""Power: a promised effect is found as often as promised, and all that compute it agree."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_difficulty_of_an_arm_is_found_in_its_groups() -> None:
 
 
 def test_the_difficulty_of_a_measured_arm(tmp_path: Path) -> None:
-    """Rollouts after training, and those that stand in two artifacts, do not count (twice)."""
+    """Rollouts after training do not count, and a rollout in two artifacts counts once."""
     rng, store = np.random.default_rng(0), Store(tmp_path)
     store.prepare()
     groups = {f"p{i}": "".join("c" if u < p else "w" for u in rng.random(8)) for i, p in enumerate(rng.beta(1, 3, 400))}
@@ -80,8 +80,8 @@ def test_the_difficulty_of_a_measured_arm(tmp_path: Path) -> None:
         store.write(ref, Payload(table), Recipe(stage="toy", version=1, arguments={}, inputs={}), provenance(0.0))
 
     def run(*words: str) -> str:
-        asked = ["-n", "100", "-g", "8", "--trials", "100", "--root", str(tmp_path), *words]
-        return CliRunner().invoke(command, asked, catch_exceptions=False).output
+        options = ["-n", "100", "-g", "8", "--trials", "100", "--root", str(tmp_path), *words]
+        return CliRunner().invoke(command, options, catch_exceptions=False).output
 
     a, b = json.loads(run("--difficulty", "panel", "--json"))["difficulty"]
     solved = sum(group.count("c") for group in groups.values()) / (8 * len(groups))

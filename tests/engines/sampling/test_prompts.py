@@ -198,7 +198,7 @@ def test_a_full_batch_has_one_of_its_own_and_room_for_prompts_beside_it() -> Non
     assert step_tokens(Hardware(max_num_seqs=100)) == 512
 
 
-# Problems in the words of a prompt: in whole, however they end, and not as a part of another.
+# A prompt that contains a whole problem of the pool is refused, however the problem ends.
 
 
 SHOWN = [
@@ -215,11 +215,11 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("problem", "words"), SHOWN)
-def test_it_is_refused_however_it_ends(problem: str, words: str) -> None:
+def test_a_prompt_with_a_problem_is_refused(problem: str, words: str) -> None:
     with pytest.raises(UserError, match="a problem of the pool"):
         refuse_leaked_problems(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])
 
 
 @pytest.mark.parametrize(("problem", "words"), OTHERS)
-def test_another_problem_is_not(problem: str, words: str) -> None:
+def test_a_prompt_with_part_of_another_problem_is_accepted(problem: str, words: str) -> None:
     refuse_leaked_problems(replace(PANEL, template=f"{words}\n{{problem}}"), [problem])
