@@ -117,10 +117,10 @@ class Store:
         path = linkless(self.root / ref.kind, f"{ref}/{entry.path}")
         return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
 
-    def examine(self, manifest: Manifest, only: str | None = None) -> None:
-        """Raise UserError naming the first file that differs from the manifest. only: check this file alone."""
+    def examine(self, manifest: Manifest) -> None:
+        """Raise UserError naming the first file that differs from the manifest."""
         left = left_out(self.path(manifest.ref))
-        for entry in (e for e in manifest.files if e.path not in left and only in (None, e.path)):
+        for entry in (e for e in manifest.files if e.path not in left):
             if not self._intact(manifest.ref, entry):
                 raise UserError(
                     f"{manifest.ref}: {entry.path} is missing or damaged; run `varband store verify --repair`"
