@@ -130,10 +130,11 @@ def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def read_parts(path: Path, columns: list[str] | None, rows: int) -> Iterator[pa.Table]:
+def read_parts(path: Path, columns: list[str] | None) -> Iterator[pa.Table]:
+    """Yield the rows of a file in parts of PART_ROWS."""
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):  # one by one: over all groups the reader keeps everything in memory
-            for batch in file.iter_batches(rows, row_groups=[group], columns=columns):
+            for batch in file.iter_batches(PART_ROWS, row_groups=[group], columns=columns):
                 yield pa.Table.from_batches([batch])
 
 

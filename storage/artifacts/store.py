@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
 from storage.artifacts.ref import NAME, Ref
-from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups, write_rows
+from storage.artifacts.rows import Payload, read_parts, whole_groups, write_rows
 from storage.errors import UserError
 from storage.leases import leases_of
 from storage.mirror import Mirror, mirror_of
@@ -143,10 +143,10 @@ class Store:
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")
 
-    def parts(self, ref: Ref, columns: list[str] | None = None, rows: int = PART_ROWS) -> Iterator[pa.Table]:
+    def parts(self, ref: Ref, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows in parts, for artifacts that do not fit into memory."""
         self.check(ref)
-        return read_parts(self.path(ref) / DATA, columns, rows)
+        return read_parts(self.path(ref) / DATA, columns)
 
     def keys(self, ref: Ref, by: list[str]) -> pa.Table:
         """Return these columns of all rows, texts as dictionaries."""
