@@ -70,7 +70,9 @@ class StudyForm(BaseModel):
     pools: list[Text] = Field(default=[], description="Files of problems, named sets, or sets on the hub.")
     data: Text | None = Field(default=None, description="Folder of the sources' files on the workers.")
     model: Text | None = Field(default=None, description="A folder, OWNER/NAME@COMMIT, or sha256:… of a folder.")
-    stands_on: list[ArmForm] = Field(default=[], description="Arms with their own base model or adapter.")
+    stands_on: list[ArmForm] = Field(
+        default=[], title="Base models", description="Arms with their own base model or adapter."
+    )
     encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or its sha256:….")
     engine: EngineName = Field(default="auto", description="Sampling engine; auto: vLLM if it runs, else transformers.")
     settings: list[SettingForm] = Field(default=[], description="Other settings, e.g. training.steps 80.")
