@@ -26,8 +26,8 @@ QUESTION = (
     "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"
     " sample searches, and does that width turn into reinforcement-learning signal?"
 )
-#: What a study without a purpose of its own asks, by the setting that it changes.
-ASKED_BY = {
+#: The question of a study without a purpose of its own, by the setting that it changes.
+QUESTION_BY_SETTING = {
     "search.methods": "which search solves most problems within the same tokens?",
     "objectives": "which objective gains more than the study's own?",
 }
@@ -108,7 +108,8 @@ def experiment(study: Study) -> Report:
             p.measures,
         ),
     )
-    asked = [ASKED_BY[name] for name in ASKED_BY for change in study.changes if change.startswith(name)]
+    changed = (text for name, text in QUESTION_BY_SETTING.items() if any(c.startswith(name) for c in study.changes))
+    question = p.purpose if "/" in p.name else next(changed, p.purpose)
     return render_report(
         setup=Setup(
             profile=p.name,
@@ -122,7 +123,7 @@ def experiment(study: Study) -> Report:
             settings=study.settings,
             prompts=study.prompts,
             command=study.command,
-            asks=p.about or (asked[0] if asked and "/" not in p.name else p.purpose),
+            asks=p.about or question,
             registered=study.registered,
             earlier_looks=study.earlier_looks,
         ),

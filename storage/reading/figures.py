@@ -109,8 +109,8 @@ class Figure:
     def without_artifact(self, chosen: Collection[str] = ()) -> str:
         """Return the text for a missing artifact. chosen: the measures that the study selected; empty: all."""
         source = self.sources[0]
-        asked = not chosen or source in {*ALWAYS, *SOMETIMES, *ON_REQUEST, *chosen}
-        why = self.empty if asked else "its study asks for other measures."
+        selected = not chosen or source in {*ALWAYS, *SOMETIMES, *ON_REQUEST, *chosen}
+        why = self.empty if selected else "its study asks for other measures."
         return f"Not in this run, which holds no {source}{f': {why}' if why else '.'}"
 
 
@@ -194,10 +194,8 @@ def variables(styles: Mapping[str, Style], *, dark: bool = False) -> str:
 
 def answer_figure(inputs: Collection[str]) -> Figure:
     """Return the figure that answers a study's question. inputs: names of what its report is made from."""
-    asked = next(
-        (of for of, name in (("objectives", "objectives"), ("search", "search_curves")) if name in inputs), "gain"
-    )
-    return FIGURES[f"answer_{asked}"]
+    kind = "objectives" if "objectives" in inputs else "search" if "search_curves" in inputs else "gain"
+    return FIGURES[f"answer_{kind}"]
 
 
 def on_page(page: str) -> tuple[Section, ...]:
