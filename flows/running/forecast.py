@@ -74,7 +74,7 @@ class Forecast:
         warnings = [
             *base_notes(study),
             not_measured(study.profile, planned),
-            f"the run would pause before training: {said}" if (said := why_not(planned, store)) else "",
+            f"the run would pause before training: {reason}" if (reason := why_not(planned, store)) else "",
             *misread_traces(study),
             *alike(study.profile),
             prose_golds(study, planned),

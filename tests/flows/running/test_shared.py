@@ -42,9 +42,9 @@ def test_two_processes_share_the_pieces_of_a_study(tmp_path: Path) -> None:
     both = [mini.start(tmp_path / "store", "--engine", "transformers", "--shared") for _ in range(2)]
     made = []
     for process in both:
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said
-        made.append({*MADE.findall(said)})
+        _, printed = process.communicate(timeout=300)
+        assert process.returncode == 0, printed
+        made.append({*MADE.findall(printed)})
     costly = [{title for title in one if not title.startswith("evaluate")} for one in made]
     assert all(costly) and not costly[0] & costly[1]
     assert {"screen panel", "screen thinking", "train panel seed 0", "train thinking seed 0"} <= costly[0] | costly[1]
@@ -73,9 +73,9 @@ def test_three_hosts_share_twelve_studies_in_a_bucket(tmp_path: Path, monkeypatc
         ]
         made = []
         for host in hosts:
-            said, _ = host.communicate(timeout=900)
-            assert host.returncode == 0, said
-            made.append({*MADE.findall(said)})
+            printed, _ = host.communicate(timeout=900)
+            assert host.returncode == 0, printed
+            made.append({*MADE.findall(printed)})
         for name, value in (server.environment | {"VARBAND_CACHE": str(tmp_path / "reader")}).items():
             monkeypatch.setenv(name, value)
         ledger, runs = Ledger(root_folder(root)), all_runs(root_folder(root))

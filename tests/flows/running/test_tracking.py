@@ -199,13 +199,13 @@ def test_a_finished_study_is_sent_and_its_names_do_not_change(own_demo_store: Pa
     assert plans[0].stdout == plans[1].stdout and plans[0].returncode == 0
     words = [warm.VARBAND, "export", "track", "demo", "--track", "tensorboard", "--root", str(own_demo_store)]
     shell = environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    said, files = [], []
+    printed, files = [], []
     for _ in range(2):
         done = warm.run(words, cwd=own_demo_store, env=shell)
         assert done.returncode == 0, done.stderr
-        said.append(done.stdout)
+        printed.append(done.stdout)
         files.append(sorted((own_demo_store / "tracking").rglob("events*")))
     assert {path.parent.name for path in files[0]} == {"panel-seed-0", "thinking-seed-0", "study"}
-    assert said[0] == said[1] and files[0] == files[1]
+    assert printed[0] == printed[1] and files[0] == files[1]
     config = text_of(events_of(files[0][0].parent), "config")
     assert "training.steps = 4" in config and "model = " in config

@@ -293,9 +293,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_text_of_a_study_is_planned_as_an_artifact_and_nothing_is_made(root: Path, pages: Pages) -> None:
-    said = deployed.plan(StudyForm(file=MINE), Budget(tokens=1000))
+    sentences = deployed.plan(StudyForm(file=MINE), Budget(tokens=1000))
     (page,) = pages("plan")
-    assert "mine: " in said and page["description"] == "mine"
+    assert "mine: " in sentences and page["description"] == "mine"
     for words in ("stages would be made", "not on this machine: nowhere/weights", "budget tokens=1000 does not hold"):
         assert words in page["data"]
     assert re.search(r"\| make \| train panel seed 0 \| [\d,]+ \|", page["data"])

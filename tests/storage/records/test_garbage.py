@@ -213,8 +213,8 @@ def test_what_was_made_from_what_cannot_be_read_stays(tmp_path: Path) -> None:
 
 def test_of_two_collections_at_once_neither_deletes_what_the_other_moves(tmp_path: Path) -> None:
     refs = made(tmp_path)
-    asked = {"older_than": NOW, "remove": True}
-    calls = [threading.Thread(target=collect, args=(tmp_path,), kwargs=asked) for _ in range(2)]
+    options = {"older_than": NOW, "remove": True}
+    calls = [threading.Thread(target=collect, args=(tmp_path,), kwargs=options) for _ in range(2)]
     with collecting(tmp_path, alone=True):
         for call in calls:
             call.start()
