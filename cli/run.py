@@ -1,4 +1,4 @@
-"""`varband run`, `plan`, `resume` and `runs`."""
+"""`varband run`, `plan`, `submit`, `resume` and `runs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ import click
 from cli import options
 
 if TYPE_CHECKING:
+    from flows.running.accounting import Listeners
+    from flows.running.sessions import Charging
     from flows.study.request import Request
+    from flows.study.resolve import Study
+    from storage.artifacts.store import Store
     from tasks.domain.budget import Budget
 
 
@@ -125,8 +129,7 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
     """Run or resume the study of a request."""
     from cli.view import Watch, show_result, show_start
     from flows.running.accounting import accounted
-    from flows.running.plan import execute, is_costly, plan
-    from flows.running.processes import make_pieces_at_once
+    from flows.running.plan import is_costly, plan
     from flows.running.sessions import Charging
     from storage.artifacts.store import Store
     from storage.records.runs import earlier_attempt, run_id
@@ -145,21 +148,25 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
     if not there or (request.name and earlier_attempt(root, run) is None):
         charging = Charging.of(study, store, run, budget.over(study.profile.budget))
         with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
-            if there:
-                pass
-            elif shared:
-                from flows.running.processes import share_pieces
-
-                share_pieces(study, store, listeners.own)
-                report = execute(study, store, listeners.own)
-            elif os.environ.get("PREFECT_API_URL") and not request.plain:  # the server shows every stage
-                from flows.running.on_prefect import orchestrated
-
-                report = orchestrated(study, store, listeners.own)
-            else:
-                make_pieces_at_once(study, store, charging, listeners.relayed)
-                report = execute(study, store, listeners.own)
+            if not there:
+                _make(study, store, charging, listeners, shared=shared, plain=request.plain)
     show_result(watch, name, store, report, len(planned), time.monotonic() - began, as_json)
+
+
+def _make(study: Study, store: Store, charging: Charging, listeners: Listeners, *, shared: bool, plain: bool) -> None:
+    """Make the missing stages: together with other processes on this root, observed by a Prefect server, or alone."""
+    from flows.running.on_prefect import orchestrated
+    from flows.running.plan import execute
+    from flows.running.processes import make_pieces_at_once, share_pieces
+
+    if os.environ.get("PREFECT_API_URL") and not (shared or plain):
+        orchestrated(study, store, listeners.own)
+        return
+    if shared:
+        share_pieces(study, store, listeners.own)
+    else:
+        make_pieces_at_once(study, store, charging, listeners.relayed)
+    execute(study, store, listeners.own)
 
 
 @click.command()
