@@ -271,7 +271,8 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool,
         from flows.server.deployments import resume_suspended
 
         if resume_suspended(record.flow_run, record.budget, budget, anyway=anyway):
-            click.echo(f"{run}: resumed on the server; a worker continues it")
+            resumed = {"run": record.id, "flow_run": record.flow_run}
+            options.tell(resumed, [f"{run}: resumed on the server; a worker continues it"], json=as_json)
             return
     request = Request.from_json(record.request)
     request = replace(request, settings=(*request.settings, *(["gate.anyway=true"] if anyway else [])))
