@@ -11,7 +11,8 @@ kind = "levels"
 */
 -- One row per arm and method, and per arm the best method against one rollout.
 with largest as (
-    select c.*, if((select count(distinct arm) from search_curves) > 1, arm || ' · ', '') || if(method = 'first', 'one rollout', method) as label
+    select c.*, if((select count(distinct arm) from search_curves) > 1, arm || ' · ', '')
+        || if(method = 'first', 'one rollout', method) as label
     from search_curves c
     where metric = 'accuracy' and series = 'method' and budget = (select max(budget) from search_curves)),
 steps as (select arm, min(step) as first, max(step) as last from largest group by arm),
