@@ -62,7 +62,7 @@ def rows_of(report: str, query: str, parameters: dict[str, object] | None = None
 
 
 def has(report: Report, figure: Figure) -> bool:
-    """Whether the run has the artifact that a figure requires."""
+    """Return whether the run has the artifact that a figure requires."""
     return bool(sources(root(), report.ref, figure.sources[:1]))
 
 

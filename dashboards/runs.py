@@ -142,7 +142,7 @@ def _now(metric: str) -> None:
 
 
 def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> None:
-    """arms: those with fixed colours; others follow by name."""
+    """Plot a metric by step. arms: those with fixed colours; others follow by name."""
     rows = steps.select(["arm", "step", dash, metric]).filter(pc.field(metric).is_valid())
     name = metric.replace("_", " ")
     if rows.num_rows == 0:

@@ -25,7 +25,7 @@ Kind = Literal["tag", "speaker", "display", "math", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """display, math: a formula without its delimiters, displayed or inline."""
+    """A part of a text. display, math: a formula without its delimiters, displayed or inline."""
 
     kind: Kind
     text: str

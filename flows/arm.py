@@ -192,7 +192,8 @@ class _Arms:
         )
 
     def _evaluated_after(self, start: Start, first: Rollouts, training: Training, seed: int) -> Trained:
-        """first: the rollouts at step 0, shared by all seeds."""
+        """Evaluate a training at the steps of the curve and at its end. first: the rollouts at step 0, shared by all
+        seeds."""
         p = self.study.profile
         *earlier, end = (
             start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]
@@ -236,7 +237,7 @@ class _Arms:
         plan: SamplingPlan,
         how: str = "",
     ) -> Rollouts:
-        """how: the plan, as the stage's title names it."""
+        """Return a policy's rollouts on one split. what, how: begin and end of the stage's title."""
         rollouts = sample_rollouts.titled(f"{what} {start.name}{how}")(
             pool=pool,
             splits=splits,

@@ -93,7 +93,8 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The result of an import. disagreements: rollouts whose verdict differs from the other tool's, if any."""
+    """The rollouts of one arm in the ledger. disagreements: rollouts whose verdict differs from the other tool's, if
+    any."""
 
     arm: str
     rollouts: int
@@ -105,7 +106,7 @@ class Entered:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """study: the file that was written. notes: what was left out, and what is unknown."""
+    """The result of an import. study: the file that was written. notes: what was left out, and what is unknown."""
 
     study: Path
     entered: Sequence[Entered]

@@ -37,7 +37,8 @@ from tasks.stage import Progress
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """own: for stages of this process, which are charged to the run; relayed: for processes that charge their own."""
+    """Receivers of events. own: for stages of this process, which are charged to the run. relayed: for processes that
+    charge their own."""
 
     own: Listener
     relayed: Listener

@@ -250,8 +250,8 @@ class Machine:
 
 
 def check_memory(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> None:
-    """samplings: the samplings that run on this machine. Raise UserError for too few GPUs, and for any local model that
-    exceeds one; also for the reasons of check_caches."""
+    """Raise UserError for too few GPUs, for a local model that exceeds one, and for the reasons of check_caches.
+    samplings: those that run on this machine."""
     hardware = study.profile.hardware
     check_caches(hardware, samplings)
     if not _on_gpus(study) or not machine.gpus:

@@ -35,9 +35,10 @@ COSTLY = OCCUPYING | {"calibrations"}
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """ref: the artifact that it belongs to. shard: its position among the shards of a sampling; None for the whole
-    artifact. arm: whose policy is sampled or trained. turn: trainings of this arm that come before it in the study.
-    Pieces are begun in the order of their turns, so that an interrupted study has the same seeds of all arms."""
+    """A piece of work for one worker. ref: the artifact that it belongs to. shard: its position among the shards of a
+    sampling; None for the whole artifact. arm: whose policy is sampled or trained. turn: number of trainings of this
+    arm that come before it in the study. Pieces are begun in the order of their turns, so that an interrupted study has
+    the same seeds of all arms."""
 
     ref: Ref
     title: str

@@ -65,7 +65,7 @@ def why_not(planned: Iterable[Planned], store: Store) -> str:
 
 
 def is_costly(planned: Sequence[Planned], *besides: str) -> bool:
-    """Whether a missing step occupies an accelerator here. besides: kinds that do not count."""
+    """Return whether a missing step occupies an accelerator here. besides: kinds that do not count."""
     return any(p.made_here and p.step.ref.kind in OCCUPYING - set(besides) for p in planned)
 
 

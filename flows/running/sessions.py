@@ -86,7 +86,8 @@ class Charging:
 
     @classmethod
     def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Charging:
-        """Raise UserError for unreadable prices, or missing ones that a limit on money needs."""
+        """Return the charging of a study's run. Raise UserError for unreadable prices, or missing ones that a limit on
+        money needs."""
         team, hardware = team_prices(store.root), study.profile.hardware
         prices = team.of(study.profile.name, hardware, study.on_server)
         team.check_limits(prices, hardware, budget, store.root, study.on_server)

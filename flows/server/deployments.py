@@ -37,8 +37,9 @@ POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """flow: its name in `flows.server.deployed`, also the deployment's name by default. cron: in UTC; a scheduled run
-    waits for the previous one. parameters: initial values of its form; for a deployment of one study, that study."""
+    """A deployment of the Prefect server. flow: its name in `flows.server.deployed`, also the deployment's name by
+    default. cron: in UTC; a scheduled run waits for the previous one. parameters: initial values of its form; for a
+    deployment of one study, that study."""
 
     flow: str
     description: str

@@ -72,7 +72,7 @@ def _names(p: Profile) -> Iterator[Fault]:
 
 
 def _heads(p: Profile) -> Iterator[Fault]:
-    """Heads of arms that are evaluated with another arm's adapter."""
+    """Yield a mistake for each arm whose head does not train, or that has an adapter beside its head's."""
     for arm in dict.fromkeys([*p.own, *map(p.arm, p.arms)]):
         if arm.trained_as is None:
             continue

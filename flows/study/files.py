@@ -138,7 +138,8 @@ PATHS = ("sources", "model", "adapter", "reward", "encoder.name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFile:
-    """name: as given in the file. questions: variants of the study, by name."""
+    """A study and its questions, as read from a file. name: as given in the file. questions: variants of the study, by
+    name."""
 
     name: str
     study: Profile

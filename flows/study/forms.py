@@ -60,7 +60,7 @@ class ArmForm(BaseModel):
 
 
 class StudyForm(BaseModel):
-    """Which study. Empty fields keep the profile's values."""
+    """The study. Empty fields keep the profile's values."""
 
     model_config = FORM | ConfigDict(title="Study")
     profile: ProfileName = Field(default="demo", description="The built-in study to start from.")

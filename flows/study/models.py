@@ -191,7 +191,8 @@ def found_adapters(
 
 
 def _adapter(profile: Profile, arm: str, name: str, base: Path | None, fetch: bool) -> AdapterFiles:
-    """base: its folder; None if it is on another machine. Raise UserError for an adapter that does not fit this arm."""
+    """Return the files of an arm's adapter. base: folder of its base model; None if it is on another machine. Raise
+    UserError for an adapter that does not fit this arm."""
     found, learner = adapter_files(folder_of(name, "adapter", fetch=fetch)), profile.training
     if base is not None:
         found.check_base(base)

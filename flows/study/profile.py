@@ -291,12 +291,12 @@ class Profile(Checked):
 
     @property
     def embeds(self) -> bool:
-        """Whether any of its measures needs embeddings."""
+        """Return whether any of its measures needs embeddings."""
         return not self.measures or bool({*self.measures} & FROM_EMBEDDINGS)
 
     @property
     def trains_on_vectors(self) -> bool:
-        """Whether an objective, or a lesson's, uses the encoder's vectors."""
+        """Return whether an objective, or a lesson's, uses the encoder's vectors."""
         learners = (self.training, *(x.training for x in self.lessons), *(one.training for one in self.objectives))
         return any("vectors" in ADVANTAGES[learner.advantage].needs for learner in learners)
 

@@ -76,7 +76,8 @@ def text_of(word: str) -> str:
 
 
 def profile_of(word: str, text: str) -> Profile:
-    """text: text of that file. Raise UserError with all its mistakes."""
+    """Return the profile of a built-in name or of a study's file. text: text of that file. Raise UserError with all its
+    mistakes."""
     if (found := file_of(word)) is None:
         return profile_named(word)
     path, question = found
@@ -140,7 +141,8 @@ class Request:
     name: str = ""
 
     def study(self, store: Store, *, planning: bool = False) -> Study:
-        """planning: see `resolve`. Raise UserError for any unknown, missing or invalid input."""
+        """Return the study with its inputs found. planning: see `resolve`. Raise UserError for any unknown, missing or
+        invalid input."""
         profile = overridden(profile_of(self.profile, self.text), self.settings)
         if self.name:
             check_study_name(self.name, "--name", "choose another")

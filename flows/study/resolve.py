@@ -135,8 +135,8 @@ class Study:
 
 
 def found_source(wish: str, data: Path | None, folder: Path, *, fetch: bool = True) -> tuple[SourceSpec, Path]:
-    """Like source_spec, but also for `NAME@COMMIT` and `OWNER/NAME@COMMIT` from the hub. folder: for downloaded
-    problems. fetch: download missing ones. Raise UserError or NotHere."""
+    """Return the source of a file or a known set, as source_spec does, or of a set on the hub (`NAME@COMMIT`,
+    `OWNER/NAME@COMMIT`). folder: for downloaded problems. fetch: download missing ones. Raise UserError or NotHere."""
     if not on_hub(wish):
         return source_spec(wish, data)
     quiet_libraries()

@@ -110,7 +110,8 @@ Schema = Mapping[str, Any]
 
 
 class Setting(NamedTuple):
-    """values: type and range, in words. default: as TOML; empty if the setting is required."""
+    """A setting as it is listed. values: type and range, in words. default: as TOML; empty if the setting is
+    required."""
 
     name: str
     values: str

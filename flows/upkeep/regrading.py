@@ -22,8 +22,8 @@ from tasks.stage import toolbox
 
 @dataclass(slots=True)
 class Regraded:
-    """artifacts: one entry for each with changed rows. ledger: counts of rollouts that are only in the ledger. stored:
-    rollouts kept with their texts; counts imported without texts cannot be regraded."""
+    """The result of regrading a store. artifacts: one entry for each with changed rows. ledger: counts of rollouts that
+    are only in the ledger. stored: rollouts kept with their texts; counts imported without texts cannot be regraded."""
 
     version: str
     changes: pa.Table

@@ -59,7 +59,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """damage: schema DAMAGE. examined: how many things were read."""
+    """The result of a verification. damage: schema DAMAGE. examined: how many things were read."""
 
     damage: pa.Table
     examined: int

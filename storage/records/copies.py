@@ -130,7 +130,7 @@ def _rules(root: Path) -> dict[str, object]:
 
 
 def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozenset[str], *, renew: bool) -> Copied:
-    """light: files that are left out."""
+    """Copy one artifact to another store, if it is not there. light: files that are left out."""
     ref, away = manifest.ref, left_out(store.path(manifest.ref))
     left = {e.path for e in manifest.files if e.path in away} | light
     if into.has(ref):

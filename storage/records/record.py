@@ -111,8 +111,8 @@ REGISTER = "register"
 
 
 class Entry(Record):
-    """sampled: whether the store held rollouts of the study already. settings: its file. before: SHA-256 of the line
-    before, empty for the first."""
+    """A registered study. sampled: whether the store held rollouts of the study already. settings: its file. before:
+    SHA-256 of the line before, empty for the first."""
 
     NAME = "entry of the register"
     study: str
