@@ -86,7 +86,9 @@ class _Arms:
 
     def _artifacts(self, arm: str, *, trains: bool) -> ArmArtifacts:
         p, head, start = self.study.profile, self.study.profile.arm(arm).head, self.screened[arm].start
-        heldout = self._heldout(start, (*self._finally, *((*self._compared, p.evaluation) if trains else ())))
+        heldout = self._heldout(
+            start, (*self._final_plans, *((*self._comparison_plans, p.evaluation) if trains else ()))
+        )
         before, trained = self._measured(start, heldout), []
         for seed in p.seeds if trains else ():
             if (head, seed) not in self.trainings:
@@ -149,7 +151,7 @@ class _Arms:
 
     def _by_objective(self, start: Start, seed: int, objective: Objective) -> ObjectiveResult:
         """Train the arm with another objective, from the same start, on the same problems and seeds."""
-        (plan,) = self._compared
+        (plan,) = self._comparison_plans
         training, by = self._trained(start, seed, objective), f" by {objective.name}"
         end = start.after(training, objective.training.steps, seed)
         rollouts = self._heldout(end, (plan,), by)[plan]
@@ -199,26 +201,29 @@ class _Arms:
             start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]
         )
         curve = tuple(self._heldout(policy, (p.evaluation,))[p.evaluation] for policy in earlier)
-        heldout = self._heldout(end, (p.evaluation, *self._finally, *self._compared))
+        heldout = self._heldout(end, (p.evaluation, *self._final_plans, *self._comparison_plans))
         return Trained(seed, training, (first, *curve, heldout[p.evaluation]), self._measured(end, heldout))
 
     @property
-    def _finally(self) -> tuple[SamplingPlan, ...]:
+    def _final_plans(self) -> tuple[SamplingPlan, ...]:
         """Return the sampling plans of final evaluations: the study's, and one with more rollouts for the asymptote."""
         p = self.study.profile
         return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
 
     @property
-    def _compared(self) -> tuple[SamplingPlan, ...]:
-        """The plan by which policies trained with different objectives are sampled; empty without objectives."""
+    def _comparison_plans(self) -> tuple[SamplingPlan, ...]:
+        """Return the plan by which objectives are compared; empty without objectives."""
         p = self.study.profile
         return (replace(p.final, group_size=p.objective_group_size),) if p.objectives else ()
 
     def _heldout(self, start: Start, plans: Sequence[SamplingPlan], by: str = "") -> Mapping[SamplingPlan, Rollouts]:
         """Rollouts of one policy on the held-out problems, by plan; equal plans share one artifact."""
         at = self.at.studied
-        known = [("curve", self.study.profile.evaluation), *zip(("final", "asymptote"), self._finally, strict=False)]
-        known += [("objectives", plan) for plan in self._compared]
+        known = [
+            ("curve", self.study.profile.evaluation),
+            *zip(("final", "asymptote"), self._final_plans, strict=False),
+        ]
+        known += [("objectives", plan) for plan in self._comparison_plans]
         names = {plan: " and ".join(name for name, one in known if one == plan) for plan in plans}
         return {
             plan: self._sampled(
@@ -252,13 +257,13 @@ class _Arms:
 
     def _measured(self, start: Start, heldout: Mapping[SamplingPlan, Rollouts]) -> Measured:
         p, where = self.study.profile, start.name
-        final, *deeper = self._finally
+        final, *deeper = self._final_plans
         embeddings = diversity = None
         if p.embeds:
             embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder_of(self.study))
             diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
         deep = heldout[deeper[0]] if deeper else None
-        compared = next((heldout[plan] for plan in self._compared if plan in heldout), None)
+        compared = next((heldout[plan] for plan in self._comparison_plans if plan in heldout), None)
         searches = self._searched(start)
         benchmarks = tuple(
             self._sampled(start, f"{b.name}:", c.pool, c.choice, IN_BENCHMARK, replace(final, group_size=b.group_size))
