@@ -18,6 +18,8 @@ Row = dict[str, Any]
 Ask = Callable[[str], pa.Table]
 #: Shares that differ by so much can make a difference that is not one of ability.
 UNLIKE = 0.1
+#: A training whose steps have at most so many problems is reported.
+FEW_GROUPS = 2
 #: Fewer held-out problems than this are called few: an interval of a rate is then wider than ±10 points.
 FEW = 100
 #: An encoder that saw less of the traces than this measured their openings.
@@ -47,6 +49,7 @@ def caveats(ask: Ask, looks: int = 1) -> list[str]:
     warned = _conclusions(gains(ask, looks), form, broken_gate(ask))
     if heldout and max(heldout) < FEW:
         warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
+    warned += hardly_taught(ask)
     seeds = len({row["seed"] for row in rows} - {None})
     if seeds == 1:
         warned.append("One training seed: how much another seed would differ is unknown.")
@@ -66,6 +69,22 @@ def caveats(ask: Ask, looks: int = 1) -> list[str]:
     if found := len(findings):
         warned.append(f"The audit has {found} finding{'s' if found > 1 else ''} about the design: see Audit.")
     return warned
+
+
+def hardly_taught(ask: Ask) -> list[str]:
+    """Return a sentence for each arm with a training that had no correct rollout, or steps of hardly any problem."""
+    trainings: dict[tuple[str, int], list[Row]] = {}
+    for row in ask("report_live_groups").to_pylist():
+        trainings.setdefault((row["arm"], row["seed"]), []).append(row)
+    sentences = list[str]()
+    for (arm, _), steps in trainings.items():
+        if not any(step["variance"] + step["all_one"] for step in steps):
+            words = "it could learn only what other parts of its reward pay for"
+            sentences.append(f"No rollout in the training of {arm} was correct: {words}.")
+        most = max(step["all_zero"] + step["variance"] + step["all_one"] for step in steps)
+        if most <= FEW_GROUPS:
+            sentences.append(f"Each step of {arm} trained on {'1 problem' if most == 1 else f'{most} problems'}.")
+    return list(dict.fromkeys(sentences))
 
 
 def decided_before(registered: str, looks: int) -> str:
@@ -251,11 +270,12 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
             seen = f" ({signed(more)} pp, {row['n']} problems)" if known else ""
             sentences.append(f"Whether {row['arm']} gained more than {row['other']} is not told{seen}: {why}.")
             continue
-        rounded = round(more, 1) + 0.0
-        gained = f"{signed(rounded)} pp more" if rounded >= 0 else f"{-rounded:.1f} pp less"
+        low, high = row["more_gain_low"], row["more_gain_high"]
+        if more < 0:
+            arms, more, low, high = arms[::-1], -more, -high, -low
         p = f", p = {row['p_adjusted']:.2g}" if row["p_adjusted"] is not None else ""
-        ends = interval(row["more_gain_low"], row["more_gain_high"], 100)
-        text = f"{row['arm']} gained {gained} than {row['other']}{ends}{p}, {row['n']} problems"
+        ends = interval(low, high, 100)
+        text = f"{arms[0]} gained {signed(round(more, 1))} pp more than {arms[1]}{ends}{p}, {row['n']} problems"
         if not excludes_zero(row, "more_gain") or corrected_away(row):
             counted = " once every pair of arms is counted" if excludes_zero(row, "more_gain") else ""
             least = row["detectable_gain"]

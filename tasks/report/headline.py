@@ -10,6 +10,7 @@ from tasks.domain.statistics.means import MARGIN
 from tasks.report.findings import (
     START,
     TRAINED,
+    UNLIKE,
     Ask,
     Form,
     Row,
@@ -17,6 +18,7 @@ from tasks.report.findings import (
     corrected_away,
     excludes_zero,
     gains,
+    hardly_taught,
     judged,
     listed,
 )
@@ -67,7 +69,7 @@ def headline(ask: Ask, inputs: Collection[str], looks: int = 1) -> Headline:
             verdict, holds = _of_arms(ask, form, looks)
     found = ask("report_audit").num_rows
     audit = f"The audit has {found} finding{'' if found == 1 else 's'} about the design." if found else ""
-    return Headline(verdict, holds, audit, tuple(_tiles(ask, form, inputs)))
+    return Headline(verdict, _joined(holds, *hardly_taught(ask)), audit, tuple(_tiles(ask, form, inputs)))
 
 
 def _points(share: float) -> str:
@@ -199,8 +201,8 @@ def _signed(share: float) -> str:
 
 def _found(row: Row) -> str:
     least = row["detectable_gain"]
-    if least is None:
-        return "This study cannot find any difference."
+    if least is None or least > 1:
+        return "This study is too small to find any difference."
     return f"A difference of {_points(least)} would have been found."
 
 
@@ -231,10 +233,10 @@ def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
     def tile(title: str, of: Callable[[Row], str | None], words: str = "") -> Tile:
         return Tile(title, tuple((arm, text) for arm, row in arms.items() if (text := of(row)) is not None), words)
 
-    def faults(row: Row) -> str:
-        return percent(max(row[name] or 0 for name in ("no_answer", "invalid_tags", "truncated")))
+    def fault(row: Row) -> float:
+        return max(row[name] or 0.0 for name in ("no_answer", "invalid_tags", "truncated"))
 
-    in_form = "" if any(form.mute(arm) for arm in arms) else "answers are in form"
+    in_form = not any(form.mute(arm) for arm in arms) and max(map(fault, arms.values()), default=0.0) < UNLIKE
     tiles = [
         tile(
             "Signal: problems with a gradient",
@@ -251,7 +253,11 @@ def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
             lambda row: f"{cost:,.0f}" if (cost := row["tokens_per_correct"]) else None,
             _differ(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
         ),
-        tile("Form: no answer, no tags or cut off", faults, in_form),
+        tile(
+            "Form: no answer, no tags or cut off",
+            lambda row: percent(fault(row)),
+            "answers are in form" if in_form else "",
+        ),
     ]
     return [one for one in tiles if one.values]
 

@@ -41,6 +41,29 @@ def asked(**tables: list[Row]) -> Callable[[str], pa.Table]:
 
 
 @pytest.mark.parametrize(
+    ("groups", "sentence"),
+    [
+        ({"all_zero": 4, "variance": 0, "all_one": 0}, "No rollout in the training of panel was correct: "),
+        ({"all_zero": 0, "variance": 1, "all_one": 0}, "Each step of panel trained on 1 problem."),
+        ({"all_zero": 1, "variance": 2, "all_one": 0}, ""),
+    ],
+)
+def test_a_training_that_could_hardly_teach_is_reported_on_the_first_screen(
+    groups: dict[str, int], sentence: str
+) -> None:
+    steps = [{"arm": "panel", "seed": 0, "step": step, **groups} for step in (1, 2)]
+    found = headline(asked(difference_of_gains=[PAIR], summary=[ARM], live_groups=steps), {"tokens"})
+    assert sentence in found.holds and found.holds.count("panel") == bool(sentence)
+
+
+@pytest.mark.parametrize(("no_answer", "words"), [(0.02, "answers are in form"), (0.33, "")])
+def test_answers_are_in_form_only_where_all_arms_are(no_answer: float, words: str) -> None:
+    rows = [ARM, ARM | {"arm": "thinking", "no_answer": no_answer}]
+    *_, tile = headline(asked(difference_of_gains=[PAIR], summary=rows), {"tokens"}).tiles
+    assert tile.words == words
+
+
+@pytest.mark.parametrize(
     ("changed", "verdict", "holds"),
     [
         (
@@ -61,7 +84,7 @@ def asked(**tables: list[Row]) -> Callable[[str], pa.Table]:
         (
             {"detectable_gain": None},
             "Undecided: panel gained 0.1 points more than thinking (95 % interval −5.6 to +5.8).",
-            "This study cannot find any difference. This holds for these adapters, not the recipe.",
+            "This study is too small to find any difference. This holds for these adapters, not the recipe.",
         ),
         (
             {"more_gain_low": None, "more_gain_high": None, "reason": "every problem gains the same"},
