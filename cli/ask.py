@@ -19,10 +19,20 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("problem", required=False)
-@click.option("--arm", default="panel", help="Arm whose scaffold makes the prompt.")
+@click.option(
+    "--study",
+    metavar="PROFILE|STUDY.toml",
+    default="demo",
+    show_default=True,
+    shell_complete=options.studies,
+    help="Study whose arm and base model are asked.",
+)
+@click.option("--arm", default="panel", show_default=True, help="Arm whose scaffold makes the prompt.")
 @click.option("--adapter", metavar="REF", help="Training artifact whose adapter answers.  [default: the base model]")
 @click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last stored one]")
-@click.option("--model", help="Base model: its name in a profile, or a folder.  [default: the adapter's, else demo]")
+@click.option(
+    "--model", help="Base model: its name in a profile, or a folder.  [default: the adapter's, else the study's]"
+)
 @click.option("--gold", help="Reference answer: grade the completion against it.")
 @click.option("--max-tokens", type=click.IntRange(min=1), default=512, help="Limit of one completion.")
 @click.option("--temperature", type=options.Number(min=0.0, max=2.0), default=1.0, help="Sampling temperature.")
@@ -30,21 +40,21 @@ if TYPE_CHECKING:
 @options.engine
 @options.root
 @options.as_json
-def ask(problem: str | None, arm: str, max_tokens: int, root: Path, **how: Any) -> None:
+def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, **how: Any) -> None:
     """Ask PROBLEM; without it, ask one problem after another until an empty line."""
     from flows.running.sessions import engines
+    from flows.study.request import profile_of, text_of
     from tasks.domain.grading.grading import ActiveGrader
-    from tasks.domain.scaffolds import ARMS
     from tasks.engines.grading.graders import GradeItem
     from tasks.engines.hardware import Hardware
     from tasks.engines.model_checks import positions
     from tasks.engines.protocols import Decoding
     from tasks.engines.sampling.sampler import stream
 
-    if arm not in ARMS:
-        raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
-    target = policy_of(root, how["adapter"], how["step"], how["model"])
-    scaffold, room, base, gold = ARMS[arm].scaffold, max(1024, 2 * max_tokens), target.base, how["gold"]
+    profile = profile_of(study, text_of(study))
+    scaffold, model = profile.arm(arm).scaffold, how["model"] or (None if how["adapter"] else profile.base_of(arm))
+    target = policy_of(root, how["adapter"], how["step"], model)
+    room, base, gold = max(1024, 2 * max_tokens), target.base, how["gold"]
     length = min(room, positions(target.folder) or room)
     hardware = Hardware(engine=how["engine"], max_model_len=length, max_num_seqs=1, batch_size=1)
     decoding = Decoding(max_tokens=max_tokens, temperature=how["temperature"], stop=scaffold.stop)
