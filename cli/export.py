@@ -252,6 +252,7 @@ def import_(
     """
     from flows.imported import bring
     from storage.artifacts.store import Store
+    from storage.roots import root_option
 
     store = Store(root)
     store.prepare()
@@ -262,5 +263,5 @@ def import_(
         if one.judged:
             words += f"; the other tool judges {one.disagreements} of {one.judged} otherwise"
         lines.append(words)
-    lines += [*done.notes, f"wrote {done.study}; next: varband run {done.study}"]
+    lines += [*done.notes, f"wrote {done.study}; next: varband run {done.study}{root_option(store.root)}"]
     options.tell(done, lines, json=as_json)

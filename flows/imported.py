@@ -171,7 +171,7 @@ def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
         if not text:
             return "the file does not say which problem they answer; give --pool FILE"
         if not one.gold:
-            return "the file has no golds; give the problems with their golds by --pool FILE"
+            return "they have no gold; give the problems with their golds by --pool FILE"
         return {"problem": one.problem or one.prompt, "gold": one.gold}
     if row := known.get(text):
         return row
@@ -199,7 +199,7 @@ def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
 def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Iterable[str]:
     for one in brought:
         if others := len(one.groups) - len(keys):
-            yield f"{one.arm}: {others} problems are left out, which not every arm has {size} rollouts of"
+            yield f"{one.arm}: problems left out because not every arm has {size} rollouts of them: {others}"
         if beyond := sum(len(one.groups[key]) - size for key in keys):
             yield f"{one.arm}: {beyond} rollouts beyond {size} a problem are left out"
         rollouts = [x for key in keys for x in one.groups[key][:size]]

@@ -1,6 +1,6 @@
 """A stage whose code changed must say so: its version is part of every fingerprint, its code is not.
 
-`tests/golden/stages.json` holds each stage's version and a digest of the modules that its rows depend on. If a digest moved and
+`tests/golden/stages.json` holds each stage's version and a digest of the modules and queries that its rows depend on. If a digest moved and
 the version did not, either bump the version (the rows change) or bless the change (they do not). So it does of each objective, whose
 file is no part of a stage's digest: its own version, in its entry of the registry, is in the names of the trainings that use it.
 
@@ -14,7 +14,7 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ EXECUTION = {
 
 #: What of storage makes rows: rules that SQL and Python share.
 RULES = {"storage.bands", "storage.estimates", "storage.sql"}
+#: Queries whose rows a stage keeps.
+QUERIES = {"audit_designs": "lint_*.sql", "render_report": "report_summary.sql"}
 
 
 def code_of(module: str) -> str:
@@ -72,10 +74,14 @@ def current() -> dict[str, dict[str, object]]:
     graph = grimp.build_graph("tasks", "storage", cache_dir=None)
     objectives = {f"objective {name}": (one.version, one.advantage.__module__) for name, one in ADVANTAGES.items()}
     own = {module for _, module in objectives.values()}
+    queries = {name: sorted((REPO / "storage/reading/queries").glob(files)) for name, files in QUERIES.items()}
     code = cache(code_of)
     found = {}
     for name, (version, module) in {n: (s.version, s.function.__module__) for n, s in stages().items()}.items():
-        found[name] = {"version": version, "code": _digest(_read_by(module, graph) - EXECUTION - own, code)}
+        found[name] = {
+            "version": version,
+            "code": _digest(_read_by(module, graph) - EXECUTION - own, code, queries.get(name, [])),
+        }
     for name, (version, module) in sorted(objectives.items()):
         found[name] = {"version": version, "code": _digest(_read_by(module, graph), code)}
     return found
@@ -86,8 +92,8 @@ def _read_by(module: str, graph: grimp.ImportGraph) -> set[str]:
     return {m for m in upstream if m.startswith("tasks") or m in RULES}
 
 
-def _digest(modules: set[str], code: Callable[[str], str]) -> str:
-    text = "".join(f"{m}:{code(m)}" for m in sorted(modules))
+def _digest(modules: set[str], code: Callable[[str], str], queries: Sequence[Path] = ()) -> str:
+    text = "".join(f"{m}:{code(m)}" for m in sorted(modules)) + "".join(path.read_text() for path in queries)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

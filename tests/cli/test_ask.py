@@ -80,7 +80,9 @@ def test_an_adapter_is_asked_by_its_ref(demo_store: Path, tmp_path: Path) -> Non
 
 def test_an_arm_of_a_study_file_is_asked(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
-    file.write_text('base = "demo"\narms = ["mute", "panel"]\n[scaffolds.mute]\ntemplate = "Q: {problem}"\nanswer_form = "final"\n')
+    file.write_text(
+        'base = "demo"\narms = ["mute", "panel"]\n[scaffolds.mute]\ntemplate = "Q: {problem}"\nanswer_form = "final"\n'
+    )
     assert "mute · demo · no adapter" in ask(PROBLEM, "--study", str(file), "--arm", "mute").stderr
 
 

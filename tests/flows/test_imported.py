@@ -94,7 +94,7 @@ def test_a_verdict_elsewhere_stands_beside_ours(tmp_path: Path, monkeypatch: pyt
     ("rows", "words", "says"),
     [
         ([{"problem": "x", "gold": "1"}], (), "holds no completions (found: problem, gold). Formats:"),
-        ([{"prompt": "Q: 1+1", "completion": "2"}], (), "the file has no golds; give the problems with their golds"),
+        ([{"prompt": "Q: 1+1", "completion": "2"}], (), "they have no gold; give the problems with their golds"),
         (
             [{"prompt": "Q: 1+1", "completion": "2"}],
             ("--pool", EXAMPLES / "problems.jsonl"),

@@ -320,3 +320,15 @@ def test_text_is_cut_and_cannot_steer_a_terminal() -> None:
     assert cut("x" * 100_000).endswith("… (100,000 characters)") and len(cut("x" * 100_000)) < 350
     assert cut("a\nb\x1b[31m\x00") == "a⏎b\ufffd[31m\ufffd"
     assert number(float("nan")) == "–"
+
+
+def test_the_summary_says_what_its_tables_say(demo_store: Path) -> None:
+    """A gain and a cost are computed for the summary and for their own tables: one figure each."""
+    store = Store(demo_store)
+    [report], [curves], [tokens] = (store.refs(kind) for kind in ("report", "curves", "tokens"))
+    summary = {row["arm"]: row for row in store.read(report).to_pylist()}
+    gains = [row for row in store.read(curves).to_pylist() if (row["series"], row["source"]) == ("gain", "all")]
+    assert {row["arm"]: row["estimate"] for row in gains} == pytest.approx({a: r["gain"] for a, r in summary.items()})
+    costs = [r for r in store.read(tokens).to_pylist() if (r["metric"], r["source"]) == ("tokens_per_correct", "all")]
+    last = {row["arm"]: row["estimate"] for row in sorted(costs, key=lambda row: row["step"])}
+    assert last == pytest.approx({arm: row["tokens_per_correct"] for arm, row in summary.items()})
