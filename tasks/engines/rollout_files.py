@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
         return "verifiers", [one for record in records for one in _verifiers(record)]
     if "doc" in first and "resps" in first:
         return "lm-eval", list(_lm_eval(records))
-    if not any(name in first for name in FIELDS["completion"]):
+    if not any(name in record for record in records for name in FIELDS["completion"]):
         raise UserError(f"{path}: holds no completions (found: {', '.join(first) or 'nothing'}). {FORMATS}")
     return ("TRL" if {"prompt", "completion", "step"} <= {*first} else "file"), [_row(record) for record in records]
 
@@ -85,16 +86,28 @@ def _row(record: Record) -> Foreign:
     """A rollout of a file with columns, or of TRL."""
     found = {ours: next((record[name] for name in names if name in record), None) for ours, names in FIELDS.items()}
     named = {name: str(found[name]) for name in ("problem", "gold", "key", "arm") if found[name] is not None}
+    found |= {name: _cell(found[name]) for name in ("num_tokens", "correct", "token_ids", "logprobs")}
+    number = found["num_tokens"]
     return Foreign(
         completion=_text(found["completion"]),
         prompt=_text(found["prompt"]),
         finish="length" if found["finish"] in CUT else "stop",
-        num_tokens=found["num_tokens"],
+        num_tokens=int(number) if isinstance(number, int | float) and math.isfinite(number) else None,
         correct=_right(found["correct"]),
         token_ids=found["token_ids"] or (),
         logprobs=found["logprobs"] or (),
         **named,
     )
+
+
+def _cell(value: Any) -> Any:
+    """Return the number, truth value or list that a cell of CSV spells (None if none), and other values unchanged."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value.lower())
+    except ValueError:
+        return None
 
 
 def _lm_eval(records: Sequence[Record]) -> Iterator[Foreign]:

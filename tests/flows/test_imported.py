@@ -124,5 +124,7 @@ def test_a_file_in_an_unknown_format_names_the_known_ones(tmp_path: Path) -> Non
 
 
 def test_a_csv_file_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("completion,gold\n2,2\n")
-    assert [(one.completion, one.gold) for one in read_rollouts(tmp_path / "a.csv")[1]] == [("2", "2")]
+    rows = ["completion,gold,correct,num_tokens,token_ids", ",2,False,0,", '2,2,True,12.0,"[5, 6]"', "3,2,0.5,nan,?"]
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    found = [(r.completion, r.gold, r.correct, r.num_tokens, r.token_ids) for r in read_rollouts(tmp_path / "a.csv")[1]]
+    assert found == [("", "2", False, 0, ()), ("2", "2", True, 12, [5, 6]), ("3", "2", None, None, ())]
