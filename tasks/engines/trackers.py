@@ -189,7 +189,7 @@ def receive(pipe: Connection, name: str, of: TrackerRun) -> None:
     one sentence on standard error; what else the tracker prints goes to `<folder>/<name>.log`. Lines that an earlier
     attempt logged are in `<folder>/sent/<group>-<name>` and are left out."""
     of.folder.mkdir(parents=True, exist_ok=True)
-    said, printed = os.fdopen(os.dup(2), "w"), of.folder / f"{name}.log"
+    stderr, printed = os.fdopen(os.dup(2), "w"), of.folder / f"{name}.log"
     with printed.open("a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -213,6 +213,6 @@ def receive(pipe: Connection, name: str, of: TrackerRun) -> None:
         traceback.print_exc()
         sys.stderr.flush()
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-        print(f"varband: tracker {name} stopped ({why}); the run continues without it; see {printed}", file=said)
-        said.flush()
+        print(f"varband: tracker {name} stopped ({why}); the run continues without it; see {printed}", file=stderr)
+        stderr.flush()
         os._exit(1)  # its threads may hang
