@@ -53,7 +53,7 @@ def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
     from flows.study.resolve import found_source
     from tasks.domain.problems.problems import PoolPolicy
     from tasks.domain.problems.sources import OLYMPIAD
-    from tasks.engines.problems.problem_files import read_problems
+    from tasks.engines.problem_files import read_problems
     from tasks.pool import build_pool
 
     for code in wishes["also_exclude"]:
@@ -195,7 +195,7 @@ def _leaks(problems: pa.Table, against: tuple[str, ...], data: Path | None) -> p
     from tasks.domain.problems.duplicates import LEAKS, find_leaks
     from tasks.domain.problems.problems import problem_id
     from tasks.domain.problems.sources import source_spec
-    from tasks.engines.problems.problem_files import load_problems
+    from tasks.engines.problem_files import load_problems
 
     found, columns = [LEAKS.empty_table()], ["problem_id", "source_id", "problem"]
     for name in against:

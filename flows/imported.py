@@ -25,7 +25,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import LEDGER, Ledger
 from tasks.domain.policies import Policy
-from tasks.engines.problems.problem_files import Row, read_problems
+from tasks.engines.problem_files import Row, read_problems
 from tasks.engines.rollout_files import Foreign, read_rollouts
 from tasks.measures.standard import names_of_measures
 from tasks.rollouts import account_of, as_read_by, described

@@ -21,7 +21,7 @@ from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.scaffolds import BARE
 from tasks.engines.grading.graders import GradeItem, Graders
-from tasks.engines.problems.problem_files import Row, load_problems
+from tasks.engines.problem_files import Row, load_problems
 from tasks.stage import Payload, progress, stage, store, toolbox, workdir
 
 ISSUES_FILE = "issues.parquet"

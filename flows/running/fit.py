@@ -46,7 +46,7 @@ from tasks.engines.memory import (
     sampler_bytes,
 )
 from tasks.engines.model_files import names_of, read_config
-from tasks.engines.problems.problem_files import Row, load_problems
+from tasks.engines.problem_files import Row, load_problems
 from tasks.engines.sampling.prompts import default_system_prompt, encode_prompt, loaded_tokenizer, longest_prompt
 from tasks.engines.tinker_service import Service
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from storage.errors import UserError
-from tasks.engines.problems.problem_files import records_of
+from tasks.engines.problem_files import records_of
 
 Record = Mapping[str, Any]
 #: Our fields by the names that files give them, the first that is there.

@@ -24,7 +24,7 @@ from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION, Overrides, Verdict, grade_region, region_of
 from tasks.domain.grading.kinds import RAISED, check, is_brought
 from tasks.domain.scaffolds import ARMS, SCAFFOLDS, AnswerForm, Scaffold
-from tasks.engines.problems.problem_files import json_lines
+from tasks.engines.problem_files import json_lines
 
 #: A grader of another package counts as broken if it raised on this many different answers, and on all but golds.
 ENOUGH_RAISED = 8

@@ -19,9 +19,9 @@ from cli.pool import pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.sources import SOURCES
+from tasks.engines import problem_files
 from tasks.engines.grading.graders import read_grade_items
-from tasks.engines.problems import problem_files
-from tasks.engines.problems.problem_files import fetch_source, load_hub, parse_hub_name, read_problems
+from tasks.engines.problem_files import fetch_source, load_hub, parse_hub_name, read_problems
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import PoolPolicy, build_pool
 from tasks.stage import Session, session

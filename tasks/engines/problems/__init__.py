@@ -1,1 +1,0 @@
-"""Problems from files and from the hub."""
