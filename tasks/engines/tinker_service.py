@@ -91,9 +91,9 @@ _RESUME = "what was sampled and saved is kept, and the same command resumes"
 
 
 def answered(call: Callable[[], Any], gone: str = "") -> Any:
-    """Return the answer to a call of the SDK, which itself repeats what a repetition may solve. gone: what it means
-    that the service does not have the thing. Errors: Parked if the service is away, late or out of credit; UserError if
-    it refuses the request or the key; Gone."""
+    """Return the answer to a call of the SDK, which itself repeats requests that may succeed later. gone: the message
+    if the service no longer has the state, model or session. Errors: Gone, with that message; Parked if the service is
+    away, late or out of credit; UserError if it refuses the request or the key."""
     answer: Future[Any] = Future()
 
     def wait() -> None:
