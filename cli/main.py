@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ask": ("cli.ask:ask", "Ask a policy in the terminal, and read its completion as it is written."),
     "runs": ("cli.run:runs", "List the runs of the store: state, stage, spending."),
     "study": ("cli.study:study", "Write, check, show, compare and register studies, each one file."),
-    "store": ("cli.store:store", "List, show, query, pin, remove and verify artifacts."),
+    "store": ("cli.store:store", "List, show, query, remove and verify artifacts."),
     "export": ("cli.export:export", "Copy a study to another root; write figures, tables and galleries."),
     "import": ("cli.export:import_", "Take in rollouts that other tools have sampled, and compare them."),
     "pool": ("cli.pool:pool", "Build and check pools of problems, and split them."),

@@ -1,4 +1,4 @@
-"""`varband store`: list, show, query, pin, remove and verify artifacts."""
+"""`varband store`: list, show, query, remove and verify artifacts."""
 
 from __future__ import annotations
 
