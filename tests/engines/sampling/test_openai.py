@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import endpoint
 from tasks.engines.sampling.endpoint import model_of
 from tasks.engines.sampling.openai import OpenAIGenerator
+from tests.servers import free_port
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 #: A body that is bytes is sent as it is.
@@ -220,12 +220,6 @@ def test_another_model_is_not_taken_for_the_studys(
 
 
 # The remote engine against a real vLLM server, which is killed on the way.
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def start_vllm(model: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
