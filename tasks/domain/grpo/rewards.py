@@ -136,8 +136,10 @@ def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
     if len({*names}) < len(names):
         yield f"rewards names one part twice: {', '.join(names)}"
     for term in config.rewards:
-        if bool(term.model) != (term.name == JUDGE) or (term.rubric and term.name != JUDGE):
-            yield f"reward {term.name}: a judge has a model and may have a rubric; other rewards have neither"
+        if term.name == JUDGE and not term.model:
+            yield "reward judge: set its model"
+        if term.name != JUDGE and (term.model or term.rubric):
+            yield f"reward {term.name}: only the reward 'judge' has a model and a rubric; leave them out"
     if names and bool(config.overlong_cache) != ("overlong" in names):
         yield "the reward 'overlong' and overlong_cache belong together: set both or neither"
 

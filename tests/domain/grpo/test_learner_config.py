@@ -95,7 +95,7 @@ def test_named_parts_replace_the_default_ones() -> None:
         (["correct", "correct"], {}, "names one part twice"),
         (["correct", "overlong"], {}, "belong together"),
         (["correct"], {"max_tokens": 100, "overlong_cache": 20}, "belong together"),
-        (["judge"], {}, "reward judge: a judge has a model"),
+        (["judge"], {}, "reward judge: set its model"),
         (["format"], {"advantage": "max_rl"}, "give the reward 'correct' a weight of 1"),
     ],
 )
@@ -103,6 +103,12 @@ def test_parts_that_cannot_stand_together_are_refused(rewards: list[str], change
     with pytest.raises(UserError) as refused:
         replace(CONFIG, rewards=tuple(RewardTerm(name=name) for name in rewards), **changes)
     assert refusal in str(refused.value)
+
+
+@pytest.mark.parametrize("more", [{"model": "m"}, {"rubric": "Is it brief?"}])
+def test_a_model_and_a_rubric_are_refused_except_for_a_judge(more: dict) -> None:
+    with pytest.raises(UserError, match="reward correct: only the reward 'judge' has a model and a rubric"):
+        replace(CONFIG, rewards=(RewardTerm(name="correct", **more),))
 
 
 def groups(*answers: str | None) -> list[Group]:
