@@ -85,7 +85,7 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
 def _row(record: Record) -> Foreign:
     """A rollout of a file with columns, or of TRL."""
     found = {ours: next((record[name] for name in names if name in record), None) for ours, names in FIELDS.items()}
-    named = {name: str(found[name]) for name in ("problem", "gold", "key", "arm") if found[name] is not None}
+    named = {name: _text(found[name]) for name in ("problem", "gold", "key", "arm") if found[name] is not None}
     found |= {name: _cell(found[name]) for name in ("num_tokens", "correct", "token_ids", "logprobs")}
     number = found["num_tokens"]
     return Foreign(
@@ -125,7 +125,7 @@ def _lm_eval(records: Sequence[Record]) -> Iterator[Foreign]:
         score = _right(next((record[name] for name in record.get("metrics", ()) if name in record), None))
         for text in texts:
             yield Foreign(
-                completion=text,
+                completion=_text(text),
                 prompt=_text(first_prompt.get("arg_0") if isinstance(first_prompt, Mapping) else first_prompt[0]),
                 problem=next((doc[name] for name in FIELDS["problem"] if name in doc), None),
                 gold=str(gold),
@@ -147,7 +147,7 @@ def _inspect(path: Path) -> Iterator[Foreign]:
         target = sample.target if isinstance(sample.target, str) else sample.target[0]
         question = _text(sample.input if isinstance(sample.input, str) else [m.model_dump() for m in sample.input])
         yield Foreign(
-            completion=sample.output.completion,
+            completion=_text(sample.output.completion),
             prompt=question,
             problem=question,
             gold=target,
@@ -185,10 +185,10 @@ def _verifiers(episode: Record) -> Iterator[Foreign]:
 
 
 def _text(value: Any) -> str:
-    """Text, or the contents of messages."""
+    """Return a text, or the contents of messages. Half of a UTF-16 pair, which cannot be stored, becomes `?`."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "\n".join(_text(one.get("content") if isinstance(one, Mapping) else one) for one in value)
-    return "" if value is None else str(value)
+    return "" if value is None else str(value).encode("utf-8", "replace").decode()
 
 
 def _right(value: Any) -> bool | None:

@@ -123,6 +123,12 @@ def test_a_file_in_an_unknown_format_names_the_known_ones(tmp_path: Path) -> Non
         read_rollouts(tmp_path / "README.md")
 
 
+def test_half_a_character_does_not_end_an_import(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"completion": "7 \\ud83d", "problem": "3 \\ud83d + 4", "gold": "7"}\n')
+    [one] = read_rollouts(tmp_path / "a.jsonl")[1]
+    assert (one.completion, one.problem) == ("7 ?", "3 ? + 4")
+
+
 def test_a_csv_file_is_read(tmp_path: Path) -> None:
     rows = ["completion,gold,correct,num_tokens,token_ids", ",2,False,0,", '2,2,True,12.0,"[5, 6]"', "3,2,0.5,nan,?"]
     (tmp_path / "a.csv").write_text("\n".join(rows))
