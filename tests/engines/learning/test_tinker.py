@@ -202,7 +202,7 @@ def test_what_the_service_has_not_is_refused_before_anything_is_sampled(tmp_path
     with pytest.raises(UserError, match=r"the service has demo.*hardware\.served_model"):
         trained(tmp_path, service="another")
     here = trained(tmp_path / "here", replace(CONFIG, steps=1), service=None)
-    with pytest.raises(UserError, match="was not trained on a Tinker service"):
+    with pytest.raises(UserError, match="can only start from an adapter that it trained"):
         trained(tmp_path / "there", init_adapter=here.kept_adapters[-1])
 
 
