@@ -100,7 +100,9 @@ END = 600
 #: Completions of N problems for each arm, with how many of all fail.
 COMPLETIONS = """
     with marked as (
-        select *, verdict = 'no_answer' or not tag_valid or finish = 'length' as fails from rollouts
+        select distinct on (arm, adapter, step, problem_id, rollout, completion) *, -- two evaluations may share it
+            verdict = 'no_answer' or not tag_valid or finish = 'length' as fails
+        from rollouts
     ), counted as (
         select *, count(*) over arms as rollouts, count(*) filter (fails) over arms as failures
         from marked window arms as (partition by arm)

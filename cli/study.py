@@ -104,22 +104,21 @@ def check(file: str, root: Path) -> None:
 
 
 @study.command()
-@click.argument("which", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
+@study_options
+@options.engine
 @click.option("--problem", metavar="ID", help="Its source_id or problem_id.  [default: the pool's first]")
-@options.root
-def prompt(which: str, problem: str | None, root: Path) -> None:
+def prompt(root: Path, problem: str | None, **wishes: Any) -> None:
     """Print each arm's prompt for one problem, as the model gets it.
 
     Special tokens are visible. A line below each prompt says what ends and delimits its completions.
     """
     from flows.running.fit import arm_prompts
     from flows.running.plan import plan
-    from flows.study.request import Request, text_of
     from storage.artifacts.store import Store
     from storage.errors import printable
 
     store = Store(root)
-    found = Request(profile=which, text=text_of(which)).study(store, planning=True)
+    found = request_of(**wishes).study(store, planning=True)
     for one in arm_prompts(found, store, plan(found, store), problem):
         click.secho(f"{one.arm}: {one.tokens} tokens", bold=True)
         click.echo(printable(one.text, "\n\t"))

@@ -22,6 +22,7 @@ from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Benchmark
 from storage.artifacts.store import Store
+from storage.bands import Band
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
@@ -162,7 +163,8 @@ class Estimator:
         base: Policy = given["start"]
         length = self._length(base, given["rollouts"])
         turns = 3 if "refinements" in ADVANTAGES[learner.advantage].needs else 1
-        a_step = learner.groups_per_step * learner.group_size * turns
+        groups = min(learner.groups_per_step, self._trainable(given) or learner.groups_per_step)
+        a_step = groups * learner.group_size * turns
         trained = learner.steps * a_step
         if learner.token_budget:  # the step that crosses it is whole
             trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
@@ -177,6 +179,14 @@ class Estimator:
             parts.append(self._sampled(policy, given["evaluation"], heldout, evaluated_group))
         read = steps.tokens if judge_of(learner) else 0.0
         return self._timed("training", total(parts), learned=0.0 if self._service else steps.tokens, read=read)
+
+    def _trainable(self, given: Mapping[str, Any]) -> int:
+        """Return the number of problems that a training has; an upper bound before its bands are known."""
+        problems, bands = self.problem_set(given, "train"), given["bands"]
+        if bands is None or problems.ids is None or not self.store.has(bands):
+            return problems.number
+        rows = self.store.read(bands, ["problem_id", "band"]).to_pylist()
+        return len(problems.ids & {row["problem_id"] for row in rows if row["band"] == Band.VARIANCE})
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """Return the cost with its GPU-hours. learned, read: tokens that take hours but no token budget; reading is

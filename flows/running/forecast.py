@@ -11,6 +11,7 @@ from flows.running.costs import FILL, Cost, Estimator, total
 from flows.running.fit import Machine, memory_lines, problems_before_checks, prompt_notes
 from flows.running.plan import Planned, plan, to_sample, why_not
 from flows.study.machine import gpus_line
+from flows.study.models import SHIPPED
 from flows.study.objectives import alike
 from flows.study.prices import host_of, team_prices, unpriced
 from flows.study.profile import Profile
@@ -24,7 +25,7 @@ from storage.records.spending import PRICES, Journal
 from tasks.domain.budget import Budget, Prices, plainly
 from tasks.domain.problems.problems import answer_type
 from tasks.domain.problems.sources import SOURCES
-from tasks.domain.scaffolds import MATH
+from tasks.domain.scaffolds import MATH, SCAFFOLDS
 from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
@@ -76,6 +77,7 @@ class Forecast:
             not_measured(study.profile, planned),
             f"the run would pause before training: {reason}" if (reason := why_not(planned, store)) else "",
             *misread_traces(study),
+            *unknown_prompts(study),
             *alike(study.profile),
             prose_golds(study, planned),
             gpus_line(study.profile.hardware, num_gpus()),
@@ -286,6 +288,16 @@ def misread_traces(study: Study) -> list[str]:
                 f" prompt, so no completion will be in form: give it a scaffold with trace_opened = {say}"
             )
     return found
+
+
+def unknown_prompts(study: Study) -> list[str]:
+    """Return a warning for arms on the demo's model whose prompt it was not pretrained on."""
+    arms = [study.profile.arm(name) for name in study.profile.arms]
+    known = {scaffold.prompt_text("") for scaffold in SCAFFOLDS.values()}
+    demo = [arm for arm in arms if study.places.get(study.models[arm.name].sha256) == SHIPPED["demo"]]
+    others = [arm.name for arm in demo if arm.scaffold.prompt_text("") not in known]
+    words = "the demo's model was pretrained on the built-in prompts alone and cannot answer others; set model"
+    return [f"{', '.join(others)}: {words}"] if others else []
 
 
 def prose_golds(study: Study, planned: Sequence[Planned]) -> str:

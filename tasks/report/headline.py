@@ -151,8 +151,9 @@ def _untrained(ask: Ask, arms: Sequence[Row]) -> str:
     if len(arms) > 1:
         return listed(f"{row['arm']} solves {percent(row['after_rate'])}" for row in arms) + "."
     (row,) = arms
-    low, high = percent(row["after_rate_low"]), percent(row["after_rate_high"])
-    words = f"{row['arm']} solves {percent(row['after_rate'])} (95 % interval {low} to {high})"
+    low, high = row["after_rate_low"], row["after_rate_high"]
+    ends = "" if low is None or high is None else f" (95 % interval {percent(low)} to {percent(high)})"
+    words = f"{row['arm']} solves {percent(row['after_rate'])}{ends}"
     for screened in ask("report_summary").to_pylist()[:1]:
         words += f", and {screened['variance']} of {screened['problems']} screened problems have a gradient"
     return f"{words}."
