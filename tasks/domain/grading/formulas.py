@@ -16,7 +16,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """op: the operation on the parts; `num` holds a Fraction, `name` and `const` a text."""
+    """op: the operation on the parts; `num` holds a Fraction and its last decimal place, `name` and `const` a text."""
 
     op: str
     args: tuple[Any, ...] = ()
@@ -34,9 +34,15 @@ _NAME = (
     r"|\\frac\{ ?(?:d|\\partial)(?: ?\^ ?\{?\d\}?)? ?\\?\w+ ?\}\{ ?(?:d|\\partial) ?\\?[a-z][^{}]*\}"
     rf"|[A-Za-z])(?:{_INDEX}|')*"
 )
+#: `3\frac{1}{2}` and `3 1/2`, `0.\overline{3}` and `0.333\ldots`, `1.5e3` and `.5`.
+_NUMERAL = (
+    r"(?<![\^_])(?P<whole>\d+)(?: ?\\frac\{(?P<top>\d+)\}\{(?P<bottom>\d+)\}| (?:and )?(?P<part>\d+ ?/ ?\d+)(?![\d.]))"
+    r"|(?P<head>\d*\.\d*?)(?:\\(?:overline|bar|dot) ?\{? ?(?P<period>\d+) ?\}?|(?P<digit>\d)(?P=digit){2,} ?\\ldots)"
+    r"|(?:\d+(?:\.(?P<decimals>\d*))?|\.(?P<places>\d+))(?:[eE](?P<power>[+-]?\d{1,3})(?!\d))?"
+)
 _TOKEN = re.compile(
     rf"\s*(?:(?P<name>{_NAME})|\\(?:text|textrm|textbf|mathrm|mbox|operatorname) ?\{{ ?(?P<word>[A-Za-z]+) ?\}}(?= ?\()"
-    r"|(?P<sign>\\(?:begin|end) ?\{[a-z]+\}|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\.\d+|\S))"
+    rf"|(?P<numeral>{_NUMERAL})|(?P<sign>\\(?:begin|end) ?\{{[a-z]+\}}|\\[A-Za-z]+|\\.|\S))"
 )
 _CONSTANTS = {"e": "e", "i": "i", r"\pi": "pi", r"\infty": "inf"}
 #: Names of functions: what stands in brackets behind them is an argument and no factor.
@@ -53,13 +59,32 @@ _BARS = {"|": "|", r"\lvert": r"\rvert", r"\vert": r"\vert", r"\|": r"\|", r"\lV
 _TIMES = {"*": "*", r"\cdot": "*", r"\times": "*", "/": "/", r"\div": "/", r"\bmod": "mod"}
 _STARTS = {"frac", "sqrt", "binom", "log", "sum", "prod", "int", "lim", *FUNCTIONS, *_SEVERAL}
 _VECTOR = re.compile(r"[A-Z]|\\(?:vec|hat|bar|overrightarrow)")
-#: `3\frac{1}{2}` and `3 1/2`.
-_MIXED = re.compile(r"(?<![\d.^_])(\d+) ?(\\frac\{\d+\}\{\d+\})|(?<![\d.^_])(\d+) (\d+ ?/ ?\d+)(?![\d.])")
 MAX_NUMERAL = 2_000
 
 
 def number(value: int | Fraction) -> Expr:
-    return Expr("num", (Fraction(value),))
+    return Expr("num", (Fraction(value), None))
+
+
+def _numeral(found: re.Match[str]) -> Expr:
+    """(value, place of the last decimal) of a number as written."""
+    place = None
+    if len(found[0]) > MAX_NUMERAL:
+        raise Unreadable("a number of too many digits")
+    if found["whole"]:
+        part = found["part"] or f"{found['top']}/{found['bottom']}"
+        if not int(part.partition("/")[2]):
+            raise Unreadable(part)
+        value = int(found["whole"]) + Fraction(part.replace(" ", ""))
+    elif found["head"] is not None:
+        period = found["period"] or found["digit"]
+        shift = 10 ** len(found["head"].partition(".")[2])
+        value = Fraction(found["head"].rstrip(".") or 0) + Fraction(int(period), (10 ** len(period) - 1) * shift)
+    else:
+        value = Fraction(found["numeral"])
+        decimals = len(found["decimals"] or found["places"] or "")
+        place = Fraction(10) ** (int(found["power"] or 0) - decimals) if decimals else None
+    return Expr("num", (value, place))
 
 
 def nodes(formula: Expr) -> Iterator[Expr]:
@@ -84,7 +109,7 @@ def parse(text: str) -> Expr:
     >>> parse("2x") == parse(r"2\cdot x"), parse("f(x)").op, parse("x(x+1)").op
     (True, 'call', '*')
     """
-    parser = _Parser(_MIXED.sub(lambda m: f"({m[1] or m[3]}+{m[2] or m[4]})", text))
+    parser = _Parser(text)
     found = parser.sum()
     if parser.at < len(parser.tokens):
         raise Unreadable(parser.peek())
@@ -92,12 +117,12 @@ def parse(text: str) -> Expr:
 
 
 class _Parser:
-    r"""kinds: of each token, `name`, `word` (of a function, in `\text`) or `sign`."""
+    r"""kinds: of each token, `name`, `word` (of a function, in `\text`), `numeral` or `sign`."""
 
     def __init__(self, text: str) -> None:
-        found = list(_TOKEN.finditer(text.rstrip()))
-        self.tokens = [token[token.lastgroup or 0] for token in found]
-        self.kinds = [token.lastgroup for token in found]
+        self.found = list(_TOKEN.finditer(text.rstrip()))
+        self.tokens = [token[token.lastgroup or 0] for token in self.found]
+        self.kinds = [token.lastgroup for token in self.found]
         self.at = self.bars = self.integrals = 0
         self.bound: set[str] = set()
 
@@ -143,7 +168,7 @@ class _Parser:
         token = self.peek()
         if not token or (self.integrals and token == "d" and re.fullmatch("[a-z]", self.peek(1))):
             return False
-        if token[-1].isdecimal() and self.kinds[self.at] == "sign":
+        if self.kinds[self.at] == "numeral":
             return last.op != "num"
         if of_function and (token[1:] in {*FUNCTIONS, "log", *_SEVERAL} or token == "("):
             return False
@@ -165,7 +190,7 @@ class _Parser:
                 found = Expr("!!" if double else "!", (found,))
             elif token == r"\%":
                 self.take()
-                found = Expr("/", (found, number(100)))
+                found = Expr("%", (found,))
             elif token == "^" and self.peek(1) == "{" and self.peek(2) == r"\circ":
                 self.at += 4
                 found = Expr("deg", (found,))
@@ -205,10 +230,8 @@ class _Parser:
             return self.named(re.sub("[{} ]", "", token))
         if kind == "word":
             return Expr(token if token in _SEVERAL else "call", self.arguments(() if token in _SEVERAL else (token,)))
-        if token[-1].isdecimal() and not bare:
-            if len(token) > MAX_NUMERAL:
-                raise Unreadable("a number of too many digits")
-            return number(Fraction(token))
+        if kind == "numeral":
+            return _numeral(self.found[self.at - 1])
         if token in ("(", "{"):
             self.at -= 1
             found = self.group(token, {"(": ")", "{": "}"}[token])

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tasks.domain.grading.regions import closing
+from tasks.domain.grading.formulas import Expr, Unreadable, parse
 
 _ONES = (  # noqa: SIM905
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
@@ -179,9 +179,6 @@ def _known(word: str) -> str | None:
     return _SIGNS_OF_UNITS.get(word, _SIGNS_OF_UNITS.get(word.lower()) if len(word) > 1 else None)
 
 
-MAX_NUMBER_DIGITS = 2_000
-
-
 @dataclass(frozen=True, slots=True)
 class Number:
     """An exact number as written. value: without unit; place: value of one unit in the last digit, if there is a
@@ -205,19 +202,7 @@ def terminates(value: Fraction) -> bool:
     return rest == 1
 
 
-_SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?: \d{3})+)(?![\d])")
-_PLAIN = re.compile(
-    r"(?P<int>\d+|[1-9]\d{0,2}(?:,\d{3})+)?(?P<point>\.\d*)?"
-    r"(?:[eE](?P<e>[+-]?\d{1,3})|(?<=\d) ?(?:\\times|\\cdot|\*|x) ?10 ?\^ ?\{? ?(?P<power>[+-]?\d{1,4}) ?\}?)?"
-)
-_FRACTION = re.compile(r"\\frac ?\{ ?([+-]? ?\d+) ?\} ?\{ ?([+-]? ?\d+) ?\}")
-#: `1 and \frac{1}{2}` are two numbers.
-_SLASH = re.compile(r"(?:(?P<whole>\d+) +(?:and (?=\d))?)?(?P<top>[+-]? ?\d+) ?/ ?(?P<bottom>[+-]? ?\d+)")
-_REPEATING = re.compile(
-    r"(?P<head>\d*\.\d*?)(?:\\(?:overline|bar|dot) ?\{? ?(?P<period>\d+) ?\}?"
-    r"|(?P<digit>\d)(?P=digit){2,} ?(?:\.{2,}|\\l?dots|\\cdots))"
-)
-_SIGN = re.compile(r"^([+-]) ?")
+_THOUSANDS = re.compile(r"^[-+ ]*(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(?!\d)")
 
 
 def number(text: str) -> Number | None:
@@ -226,41 +211,33 @@ def number(text: str) -> Number | None:
     >>> number("1,234").value, number(r"-3\frac{1}{2}").value, number("0.50").value, number(r"62.5\%").unit
     (Fraction(1234, 1), Fraction(-7, 2), Fraction(1, 2), '%')
     """
-    if len(text) > MAX_UNIT_CHARS and not (len(text) <= MAX_NUMBER_DIGITS and re.fullmatch(r"[-+\d.,]+", text)):
+    if len(text) > MAX_UNIT_CHARS and not re.fullmatch(r"[-+\d.,]+", text):
         return None
     if not any(c.isdigit() for c in text):
         return None
     text, unit = split_unit(text.strip())
-    bare, sign = _unwrap(text), 1
-    while match := _SIGN.match(bare):
-        sign, bare = (-sign if match[1] == "-" else sign), _unwrap(bare[match.end() :])
-    found = _magnitude(bare)
-    return None if found is None else Number(sign * found[0], found[1], unit)
-
-
-def _unwrap(text: str) -> str:
-    while text and text[0] in "({" and "," not in text and closing(text, 1, text[0]) == len(text) - 1:
-        text = text[1:-1].strip()
-    return text
-
-
-def _magnitude(text: str) -> tuple[Fraction, Fraction | None] | None:
-    """(value, place) of a number without sign and unit."""
-    if match := _REPEATING.fullmatch(text):
-        period, decimals = match["period"] or match["digit"], len(match["head"].split(".")[1])
-        tail = Fraction(int(period), 10 ** len(period) - 1) / 10**decimals
-        return Fraction(match["head"].rstrip(".") or "0") + tail, None
-    if match := _SLASH.fullmatch(_FRACTION.sub(r" \1/\2 ", text).strip()):
-        top, bottom = int(match["top"].replace(" ", "")), int(match["bottom"].replace(" ", ""))
-        if bottom == 0 or (match["whole"] and (top < 0 or bottom < 0)):
-            return None
-        return Fraction(top, bottom) + int(match["whole"] or 0), None
-    match = _PLAIN.fullmatch(_SPACED_THOUSANDS.sub(lambda m: m[0].replace(" ", ""), text))
-    if match is None or (match["int"] is None and match["point"] in (None, ".")):
+    try:
+        found = _plain(parse(_THOUSANDS.sub(lambda m: re.sub("[ ,]", "", m[0]), text)))
+    except Unreadable:
         return None
-    scale, decimals = Fraction(10) ** int(match["e"] or match["power"] or 0), (match["point"] or "")[1:]
-    value = Fraction(f"{(match['int'] or '0').replace(',', '')}.{decimals or '0'}") * scale
-    return value, (scale / 10 ** len(decimals) if decimals else None)
+    return None if found is None else Number(*found, unit)
+
+
+def _plain(formula: Expr) -> tuple[Fraction, Fraction | None] | None:
+    """(value, place) of a number."""
+    parts = [_plain(part) for part in formula.args if isinstance(part, Expr)]
+    match formula.op, parts:
+        case "num", _:
+            return formula.args
+        case "neg", [(value, place)]:
+            return -value, place
+        case "/", [(above, None), (below, None)] if below and above.denominator == below.denominator == 1:
+            return above / below, None
+        case "^", [(base, None), (power, None)] if base == 10 and power.denominator == 1 and abs(power) < 10_000:
+            return base ** int(power), None
+        case "*", [(value, place), (scale, None)] if formula.args[1].op == "^":
+            return value * scale, place and place * scale
+    return None
 
 
 _INDEXED = re.compile(r"\(?(\d+)\)? ?_ ?(?:\{ ?\(?(\d{1,2})\)? ?\}|(\d))(?!\d)")

@@ -98,6 +98,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": lambda *terms: functools.reduce(operator.add, terms),
     "*": lambda *factors: functools.reduce(operator.mul, factors),
     "/": operator.truediv,
+    "%": lambda x: x / 100,
     "^": _power,
     "neg": operator.neg,
     "mod": lambda a, b: a - b * _floor(a / b),
