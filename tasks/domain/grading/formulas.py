@@ -59,6 +59,7 @@ _BARS = {"|": "|", r"\lvert": r"\rvert", r"\vert": r"\vert", r"\|": r"\|", r"\lV
 _TIMES = {"*": "*", r"\cdot": "*", r"\times": "*", "/": "/", r"\div": "/", r"\bmod": "mod"}
 _STARTS = {"frac", "sqrt", "binom", "log", "sum", "prod", "int", "lim", *FUNCTIONS, *_SEVERAL}
 _VECTOR = re.compile(r"[A-Z]|\\(?:vec|hat|bar|overrightarrow)")
+_THOUSANDS = re.compile(r"^[-+ ]*(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(?!\d)")
 MAX_NUMERAL = 2_000
 
 
@@ -109,7 +110,7 @@ def parse(text: str) -> Expr:
     >>> parse("2x") == parse(r"2\cdot x"), parse("f(x)").op, parse("x(x+1)").op
     (True, 'call', '*')
     """
-    parser = _Parser(text)
+    parser = _Parser(_THOUSANDS.sub(lambda found: re.sub("[ ,]", "", found[0]), text))
     found = parser.sum()
     if parser.at < len(parser.tokens):
         raise Unreadable(parser.peek())

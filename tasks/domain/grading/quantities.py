@@ -202,9 +202,6 @@ def terminates(value: Fraction) -> bool:
     return rest == 1
 
 
-_THOUSANDS = re.compile(r"^[-+ ]*(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(?!\d)")
-
-
 def number(text: str) -> Number | None:
     r"""An integer, fraction, decimal, mixed number or power of ten, with an optional unit; None for anything else.
 
@@ -217,7 +214,7 @@ def number(text: str) -> Number | None:
         return None
     text, unit = split_unit(text.strip())
     try:
-        found = _plain(parse(_THOUSANDS.sub(lambda m: re.sub("[ ,]", "", m[0]), text)))
+        found = _plain(parse(text))
     except Unreadable:
         return None
     return None if found is None else Number(*found, unit)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tasks.domain.grading.formulas import Expr, Unreadable, parse
 from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, prose_words, split
-from tasks.domain.grading.quantities import Number, number, same_in_base, split_unit, terminates
+from tasks.domain.grading.quantities import Number, number, same_in_base, split_unit
 from tasks.domain.grading.values import Undecided, factor_between, near, same_solutions, same_value
 
 VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable"]
@@ -52,18 +52,6 @@ def squeeze(text: str) -> str:
     return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
 
 
-def _exactly(prediction: str, gold: str) -> Match | None:
-    """Equality of two terms by text and exact arithmetic; None if undecided."""
-    if squeeze(prediction) == squeeze(gold):
-        return EQUAL
-    if (option := _option(_CHOICE.sub(r"\1", gold))) is not None and option == _option(prediction):
-        return EQUAL
-    if (name := _name(gold)) is not None and (other := _name(prediction)) is not None:
-        return EQUAL if name == other else ""
-    a, b = number(prediction), number(gold)
-    return None if a is None or b is None else same_numbers(a, b)
-
-
 #: An option as a gold may write it: its letter answers it.
 _CHOICE = re.compile(r"^(\([A-H]\)) [A-Z][A-Za-z ]*$")
 
@@ -85,34 +73,6 @@ def _name(text: str) -> str | None:
     """
     bare = _NAMED.sub("", text)
     return bare if re.fullmatch("[A-Z]{2,}", bare) else None
-
-
-def same_numbers(prediction: Number, gold: Number) -> Match:
-    r"""Equal in value; one side may omit its unit.
-
-    A percent sign is a factor of 1/100. A gold between 1 and 100 may be an implicit percentage: `50\%` matches 50 and
-    0.5, `0.5\%` does not match 0.5, and `2000\%` matches only 20.
-
-    >>> same_numbers(Number(Fraction(1, 3)), Number(Fraction(333333, 10**6), place=Fraction(1, 10**6)))
-    'equal within 1e-06, relative: the digits written'
-    """
-    a, b = prediction.value, gold.value
-    units = {prediction.unit, gold.unit}
-    if "%" in units and len(units) == 2:
-        if units != {"%", None}:
-            return ""
-        scaled = (a / 100 == b) if prediction.unit == "%" else (a == b / 100)
-        meant = abs(b) > 1 and (gold.unit == "%" or abs(b) <= 100)
-        return EQUAL if scaled or (a == b and meant) else ""
-    if len(units) == 2 and None not in units:
-        return ""
-    if a == b:
-        return EQUAL
-    written, exact = (prediction, b) if prediction.decimal else (gold, a)
-    if prediction.decimal == gold.decimal or terminates(exact):
-        return ""
-    tolerance = decimal_tolerance(written)
-    return within(tolerance) if abs(written.value - exact) <= tolerance * abs(exact) else ""
 
 
 def decimal_tolerance(written: Number) -> Fraction:
@@ -164,29 +124,39 @@ def worded(text: str) -> str:
 
 
 def same_terms(prediction: str, gold: str) -> Match:
-    """Return how `prediction` equals `gold` in value. Both are normalised terms, units allowed. Raise Undecided, with
-    the reason, if the numbers are too large."""
-    if (based := same_in_base(prediction, gold)) is not None and squeeze(prediction) != squeeze(gold):
+    r"""Return how `prediction` equals `gold` in value. Both are normalised terms; one may omit its unit. A percent sign
+    is a factor of 1/100. A gold between 1 and 100 may be an implicit percentage: `50\%` matches 50 and 0.5, `0.5\%` does
+    not match 0.5, and `2000\%` matches only 20. Raise Undecided, with the reason, if the numbers are too large.
+
+    >>> same_terms("0.333333", "1/3")
+    'equal within 1e-06, relative: the digits written'
+    """
+    if squeeze(prediction) == squeeze(gold):
+        return EQUAL
+    if (based := same_in_base(prediction, gold)) is not None:
         return EQUAL if based else ""
-    if (decided := _exactly(prediction, gold)) is not None:
-        return decided
-    if (words := worded(prediction)) and words == worded(gold):
+    if (name := _name(gold)) is not None and (other := _name(prediction)) is not None:
+        return EQUAL if name == other else ""
+    option, words = _option(_CHOICE.sub(r"\1", gold)), worded(gold)
+    if (option and option == _option(prediction)) or (words and words == worded(prediction)):
         return EQUAL
     (a, unit_a), (b, unit_b) = split_unit(prediction), split_unit(gold)
     further = {split_unit(rest)[1] for rest, unit in ((a, unit_a), (b, unit_b)) if unit}
     if len({unit_a, unit_b, *further} - {None}) > 1:
         return ""
-    if (unit_a == "°") != (unit_b == "°"):
+    x, y = number(a), number(b)
+    if "%" in (unit_a, unit_b) and unit_a != unit_b:
+        meant = x and y and x.value == y.value and abs(y.value) > 1 and (unit_b == "%" or abs(y.value) <= 100)
+        return EQUAL if meant else _equal(*((rf"\frac{{{a}}}{{100}}", b) if unit_a == "%" else (a, rf"\frac{{{b}}}{{100}}")))
+    if (unit_a == "°") != (unit_b == "°") and not (x and y):
         turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")
         return _equal(*turned) or _equal(a, b) or _equal(prediction, gold)
-    if (unit_a == "%") != (unit_b == "%"):
-        return _equal(*((rf"\frac{{{a}}}{{100}}", b) if unit_a == "%" else (a, rf"\frac{{{b}}}{{100}}")))
     return _equal(a, b)
 
 
 def _equal(prediction: str, gold: str) -> Match:
-    if (decided := _exactly(prediction, gold)) is not None:
-        return decided
+    if squeeze(prediction) == squeeze(gold):
+        return EQUAL
     if prose_words(prediction):
         return ""
     if prose_words(gold):

@@ -134,7 +134,7 @@ def start_work() -> None:
 
 
 def _spend(units: float) -> None:
-    _work.left = getattr(_work, "left", 0.0) - units
+    _work.left = getattr(_work, "left", MAX_WORK) - units
     if _work.left < 0:
         raise Undecided("too much to compute")
 
@@ -361,7 +361,7 @@ def _numbers(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = Non
 
 
 def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
-    """Return whether two constants differ by at most `tolerance`, relative to the second; False if both are finite
+    """Return whether two constants differ by at most `tolerance`, relative to the larger; False if both are finite
     decimals."""
     if names_in(one) | names_in(other):
         return False
@@ -369,7 +369,7 @@ def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
         if isinstance(a, Fraction) and isinstance(b, Fraction) and terminates(a) and terminates(b):
             return False
         with mp.workdps(DIGITS):
-            return _alike(a, b, abs(b) * (tolerance if isinstance(b, Fraction) else real(tolerance)))
+            return _alike(a, b, max(abs(a), abs(b)) * (tolerance if isinstance(b, Fraction) else real(tolerance)))
     return False
 
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.grading.quantities import number
-from tasks.domain.grading.terms import same_numbers
+from tasks.domain.grading.terms import same_terms
+from tasks.domain.grading.values import start_work
 from tasks.domain.partitions.cross_check import cross_check
 
 Classes = list[int | None]
@@ -160,9 +161,9 @@ def _differ(one: str, other: str) -> bool | None:
     """Return whether two different texts have the same value, by exact arithmetic; None if undecided."""
     if INTEGER.fullmatch(one) and INTEGER.fullmatch(other):
         return False
-    a, b = number(one), number(other)
-    if a is not None and b is not None:
-        return bool(same_numbers(a, b)) and bool(same_numbers(b, a))
+    if number(one) is not None and number(other) is not None:
+        start_work()
+        return bool(same_terms(one, other)) and bool(same_terms(other, one))
     return False if cross_check(one, other) == "different" else None
 
 
