@@ -125,8 +125,8 @@ def worded(text: str) -> str:
 
 def same_terms(prediction: str, gold: str) -> Match:
     r"""Return how `prediction` equals `gold` in value. Both are normalised terms; one may omit its unit. A percent sign
-    is a factor of 1/100. A gold between 1 and 100 may be an implicit percentage: `50\%` matches 50 and 0.5, `0.5\%` does
-    not match 0.5, and `2000\%` matches only 20. Raise Undecided, with the reason, if the numbers are too large.
+    is a factor of 1/100. A gold between 1 and 100 may be an implicit percentage: `50\%` matches 50 and 0.5, and
+    `2000\%` matches only 20. Raise Undecided, with the reason, if the numbers are too large.
 
     >>> same_terms("0.333333", "1/3")
     'equal within 1e-06, relative: the digits written'
@@ -147,7 +147,11 @@ def same_terms(prediction: str, gold: str) -> Match:
     x, y = number(a), number(b)
     if "%" in (unit_a, unit_b) and unit_a != unit_b:
         meant = x and y and x.value == y.value and abs(y.value) > 1 and (unit_b == "%" or abs(y.value) <= 100)
-        return EQUAL if meant else _equal(*((rf"\frac{{{a}}}{{100}}", b) if unit_a == "%" else (a, rf"\frac{{{b}}}{{100}}")))
+        return (
+            EQUAL
+            if meant
+            else _equal(*((rf"\frac{{{a}}}{{100}}", b) if unit_a == "%" else (a, rf"\frac{{{b}}}{{100}}")))
+        )
     if (unit_a == "°") != (unit_b == "°") and not (x and y):
         turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")
         return _equal(*turned) or _equal(a, b) or _equal(prediction, gold)
