@@ -232,7 +232,7 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--arm", "arms", multiple=True, help="Name of a file's arm, in the order of the files.")
+@click.option("--arm", "arms", multiple=True, help="Name of each file's arm, or one for all files.")
 @click.option(
     "--pool",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -247,8 +247,9 @@ def import_(
     """Import rollouts of other tools.
 
     FILES: JSONL, CSV or Parquet with a column completion, samples of lm-eval, .eval files of inspect, traces of
-    verifiers, completions of TRL. Each file is an arm. Varband grades the rollouts and stores them in the ledger.
-    NAME.toml is a study that compares the arms: `varband run NAME.toml` makes its report and samples nothing.
+    verifiers, completions of TRL. Each file is an arm; files with the same --arm are one. Varband grades the rollouts
+    and stores them in the ledger. NAME.toml is a study that compares the arms: `varband run NAME.toml` makes its report
+    and samples nothing.
     """
     from flows.imported import bring
     from storage.artifacts.store import Store
@@ -261,7 +262,7 @@ def import_(
     for one in done.entered:
         words = f"{one.arm}: {one.rollouts} rollouts, {one.new} of them new, {one.correct} correct"
         if one.judged:
-            words += f"; the other tool judges {one.disagreements} of {one.judged} otherwise"
+            words += f"; the other tool's verdict differs on {one.disagreements} of {one.judged}"
         lines.append(words)
     lines += [*done.notes, f"wrote {done.study}; next: varband run {done.study}{root_option(store.root)}"]
     options.tell(done, lines, json=as_json)

@@ -25,6 +25,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import LEDGER, Ledger
 from tasks.domain.policies import Policy
+from tasks.domain.scaffolds import ARMS
 from tasks.engines.problem_files import Row, read_problems
 from tasks.engines.rollout_files import Foreign, read_rollouts
 from tasks.measures.standard import names_of_measures
@@ -70,7 +71,7 @@ answer_form = "final"
 stop = []
 """
 ARM = """
-[arms.{name}]
+[arms."{name}"]
 scaffold = "imported"
 model = "sha256:{digest}"
 trained_as = "none"
@@ -79,11 +80,11 @@ trained_as = "none"
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """The rollouts of an arm, by problem in file order. tool: the tool that sampled them."""
+    """The rollouts of an arm, by problem in file order. tool: the tool that sampled them. files: their names."""
 
     arm: str
     tool: str
-    file: str
+    files: str
     groups: Mapping[str, Sequence[Foreign]]
 
     def digest(self, size: int, keys: Iterable[str]) -> str:
@@ -115,44 +116,58 @@ class Import:
 
 def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
     """Enter the rollouts of files, and write the study NAME.toml and its NAME-problems.jsonl. arms: the name of each
-    file's arm; by default the name in the file, or the file's name. pool: problems with golds, if the files have none.
-    Raise UserError before anything is written."""
+    file's arm, or one for all; by default the name in the file, or the file's name. pool: problems with golds, if the
+    files have none. Raise UserError before anything is written."""
     check_study_name(name, "--name", "choose another")
-    if arms and len(arms) != len(files):
-        raise UserError(f"{len(files)} files have {len(arms)} --arm names: give one --arm per file, or none")
+    if len(arms) not in (0, 1, len(files)):
+        raise UserError(f"{len(files)} files have {len(arms)} --arm names: give one per file, one for all, or none")
     read = [(path, *read_rollouts(path)) for path in files]
     known = {_plain(row["problem"]): row for row in read_problems(pool, pool.stem)} if pool else {}
     problems: dict[str, Row] = {}
-    brought, notes = list[Brought](), list[str]()
-    for place, (path, tool, rollouts) in enumerate(read):
-        by_arm: dict[str, dict[str, list[Foreign]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[str, dict[str, list[Foreign]]] = defaultdict(lambda: defaultdict(list))
+    origins: dict[str, dict[Path, str]] = defaultdict(dict)
+    notes = list[str]()
+    named = arms if len(arms) == len(files) else [arms[0] if arms else ""] * len(files)
+    for (path, tool, rollouts), arm in zip(read, named, strict=True):
         lost = Counter[str]()
         for one in rollouts:
             if isinstance(row := _problem_of(one, known), str):
                 lost[row] += 1
                 continue
             problems.setdefault(key := _plain(row["problem"]), row)
-            by_arm[arms[place] if arms else _name(one.arm or path.stem)][key].append(one)
+            entered = _name(arm or one.arm or path.stem)
+            groups[entered][key].append(one)
+            origins[entered][path] = tool
         notes += [f"{path}: {n} of {len(rollouts)} rollouts are left out: {why}" for why, n in lost.items()]
-        if not by_arm:
+        if sum(lost.values()) == len(rollouts):
             raise UserError("; ".join(notes) or f"{path}: has no rollouts")
-        brought += [Brought(arm, tool, path.name, groups) for arm, groups in by_arm.items()]
-    if again := [arm for arm, n in Counter(one.arm for one in brought).items() if n > 1]:
-        raise UserError(
-            f"{', '.join(again)}: two files have an arm of this name; give each file another arm with --arm"
+    if not arms and (again := [arm for arm, paths in origins.items() if len(paths) > 1]):
+        raise UserError(f"{', '.join(again)}: several files have this arm; give each an --arm, or one --arm for all")
+    brought = [
+        Brought(
+            arm, " and ".join(sorted({*origins[arm].values()})), ", ".join(path.name for path in origins[arm]), of_arm
         )
+        for arm, of_arm in groups.items()
+    ]
     keys, size = _common(brought)
     notes += _left_out(brought, keys, size)
     text = _study_text(name, brought, keys, size)
     study_file, problem_file = Path(f"{name}.toml"), Path(f"{name}-problems.jsonl")
     lines = [orjson.dumps({**problems[key], "source": name, "source_id": f"{n:05d}"}) for n, key in enumerate(keys)]
-    for path, content in ((problem_file, b"\n".join(lines) + b"\n"), (study_file, text.encode())):
+    written = {problem_file: b"\n".join(lines) + b"\n", study_file: text.encode()}
+    for path, content in written.items():
         if path.exists() and path.read_bytes() != content:
             raise UserError(f"{path} already exists with other content: choose another --name")
-    problem_file.write_bytes(b"\n".join(lines) + b"\n")
-    study = Request(profile=str(study_file), text=text).study(store)
-    entered = _enter(study, store, brought, size, len(keys), notes)
-    study_file.write_text(text, encoding="utf-8")
+    new = not problem_file.exists()
+    problem_file.write_bytes(written[problem_file])
+    try:
+        study = Request(profile=str(study_file), text=text).study(store)
+        entered = _enter(study, store, brought, size, len(keys), notes)
+    except BaseException:
+        if new:
+            problem_file.unlink()
+        raise
+    study_file.write_bytes(written[study_file])
     return Import(study_file, entered, notes)
 
 
@@ -161,7 +176,8 @@ def _plain(problem: str) -> str:
 
 
 def _name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:60] or "arm"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:60] or "arm"
+    return f"imported-{name}" if name in ARMS else name
 
 
 def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
@@ -191,7 +207,9 @@ def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
         if all(key in one.groups for one in brought)
     }
     if not least:
-        raise UserError("these files have no problem in common and cannot be compared: import each separately")
+        raise UserError(
+            "these arms have no problem in common and cannot be compared: import each separately, or all as one --arm"
+        )
     size = max(set(least.values()), key=lambda g: (g * sum(n >= g for n in least.values()), g))
     return [key for key, n in least.items() if n >= size], size
 
@@ -207,11 +225,13 @@ def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Ite
             yield f"{one.arm}: the file counts no tokens; lengths are those of words and signs"
         if not all(len(x.token_ids) for x in rollouts):
             yield f"{one.arm}: no token ids and log-probs: nothing can be trained on them, no likelihood is known"
+        if unknown := sum(x.finish is None for x in rollouts):
+            yield f"{one.arm}: {unknown} of {len(rollouts)} rollouts have no finish reason and count as finished"
 
 
 def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size: int) -> str:
     lengths = [_length(x) for one in brought for key in keys for x in one.groups[key][:size]]
-    files = ", ".join(f"{one.file} ({one.tool})" for one in brought)
+    files = ", ".join(f"{one.files} ({one.tool})" for one in brought)
     return TEMPLATE.format(
         name=name,
         purpose=_as_toml(f"{size} rollouts of each of {len(keys)} problems, sampled elsewhere: {files}"),
@@ -234,31 +254,29 @@ def _length(one: Foreign) -> int:
 def _enter(
     study: Study, store: Store, brought: Sequence[Brought], size: int, problems: int, notes: list[str]
 ) -> list[Entered]:
-    """Append the rollouts that the ledger lacks, one shard per arm, graded by our grader."""
-    p, found = study.profile, list[Entered]()
+    """Grade the rollouts, then append those that the ledger lacks, one shard per arm."""
+    p, book, sampling = study.profile, Ledger(store.root), study.profile.final.sampling
+    found, shards = list[Entered](), list[tuple[pa.Table, Policy, Brought]]()
     with stages_of(study, store):
         rows = store.read(prepare(study).studied.pool, ["problem_id", "source", "problem", "gold"]).to_pylist()
         if gone := problems - len(rows):
             notes.append(f"{gone} problems are left out by the checks of their golds: varband pool check")
         for one in brought:
             policy = Policy(arm=one.arm, model=study.models[one.arm], scaffold=p.arm(one.arm).scaffold)
-            sampling, book = p.final.sampling, Ledger(store.root)
-            account = account_of(policy, sampling)
             taken = [(row, n, x) for row in rows for n, x in enumerate(one.groups[_plain(row["problem"])][:size])]
             table = pa.Table.from_pylist([_entry(row, n, x, policy, one) for row, n, x in taken], schema=LEDGER)
             graded = as_read_by(table, policy, table["gold"].to_pylist())
-            there = book.keys(account)
+            there = book.keys(account_of(policy, sampling))
             new = [i for i, (row, n, _) in enumerate(taken) if (row["problem_id"], n) not in there]
-            if new:
-                book.append(
-                    account,
-                    graded.take(pa.array(new)),
-                    described(policy, sampling) | {"imported": one.file, "tool": one.tool},
-                )
+            shards.append((graded.take(pa.array(new, pa.int64())), policy, one))
             ours = graded["correct"].to_pylist()
             judged = [(x.correct, right) for (_, _, x), right in zip(taken, ours, strict=True) if x.correct is not None]
             disagreements = sum(theirs != right for theirs, right in judged)
             found.append(Entered(one.arm, len(taken), len(new), sum(ours), len(judged), disagreements))
+    for shard, policy, one in shards:
+        about = described(policy, sampling) | {"imported": one.files, "tool": one.tool}
+        if shard.num_rows:
+            book.append(account_of(policy, sampling), shard, about)
     return found
 
 
@@ -277,7 +295,7 @@ def _entry(row: Row, n: int, one: Foreign, policy: Policy, brought: Brought) -> 
         "reason": "",
         "correct": False,
         "grader_version": "",
-        "finish": one.finish,
+        "finish": one.finish or "stop",
         "num_prompt_tokens": len(PIECE.findall(one.prompt)),
         "num_tokens": _length(one),
         "logprob_sum": sum(one.logprobs) if len(one.logprobs) else None,

@@ -94,6 +94,8 @@ class Tracker:
             if process.is_alive():
                 process.kill()
                 self._give_up(f"did not finish within {grace:.0f} s")
+            elif (code := process.exitcode or 0) < 0:  # killed, so that it could say nothing
+                self._give_up(f"was ended by signal {-code}")
 
     def on_progress(self, event: Progress) -> None:
         if self._away or event.event not in ("advanced", "made", "reused"):
@@ -108,7 +110,7 @@ class Tracker:
             while (event := self._events.get()) is not None:
                 for line in self._lines(event):
                     pipe.send(line)
-        except ConnectionError:  # the tracker's process has ended, and has said why
+        except ConnectionError:  # the tracker's process has ended, and has said why unless it was killed
             self._away = True
         except Exception as error:
             self._give_up(f"got an event that cannot be sent: {sentence_of(error)}")

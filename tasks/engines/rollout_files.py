@@ -2,11 +2,11 @@
 
 | tool | file |
 |---|---|
-| any | JSONL, CSV or Parquet with the columns of `FIELDS` |
+| any | JSONL, CSV or Parquet with the columns of `FIELDS`, a rollout or a problem a row |
 | TRL | `completions_*.parquet` (`log_completions`) |
 | lm-eval | `samples_*.jsonl` (`--log_samples`) |
 | inspect | `*.eval` |
-| verifiers, prime-rl | `traces.jsonl` |
+| verifiers, prime-rl | `traces.jsonl`; `results.jsonl` of earlier versions |
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ Record = Mapping[str, Any]
 #: Our fields by the names that files give them, the first that is there.
 FIELDS = {
     "problem": ("problem", "question"),
-    "prompt": ("prompt", "input", "query"),
+    "prompt": ("prompt", "input", "query", "messages"),
     "gold": ("gold", "answer", "target", "solution"),
-    "key": ("source_id", "problem_id", "doc_id", "id", "uid"),
-    "completion": ("completion", "response", "output", "generation", "text"),
+    "key": ("source_id", "problem_id", "doc_id", "id", "uid", "example_id"),
+    "completion": (
+        *("completion", "response", "output", "generation", "text"),
+        *("completions", "responses", "outputs", "generations", "messages"),
+    ),
     "correct": ("correct", "is_correct", "score", "reward", "acc", "exact_match"),
     "finish": ("finish", "finish_reason", "stop_reason"),
     "num_tokens": ("num_tokens", "completion_tokens", "output_tokens"),
@@ -36,9 +39,11 @@ FIELDS = {
     "token_ids": ("token_ids",),
     "logprobs": ("logprobs",),
 }
+#: Fields that a row with several completions has once for each.
+OF_ROLLOUTS = ("correct", "finish", "num_tokens", "token_ids", "logprobs")
 CUT = ("length", "max_tokens", "model_length")
 FORMATS = (
-    f"Formats: JSONL, CSV or Parquet with a column {' or '.join(FIELDS['completion'])}, samples of lm-eval, traces of"
+    f"Formats: JSONL, CSV or Parquet with a column {', '.join(FIELDS['completion'])}, samples of lm-eval, traces of"
     " verifiers, completions of TRL, .eval files of inspect"
 )
 
@@ -46,14 +51,14 @@ FORMATS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
     """One rollout of another tool. prompt: as the model got it, including the problem; problem, gold, key: of the
-    problem, if the file has them. num_tokens: None if unknown. correct: the other tool's verdict."""
+    problem, if the file has them. finish, num_tokens: None if unknown. correct: the other tool's verdict."""
 
     completion: str
     prompt: str = ""
     problem: str | None = None
     gold: str | None = None
     key: str | None = None
-    finish: Literal["stop", "length"] = "stop"
+    finish: Literal["stop", "length"] | None = None
     num_tokens: int | None = None
     correct: bool | None = None
     arm: str | None = None
@@ -76,28 +81,74 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
     if "traces" in first:
         return "verifiers", [one for record in records for one in _verifiers(record)]
     if "doc" in first and "resps" in first:
-        return "lm-eval", list(_lm_eval(records))
+        return "lm-eval", list(_lm_eval(path, records))
     if not any(name in record for record in records for name in FIELDS["completion"]):
         raise UserError(f"{path}: holds no completions (found: {', '.join(first) or 'nothing'}). {FORMATS}")
-    return ("TRL" if {"prompt", "completion", "step"} <= {*first} else "file"), [_row(record) for record in records]
+    tool = "TRL" if {"prompt", "completion", "step"} <= {*first} else "file"
+    return tool, [one for record in records for one in _row(record)]
 
 
-def _row(record: Record) -> Foreign:
-    """A rollout of a file with columns, or of TRL."""
+def _row(record: Record) -> Iterator[Foreign]:
+    """The rollouts of a row of a file with columns, or of TRL."""
     found = {ours: next((record[name] for name in names if name in record), None) for ours, names in FIELDS.items()}
     named = {name: _text(found[name]) for name in ("problem", "gold", "key", "arm") if found[name] is not None}
-    found |= {name: _cell(found[name]) for name in ("num_tokens", "correct", "token_ids", "logprobs")}
-    number = found["num_tokens"]
-    return Foreign(
-        completion=_text(found["completion"]),
-        prompt=_text(found["prompt"]),
-        finish="length" if found["finish"] in CUT else "stop",
-        num_tokens=int(number) if isinstance(number, int | float) and math.isfinite(number) else None,
-        correct=_right(found["correct"]),
-        token_ids=found["token_ids"] or (),
-        logprobs=found["logprobs"] or (),
-        **named,
-    )
+    prompt, problem = _asked(found["prompt"])
+    texts = _completions(found["completion"])
+    cells = {name: found[name] if name == "finish" else _cell(found[name]) for name in OF_ROLLOUTS}
+    for n, text in enumerate(texts):
+        of = {name: _nth(value, n, len(texts)) for name, value in cells.items()}
+        number = of["num_tokens"]
+        yield Foreign(
+            completion=text,
+            prompt=prompt,
+            finish=_finish(of["finish"]),
+            num_tokens=int(number) if isinstance(number, int | float) and math.isfinite(number) else None,
+            correct=_right(of["correct"]),
+            token_ids=of["token_ids"] or (),
+            logprobs=of["logprobs"] or (),
+            **{"problem": problem} | named,
+        )
+
+
+def _completions(value: Any) -> list[str]:
+    """Return the completions of a cell: a text, the last message of the model, a response of OpenAI's protocol, or a
+    list of these.
+
+    >>> _completions([{"role": "assistant", "content": "3"}, {"role": "user", "content": "No."}])
+    ['3']
+    >>> _completions(["3", [{"role": "assistant", "content": "4"}]]), _completions({"choices": [{"text": "5"}]})
+    (['3', '4'], ['5'])
+    """
+    match value:
+        case {"choices": choices}:
+            return _completions(choices)
+        case {"message": message}:
+            return _completions(message)
+        case [{"role": _}, *_]:
+            sampled = [message for message in value if message["role"] == "assistant"]
+            return [_text(sampled[-1:])]
+        case [_, *_]:
+            return [text for one in value for text in _completions(one)]
+        case _:
+            return [_text([value])]
+
+
+def _asked(value: Any) -> tuple[str, str | None]:
+    """Return a prompt, and the problem if the prompt is a conversation: its last message of a user."""
+    match value:
+        case [{"role": _}, *_]:
+            last = max((n for n, message in enumerate(value) if message["role"] == "assistant"), default=len(value))
+            before = value[:last]
+            users = [message for message in before if message["role"] == "user"]
+            return _text(before), _text(users[-1:]) or None
+        case _:
+            return _text(value), None
+
+
+def _nth(value: Any, n: int, of: int) -> Any:
+    """Return the part of a cell for the nth of several completions."""
+    each = of > 1 and isinstance(value, Sequence) and not isinstance(value, str)
+    return (value[n] if len(value) == of else None) if each else value
 
 
 def _cell(value: Any) -> Any:
@@ -110,7 +161,7 @@ def _cell(value: Any) -> Any:
         return None
 
 
-def _lm_eval(records: Sequence[Record]) -> Iterator[Foreign]:
+def _lm_eval(path: Path, records: Sequence[Record]) -> Iterator[Foreign]:
     """A document occurs once per filter, always with the same responses."""
     seen = set[Any]()
     for record in records:
@@ -121,7 +172,9 @@ def _lm_eval(records: Sequence[Record]) -> Iterator[Foreign]:
         texts = [
             text for response in record["resps"] for text in ([response] if isinstance(response, str) else response)
         ]
-        gold = next((doc[name] for name in ("gold", "answer") if name in doc), record["target"])
+        if not all(isinstance(text, str) for text in texts):
+            raise UserError(f"{path}: holds log-likelihoods of choices, not completions; import generate_until tasks")
+        gold = next((doc[name] for name in FIELDS["gold"][:2] if name in doc), record["target"])
         score = _right(next((record[name] for name in record.get("metrics", ()) if name in record), None))
         for text in texts:
             yield Foreign(
@@ -145,14 +198,15 @@ def _inspect(path: Path) -> Iterator[Foreign]:
             continue
         usage, verdicts = sample.output.usage, [score.value for score in (sample.scores or {}).values()]
         target = sample.target if isinstance(sample.target, str) else sample.target[0]
-        question = _text(sample.input if isinstance(sample.input, str) else [m.model_dump() for m in sample.input])
+        text = isinstance(sample.input, str)
+        prompt, problem = _asked(sample.input if text else [message.model_dump() for message in sample.input])
         yield Foreign(
             completion=_text(sample.output.completion),
-            prompt=question,
-            problem=question,
+            prompt=prompt,
+            problem=problem or prompt,
             gold=target,
             key=str(sample.id),
-            finish="length" if sample.output.stop_reason in CUT else "stop",
+            finish=_finish(sample.output.stop_reason),
             num_tokens=usage.output_tokens if usage else None,
             correct={"C": True, "I": False}.get(str(verdicts[0]), _right(verdicts[0])) if verdicts else None,
             arm=log.eval.model,
@@ -160,35 +214,44 @@ def _inspect(path: Path) -> Iterator[Foreign]:
 
 
 def _verifiers(episode: Record) -> Iterator[Foreign]:
-    """Yield the last message of the model and its prompt, for each trace of an episode."""
+    """Yield the last message of the model and its prompt, for each trace of an episode. Tokens are those of all its
+    messages."""
     for trace in episode["traces"]:
         sampled = [node for node in trace["nodes"] if node.get("sampled")]
         if not sampled:
             continue
-        last, data = sampled[-1], trace["task"]["data"]
-        call = next(iter(trace.get("calls", [])[-1:]), {})
+        last, data, calls = sampled[-1], trace["task"]["data"], trace.get("calls", [])
         rewards = [one["score"] for one in trace.get("rewards", {}).values() if one]
         gold = next((data[name] for name in FIELDS["gold"] if name in data), None)
+        counted = sum(len(node["token_ids"]) for node in sampled)
         yield Foreign(
             completion=_text([last["message"]]),
             prompt=_text([node["message"] for node in trace["nodes"] if not node.get("sampled")]),
             problem=next((str(data[name]) for name in FIELDS["problem"] if name in data), None),
             gold=None if gold is None else str(gold),
             key=str(data["idx"]) if "idx" in data else None,
-            finish="length" if call.get("finish_reason") in CUT else "stop",
-            num_tokens=len(last["token_ids"]) or (call.get("usage") or {}).get("completion_tokens"),
+            finish=_finish(calls[-1].get("finish_reason") if calls else None),
+            num_tokens=counted
+            or sum((call.get("usage") or {}).get("completion_tokens") or 0 for call in calls)
+            or None,
             correct=_right(rewards[0]) if rewards else None,
             arm=trace["agent"]["config"].get("model"),
-            token_ids=last["token_ids"],
-            logprobs=last["logprobs"],
+            token_ids=last["token_ids"] if len(sampled) == 1 else (),
+            logprobs=last["logprobs"] if len(sampled) == 1 else (),
         )
 
 
 def _text(value: Any) -> str:
     """Return a text, or the contents of messages. Half of a UTF-16 pair, which cannot be stored, becomes `?`."""
+    if isinstance(value, Mapping):
+        return _text(next((value[name] for name in ("content", "text") if name in value), None))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "\n".join(_text(one.get("content") if isinstance(one, Mapping) else one) for one in value)
+        return "\n".join(map(_text, value))
     return "" if value is None else str(value).encode("utf-8", "replace").decode()
+
+
+def _finish(value: Any) -> Literal["stop", "length"] | None:
+    return None if value is None else "length" if str(value).lower() in CUT else "stop"
 
 
 def _right(value: Any) -> bool | None:

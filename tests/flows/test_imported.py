@@ -24,25 +24,25 @@ def command(*words: str | Path) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("file", "tool", "first", "correct", "num_tokens"),
+    ("file", "tool", "first", "correct", "num_tokens", "finish"),
     [
-        ("samples_lm_eval.jsonl", "lm-eval", "<think>", None, None),
-        ("completions_trl.parquet", "TRL", "<think>", False, None),
-        ("traces.jsonl", "verifiers", "3+4=7, so \\boxed{7}", True, 6),
+        ("samples_lm_eval.jsonl", "lm-eval", "<think>", None, None, None),
+        ("completions_trl.parquet", "TRL", "<think>", False, None, None),
+        ("traces.jsonl", "verifiers", "3+4=7, so \\boxed{7}", True, 6, "stop"),
         pytest.param(
-            *("inspect.eval", "inspect", "3+4=7\nANSWER: 7", True, 3),
+            *("inspect.eval", "inspect", "3+4=7\nANSWER: 7", True, 3, "stop"),
             marks=pytest.mark.skipif(not find_spec("inspect_ai"), reason="inspect_ai is not installed"),
         ),
     ],
 )
 def test_each_tools_file_is_read(
-    file: str, tool: str, first: str, correct: bool | None, num_tokens: int | None
+    file: str, tool: str, first: str, correct: bool | None, num_tokens: int | None, finish: str | None
 ) -> None:
     name, rollouts = read_rollouts(EXAMPLES / file)
     assert (name, len(rollouts)) == (tool, 8)
     one = rollouts[0]
     assert one.completion.startswith(first)
-    assert (one.correct, one.num_tokens, one.finish) == (correct, num_tokens, "stop")
+    assert (one.correct, one.num_tokens, one.finish) == (correct, num_tokens, finish)
     assert sum("Ann has 3 apples" in one.prompt for one in rollouts) == 2
 
 
@@ -60,7 +60,7 @@ def test_two_commands_from_other_peoples_rollouts_to_a_report(tmp_path: Path, mo
     )
     first = command(*words, "--name", "others")
     assert first.exit_code == 0, first.output
-    assert "verifiers: 8 rollouts, 8 of them new, 2 correct; the other tool judges 0 of 8 otherwise" in first.output
+    assert "verifiers: 8 rollouts, 8 of them new, 2 correct; the other tool's verdict differs on 0 of 8" in first.output
     assert "lm_eval: the file counts no tokens" in first.output
     again = json.loads(command(*words, "--name", "others", "--json").stdout)
     assert again["study"] == "others.toml" and [one["new"] for one in again["entered"]] == [0, 0, 0]
@@ -83,7 +83,7 @@ def test_a_verdict_elsewhere_stands_beside_ours(tmp_path: Path, monkeypatch: pyt
     rows += [row | {"question": "What is 9 times 2?"} for row in rows[:3]]
     Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = command("import", "mine.jsonl", "--root", "r")
-    assert "mine: 6 rollouts, 6 of them new, 4 correct; the other tool judges 2 of 6 otherwise" in done.output
+    assert "mine: 6 rollouts, 6 of them new, 4 correct; the other tool's verdict differs on 2 of 6" in done.output
     assert "mine: 1 rollouts beyond 3 a problem are left out" in done.output
     ((account, _),) = Ledger("r").accounts()
     rows = query("select correct, verdict_elsewhere as theirs from t", t=Ledger("r").read(account)).to_pylist()
@@ -121,6 +121,49 @@ def test_a_file_in_an_unknown_format_names_the_known_ones(tmp_path: Path) -> Non
     (tmp_path / "README.md").write_text("# Their rollouts\n")
     with pytest.raises(UserError, match=r"line 1: is not JSON .* Formats: JSONL, CSV or Parquet with .* of inspect"):
         read_rollouts(tmp_path / "README.md")
+
+
+CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
+TRIES = [
+    {"role": "assistant", "content": "3"},
+    {"role": "user", "content": "No."},
+    {"role": "assistant", "content": "2"},
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"problem": "1+1?", "responses": ["2", "3"], "score": [1, 0.0]}, [("1+1?", "2", True), ("1+1?", "3", False)]),
+        ({"problem": "1+1?", "outputs": ["2", "3"], "score": 0.5}, [("1+1?", "2", None), ("1+1?", "3", None)]),
+        ({"prompt": CHAT, "completion": TRIES, "reward": 1.0}, [("1+1?", "2", True)]),
+        ({"messages": [*CHAT, TRIES[-1]]}, [("1+1?", "2", None)]),
+        ({"question": "1+1?", "response": {"choices": [{"message": TRIES[-1]}]}}, [("1+1?", "2", None)]),
+        ({"question": "1+1?", "text": [{"type": "text", "text": "2"}]}, [("1+1?", "2", None)]),
+    ],
+)
+def test_rows_with_lists_and_conversations_are_read(
+    row: dict[str, object], expected: list[tuple[str, str, bool | None]], tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    assert [(r.problem, r.completion, r.correct) for r in read_rollouts(tmp_path / "a.jsonl")[1]] == expected
+
+
+def test_an_arm_may_have_dots_several_files_or_the_name_of_a_built_in_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for n in (1, 2):
+        rows = [
+            {"problem": f"{n}+{n}?", "gold": 2 * n, "text": "#### 4", "model": name} for name in ("gpt-4.1", "panel")
+        ]
+        Path(f"{n}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = json.loads(command("import", "1.jsonl", "--root", "r", "--json").stdout)
+    assert [(one["arm"], one["correct"]) for one in done["entered"]] == [("gpt-4.1", 0), ("imported-panel", 0)]
+    done = json.loads(command("import", "1.jsonl", "2.jsonl", "--arm", "x", "--name", "x", "--json").stdout)
+    assert [(one["arm"], one["rollouts"], one["correct"]) for one in done["entered"]] == [("x", 4, 2)]
+    assert "several files have this arm" in str(command("import", "1.jsonl", "2.jsonl", "--name", "y").exception)
+    assert not [*Path().glob("y*")]
 
 
 def test_half_a_character_does_not_end_an_import(tmp_path: Path) -> None:

@@ -142,11 +142,18 @@ def test_two_attempts_are_one_run_of_the_tracker_with_each_step_once(
     assert "<answer>4" in completions.replace("\\u003c", "<")
 
 
-@pytest.mark.parametrize(("does", "words"), [("raise OSError('no net')", "no net"), ("time.sleep(99)", "within 1 s")])
+@pytest.mark.parametrize(
+    ("does", "words"),
+    [
+        ("raise OSError('no net')", "no net"),
+        ("time.sleep(99)", "within 1 s"),
+        ("os.kill(os.getpid(), 9)", "was ended by signal 9"),
+    ],
+)
 def test_a_tracker_that_fails_or_hangs_stops_nothing(
     does: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "wandb.py").write_text(f"import time\n{does}\n")
+    (tmp_path / "wandb.py").write_text(f"import os, time\n{does}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(tracking, "GRACE_SECONDS", 1.0 if "sleep" in does else 60.0)
     began = time.monotonic()
