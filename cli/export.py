@@ -110,7 +110,7 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
 
 
 @export.command()
-@click.argument("ref", shell_complete=options.refs)
+@click.argument("ref", shell_complete=options.runs)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--format", "form", type=click.Choice(["jsonl", "inspect", "hf"]), default="jsonl", help="Format of the files."
@@ -152,7 +152,7 @@ def notebook(ref: str, output: Path | None, root: Path) -> None:
 
 
 @export.command()
-@click.argument("ref", shell_complete=options.refs)
+@click.argument("ref", shell_complete=options.runs)
 @click.argument("name", metavar="OWNER/NAME")
 @click.option("--private", is_flag=True, help="Create a private repository.")
 @options.root_there

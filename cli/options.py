@@ -113,35 +113,11 @@ def _studies(context: click.Context) -> list[str]:
     return [*PROFILES, *(path.name for path in sorted(Path().glob("*.toml")))]
 
 
-def _settings(context: click.Context) -> list[str]:
-    """Return the settings of the study in the line, or of the demo if the line has no readable study."""
-    from flows.study.request import profile_of, text_of
-    from flows.study.settings import settable
-
-    # in an incomplete line click has not separated options and arguments yet
-    for word in filter(None, (context.params.get("profile"), *context.args, "demo")):
-        try:
-            return [f"{path}=" for path in settable(profile_of(word, text_of(word)))]
-        except UserError:
-            continue
-    return []
-
-
-def _root_of(context: click.Context) -> Path:
-    return Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
-
-
 def _runs(context: click.Context) -> list[str]:
     from storage.records.runs import all_runs
 
-    return [run.id for run in all_runs(root)] if (root := _root_of(context)).is_dir() else []
+    root = Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
+    return [run.id for run in all_runs(root)] if root.is_dir() else []
 
 
-def _refs(context: click.Context) -> list[str]:
-    """Return artifacts; the name of a run means its report."""
-    from storage.artifacts.store import Store
-
-    return [*_runs(context), *map(str, Store(_root_of(context)).refs())]
-
-
-studies, settings, runs, refs = map(completed, (_studies, _settings, _runs, _refs))
+studies, runs = map(completed, (_studies, _runs))

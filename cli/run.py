@@ -35,7 +35,6 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             "settings",
             multiple=True,
             metavar="FIELD=VALUE",
-            shell_complete=options.settings,
             help="Change a setting of the profile, e.g. training.learning_rate=1e-3. May be repeated.",
         ),
         click.option("--name", help="Name of the study in lists of runs and reports; it changes no result."),

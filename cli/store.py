@@ -53,7 +53,7 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 
 
 @store.command()
-@click.argument("ref", shell_complete=options.refs)
+@click.argument("ref", shell_complete=options.runs)
 @click.option("-n", "--rows", default=10, help="Rows to show.")
 @click.option(
     "--completions",
@@ -221,7 +221,7 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
 
 
 @store.command()
-@click.argument("what", shell_complete=options.refs)
+@click.argument("what", shell_complete=options.runs)
 @click.option("--yes", is_flag=True, help="Move it to the bin.  [default: only list the artifacts]")
 @options.root_there
 @options.as_json

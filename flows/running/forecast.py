@@ -23,9 +23,8 @@ from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import PRICES, Journal
 from tasks.domain.budget import Budget, Prices, plainly
-from tasks.domain.problems.problems import answer_type
 from tasks.domain.problems.sources import SOURCES
-from tasks.domain.scaffolds import MATH, SCAFFOLDS
+from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
@@ -39,8 +38,6 @@ LENGTHS = {
     "assumed": f"this store has measured none of an arm's ({100 * FILL[1]:.0f} % of max_tokens assumed)",
 }
 IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$", "of disk")
-#: Golds that are read to see whether they are prose, and the share from which that is worth a warning.
-GOLDS, PROSE = 500, 0.1
 #: Assumed standard deviations of a seed's accuracy: about as measured here on a 1.5B model, and the least of the 5 to
 #: 15 pp in the literature.
 SEED_SDS = (0.02, 0.05)
@@ -79,7 +76,6 @@ class Forecast:
             *misread_traces(study),
             *unknown_prompts(study),
             *alike(study.profile),
-            prose_golds(study, planned),
             gpus_line(study.profile.hardware, num_gpus()),
             *(memory_lines(study, machine, to_sample(planned)) if machine else ()),
             *prompt_notes(study, store, planned),
@@ -298,21 +294,6 @@ def unknown_prompts(study: Study) -> list[str]:
     others = [arm.name for arm in demo if arm.scaffold.prompt_text("") not in known]
     words = "the demo's model was pretrained on the built-in prompts alone and cannot answer others; set model"
     return [f"{', '.join(others)}: {words}"] if others else []
-
-
-def prose_golds(study: Study, planned: Sequence[Planned]) -> str:
-    """Return a warning if many reference answers are words and an arm's answers are read as mathematics."""
-    build = next((p.step.arguments for p in planned if p.step.ref.kind == "pool" and p.made_here), None)
-    if build is None or MATH not in study.profile.answer_kinds:
-        return ""
-    golds = [row["gold"] for row in (problems_before_checks(build, study.places) or ())[:GOLDS]]
-    prose = [gold for gold in golds if answer_type(gold) == "text"]
-    if len(prose) <= PROSE * len(golds):
-        return ""
-    return (
-        f"{len(prose)} of {len(golds)} reference answers are words, such as {prose[0]!r:.60}, and answers are read as"
-        ' mathematics: set answer_kind = "exact_text" in the scaffolds if they are to be compared word by word'
-    )
 
 
 def without(study: Study) -> str:

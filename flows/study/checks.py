@@ -37,7 +37,7 @@ def faults_of(p: Profile) -> list[Fault]:
         return faults
     arms = [p.arm(name) for name in p.arms]
     trained = [arm.name for arm in arms if arm.trains]
-    faults += [*_heads(p), *_problems(p), *_gradients(p, trained)]
+    faults += [*_heads(p), *_problems(p), *_compared(p, trained)]
     _trainings(p, trained, faults)
     with collected(faults, "search"):
         p.search.check_served(p.final.sampling.max_tokens, arms)
@@ -100,17 +100,10 @@ def _served(p: Profile) -> Iterator[Fault]:
             yield Fault(("search", "methods"), words)
 
 
-def _gradients(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:
+def _compared(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:
     if p.objectives and not (trained and p.seeds):
         lacking = "seeds is empty" if trained else f"none of {', '.join(p.arms)} is trained"
         yield Fault(("objectives",), f"objectives are compared where an arm is trained, and {lacking}")
-    if trained and p.seeds and p.train_on != "all":
-        if p.screening.group_size == 1:
-            words = "screening.group_size is 1, and one rollout is never right and wrong: no problem has a gradient"
-            yield Fault(("screening", "group_size"), words)
-        elif not p.screening.sampling.temperature:
-            words = "screening.sampling.temperature is 0, and all rollouts of a problem are one: none has a gradient"
-            yield Fault(("screening", "sampling", "temperature"), words)
 
 
 def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:

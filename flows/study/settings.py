@@ -3,6 +3,7 @@ with range, default and description for `varband study settings` and the docs.""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -169,21 +170,17 @@ def _words(schema: Schema) -> str:
 
 
 def _value(value: Any) -> str:
-    if value is None:
-        return '"none"'
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return '"none"' if value is None else f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+#: Keywords of JSON schema that bound a number, in words.
+BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
 
 
 def _values(schema: Schema) -> str:
     """
     >>> _values({"type": "integer", "minimum": 1, "maximum": 100000})
-    'integer, 1 or more'
+    'integer, at least 1'
     >>> _values({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]})
     'number, above 0, or none'
     """
@@ -194,22 +191,8 @@ def _values(schema: Schema) -> str:
     if schema["type"] == "array":
         items = schema.get("items") or schema["prefixItems"][0]
         return f"list of {'names' if '$ref' in items else _values(items)}"
-    least, most = schema.get("minimum"), schema.get("maximum")
-    most = None if most is not None and most >= MOST else most
-    words = [str({"null": "none", "boolean": "`true`, `false`"}.get(schema["type"], schema["type"]))]
-    if least is not None and most is not None:
-        words.append(f"{_number(least)} to {_number(most)}")
-    elif least is not None:
-        words.append(f"{_number(least)} or more")
-    elif most is not None:
-        words.append(f"at most {_number(most)}")
-    words += [f"above {_number(schema['exclusiveMinimum'])}"] if "exclusiveMinimum" in schema else []
-    words += [f"below {_number(schema['exclusiveMaximum'])}"] if "exclusiveMaximum" in schema else []
-    return ", ".join(words)
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    bounds = [f"{words} {schema[name]:,}" for name, words in BOUNDS.items() if schema.get(name, MOST) < MOST]
+    return ", ".join([{"null": "none", "boolean": "`true`, `false`"}.get(schema["type"], schema["type"]), *bounds])
 
 
 def page(found: Iterable[Section]) -> str:

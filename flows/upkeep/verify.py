@@ -20,7 +20,7 @@ from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger, examine_shard
 from storage.mirror import mirror_of
 from storage.records.nights import Night
-from storage.records.record import REGISTER, override_files, put_back, read_register, set_aside
+from storage.records.record import REGISTER, override_files, read_register, set_aside
 from storage.records.runs import noted, read_record, record_paths
 from storage.records.spending import PRICES, Charge
 from tasks.domain.grading.grading import read_overrides
@@ -66,8 +66,9 @@ class Verified:
 
 
 def verify(root: Path, *, repair: bool = False) -> Verified:
-    """Check everything. repair: move damaged files to `.damaged`; the original command makes them again. Readable lines
-    of a journal are kept. Files that are unreadable for other reasons stay. Raise UserError if there is no root."""
+    """Check everything. repair: move damaged files to `.damaged`; the original command makes them again. Files that are
+    unreadable for other reasons stay, and journals of charges, whose readable lines count. Raise UserError if there is
+    no root."""
     if not root.is_dir():
         raise UserError(f"root {root}: is not a folder, so there is nothing to verify")
     examined, rows = 0, []
@@ -75,18 +76,10 @@ def verify(root: Path, *, repair: bool = False) -> Verified:
         examined += 1
         # looked at twice: a run may replace a thing between the reading of two of its files
         if thing.fault() and (fault := thing.fault()):
-            moved = str(_repaired(root, thing).relative_to(root)) if repair and fault.movable else None
+            moved = str(set_aside(root, thing.path).relative_to(root)) if repair and fault.movable else None
             path = str(thing.path.relative_to(root))
             rows.append({"what": thing.what, "path": path, "problem": fault.problem, "moved_to": moved})
     return Verified(pa.Table.from_pylist(rows, schema=DAMAGE), examined)
-
-
-def _repaired(root: Path, thing: Thing) -> Path:
-    """Return where it was moved."""
-    moved = set_aside(root, thing.path)
-    if thing.what == "charges":  # money that was paid stays counted
-        put_back(thing.path, b"".join(_readable(moved)))
-    return moved
 
 
 def things(root: Path) -> Iterator[Thing]:
@@ -106,7 +99,8 @@ def things(root: Path) -> Iterator[Thing]:
     for path in record_paths(root):
         yield Thing("run", path, read_record)
     for what, pattern, look in RECORDS:
-        yield from (Thing(what, path, look, needed=what == "register") for path in sorted(root.glob(pattern)))
+        needed = what in ("register", "charges")
+        yield from (Thing(what, path, look, needed=needed) for path in sorted(root.glob(pattern)))
     for path in sorted((root / "runs").glob("*.jsonl")):
         yield Thing("notes", path, noted, needed=not path.with_suffix(".json").exists())
     for path in override_files(root):
@@ -135,17 +129,8 @@ def _of_the_file(error: BaseException | None) -> bool:
     return True
 
 
-def _readable(journal: Path) -> Iterator[bytes]:
-    for line in journal.read_bytes().splitlines(keepends=True):
-        try:
-            Charge.model_validate_json(line)
-        except ValueError:
-            continue
-        yield line
-
-
 def _journal(path: Path) -> None:
-    """A last line torn by a crash is not damage: no checksum covers it."""
+    """Check a journal of charges. A last line torn by a crash is not damage."""
     for number, line in enumerate(path.read_bytes().splitlines()[:-1], 1):
         try:
             Charge.model_validate_json(line)

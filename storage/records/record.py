@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import pairwise
@@ -20,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from storage.artifacts.manifest import Moment
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.roots import linkless, sync, write_durably
+from storage.roots import linkless, write_durably
 
 DAMAGED = ".damaged"
 
@@ -58,22 +57,6 @@ def set_aside(root: Path, path: Path) -> Path:
     target = linkless(root, f"{DAMAGED}/{moment}") / path.relative_to(root)
     target.parent.mkdir(parents=True)
     os.rename(path, target)
-    return target
-
-
-def put_back(path: Path, content: bytes) -> Path:
-    """Write the readable part of a damaged file back, under another name if its writer began a new file."""
-    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-    write_durably(aside, content)
-    try:
-        target = path
-        os.link(aside, target)
-    except FileExistsError:
-        target = path.with_stem(f"{path.stem}-{uuid.uuid4().hex[:8]}")
-        os.link(aside, target)
-    finally:
-        aside.unlink()
-    sync(target.parent)
     return target
 
 

@@ -10,8 +10,8 @@ import functools
 import hashlib
 import re
 import socket
+import textwrap
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -34,6 +34,8 @@ from storage.roots import files_in, root_option
 #: A run without a heartbeat for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+#: Characters of a run's changes in lists; `varband study diff` prints them whole.
+CHANGED = 320
 State = Literal["queued", "running", "parked", "interrupted", "finished", "failed", "crashed"]
 
 
@@ -179,29 +181,12 @@ def all_runs(root: Path) -> list[Run]:
     return sorted(found, key=lambda r: r.started, reverse=True)
 
 
-def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Sort the changes of each study, the rarest among all studies first.
-
-    >>> telling([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
-    [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]
-    """
-    number = Counter(change for one in changes for change in dict.fromkeys(one))
-    return [tuple(sorted(one, key=number.__getitem__)) for one in changes]
-
-
-#: The largest number of listed changes of a study; new studies have a hundred.
-CHANGES = 4
-#: Longer changes, such as templates, are shortened; `varband study diff` prints them whole.
-CHANGE_LENGTH = 80
-
-
 def runs_table(root: Path) -> pa.Table:
     """Return one row per run with its present state, for dashboards. Schema: RUNS."""
-    found, rows = all_runs(root), []
-    for run, changed in zip(found, telling([run.changes for run in found]), strict=True):
-        more = [f"{len(changed) - CHANGES} more"] if len(changed) > CHANGES else []
-        first = [one if len(one) <= CHANGE_LENGTH else f"{one[: CHANGE_LENGTH - 1]}…" for one in changed[:CHANGES]]
-        derived = {"state": run.current_state, "changed": "; ".join([*first, *more])}
+    rows = []
+    for run in all_runs(root):
+        changed = textwrap.shorten("; ".join(run.changes), CHANGED, placeholder="…")
+        derived = {"state": run.current_state, "changed": changed}
         rows.append(run.model_dump(include=set(RUNS.names)) | run.spent.model_dump() | derived)
     return pa.Table.from_pylist(rows, schema=RUNS)
 

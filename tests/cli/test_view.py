@@ -18,8 +18,6 @@ from storage.records.runs import Run, now, write_run
 from tasks.stage import Progress
 from tests import warm
 
-OF_ARMS = ("trained_as", "model", "adapter")
-
 
 def run_of(root: Path, name: str, **more: object) -> Run:
     told = {
@@ -47,11 +45,6 @@ def said(*words: str, root: Path, **environment: str) -> str:
         ("varband re", {"report", "resume", "replay"}),
         ("varband plan min", {"mine.toml"}),
         ("varband resume mi", {"mine-00000000"}),
-        ("varband run demo --set training.lora", {"training.lora_rank=", "training.lora_alpha="}),
-        (
-            "varband plan demo --arms panel --set arms.",
-            {f"arms.{arm}.{of}=" for arm in ("panel", "thinking") for of in OF_ARMS},
-        ),
     ],
 )
 def test_a_shell_completes_commands_studies_and_runs(words: str, expected: set[str], tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_every_number_of_a_study_declares_its_range() -> None:
 
 
 @pytest.mark.parametrize("word", ["paper", "own.toml"])
-def test_what_a_shell_completes_is_what_set_takes(word: str) -> None:
+def test_settable_is_what_set_takes(word: str) -> None:
     """Given what no field may be, the value is refused and never the field; and no field that a study writes of itself
     is left out."""
     study = profile_of(word, OWN) if word == "own.toml" else PROFILES[word]
@@ -151,5 +151,5 @@ def test_every_setting_is_listed_with_its_meaning() -> None:
     assert not [name for name, one in listed.items() if not one.meaning]
     own = {name for name in settable(DEMO) if not name.startswith(("arms.", "questions."))}
     assert own <= {*listed}, own - {*listed}
-    assert listed["training.learning_rate"].values == "number, 0 to 1"
+    assert listed["training.learning_rate"].values == "number, at least 0, at most 1"
     assert listed["final.sampling.temperature"].default == "1"
