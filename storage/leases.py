@@ -146,7 +146,7 @@ class Leases:
         """Hold leases on keys: on all of them, or with `whole=False` on the free ones, as soon as one is free; with
         `wait=False` perhaps on none. Nothing is held while it waits, so there is no deadlock. tell: receives a
         description of the holder it waits for."""
-        with self._present():
+        with self.present():
             last, mine = "", self._claim(wanted, whole)
             while wait and not mine:
                 if (who := self._others(wanted)) and who != last:
@@ -248,7 +248,7 @@ class Leases:
         return time.monotonic() - since < SILENCE_SECONDS
 
     @contextmanager
-    def _present(self) -> Iterator[None]:
+    def present(self) -> Iterator[None]:
         """Keep a heartbeat while any thread is in such a block."""
         with self._lock:
             if self._inside == 0:

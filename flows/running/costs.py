@@ -37,13 +37,12 @@ from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.problems import heldout_of
 from tasks.domain.search.method import CERTAINTY, PREFIX
 from tasks.embedding import EncoderSpec
-from tasks.engines.memory import kept_bytes
 from tasks.metering import SAMPLED
 from tasks.rollouts import account_of
 
 #: Assumed until measured: shares of max_tokens that completions take (at least, probably, at most), characters a token,
-#: characters of a problem, stored bytes a token, texts/s.
-FILL, CHARACTERS, PROBLEM, BYTES, TEXTS_PER_SECOND = (0.05, 0.3, 1.0), 4.0, 240.0, 16.0, 40.0
+#: characters of a problem, texts/s.
+FILL, CHARACTERS, PROBLEM, TEXTS_PER_SECOND = (0.05, 0.3, 1.0), 4.0, 240.0, 40.0
 #: Bases of a length, from the best to the worst.
 BASES = ("", "measured", "guessed", "assumed")
 
@@ -54,7 +53,6 @@ class Cost(Amounts):
 
     rollouts: int = 0
     rollouts_reused: int = 0
-    bytes: float = 0.0
     basis: str = ""
     least: float = 0.0
     most: float = 0.0
@@ -109,7 +107,7 @@ class Estimator:
                 encoder: EncoderSpec = given["encoder"]
                 texts = (1 + len(encoder.windows)) * self._rows_of(given["rollouts"])
                 hours = texts / TEXTS_PER_SECOND / 3600
-                return Cost(gpu_hours=hours, usd=self.prices.of_hours(self.prices.device, hours), bytes=texts * 3200.0)
+                return Cost(gpu_hours=hours, usd=self.prices.of_hours(self.prices.device, hours))
         return Cost()
 
     def _sampled(self, policy: Policy, sampling: Sampling, wanted: _ProblemSet, group_size: int) -> Cost:
@@ -131,7 +129,6 @@ class Estimator:
             rollouts=rollouts,
             tokens=prompt + completion,
             usd=self.prices.of_tokens(arm, prompt, completion),
-            bytes=(prompt + completion) * BYTES,
             basis=length.basis if rollouts else "",
             least=prompt + rollouts * length.low,
             most=prompt + rollouts * length.high,
@@ -168,8 +165,8 @@ class Estimator:
         trained = learner.steps * a_step
         if learner.token_budget:  # the step that crosses it is whole
             trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
-        steps, folder = self._of(base.arm, trained, length), self.study.places.get(base.model.sha256)
-        parts = [steps, Cost(bytes=kept_bytes(folder, learner) if folder else 0.0)]
+        steps = self._of(base.arm, trained, length)
+        parts = [steps]
         if self._service:
             usd = self.prices.of_training(base.arm, steps.tokens)
             parts.append(Cost(tokens=steps.tokens, usd=usd, least=steps.least, most=steps.most))

@@ -40,7 +40,6 @@ from tasks.engines.memory import (
     check_sampler_memory,
     check_training_memory,
     checkpoint_bytes,
-    disk_bytes,
     execution_on,
     plan_training,
     sampler_bytes,
@@ -230,7 +229,7 @@ def check_service(study: Study, planned: Sequence[Planned]) -> None:
                 Service(names_of(folder), hardware.served_model).check_alpha(learner)
 
 
-# GPU memory, host memory and disk space of a study's models.
+# GPU and host memory of a study's models.
 
 #: Usable share of a GPU's memory; the driver and libraries take the rest.
 _USABLE = 0.98
@@ -286,8 +285,7 @@ def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] =
             if learners:
                 execution = execution_on(study.profile.hardware, read_config(base))
                 training = max(plan_training(base, learner, execution, 2, free).bytes for learner in learners)
-                disk = max(disk_bytes(base, learner, execution) for learner in learners)
-                line += f", training {training / GIB:.1f} and {disk / GIB:.1f} of the disk"
+                line += f", training {training / GIB:.1f}"
             lines.append(line)
         check_memory(study, machine, samplings)
     except UserError as refused:

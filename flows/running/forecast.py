@@ -29,15 +29,15 @@ from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
 
-#: Columns of the plan's table; disk is in bytes.
-COLUMNS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")
+#: Columns of the plan's table.
+COLUMNS = ("rollouts", "kept", "tokens", "GPU-h", "US$")
 NONE = "–"
 LENGTHS = {
     "measured": "measured by this store",
     "guessed": "this store has measured another arm, model or max_tokens",
     "assumed": f"this store has measured none of an arm's ({100 * FILL[1]:.0f} % of max_tokens assumed)",
 }
-IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$", "of disk")
+IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$")
 #: Assumed standard deviations of a seed's accuracy: about as measured here on a 1.5B model, and the least of the 5 to
 #: 15 pp in the literature.
 SEED_SDS = (0.02, 0.05)
@@ -175,7 +175,6 @@ def amounts(cost: Cost) -> list[str]:
         (cost.tokens, short(cost.tokens)),
         (cost.gpu_hours, f"{cost.gpu_hours:.3g}"),
         (cost.usd, f"{cost.usd:,.2f}"),
-        (cost.bytes, f"{short(cost.bytes)}B"),
     )
     return [text if value else NONE for value, text in numbers]
 

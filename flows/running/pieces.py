@@ -55,10 +55,6 @@ class Piece:
         return self.title if self.shard is None else f"{self.title}, shard {self.shard}"
 
 
-class Lost(Parked):
-    """The worker's process ended early; other pieces continue, and this one is made by the next attempt of the run."""
-
-
 class Workers(Protocol):
     """Makes pieces."""
 
@@ -74,7 +70,7 @@ class Workers(Protocol):
 def dispatch(wanted: Callable[[set[str]], Sequence[Piece]], workers: Workers, tell: Callable[[str], None]) -> None:
     """Have every piece made; return when none is left. wanted: given the keys of finished pieces, returns those that
     can be made now, possibly including pieces in progress. Raise Parked if a piece reached its budget, after those in
-    progress have ended; ArmsFailed if one failed, after everything else is made; Parked if its worker was lost."""
+    progress have ended; ArmsFailed if one failed, after everything else is made."""
     done, under_way, failed = set[str](), set[str](), dict[str, tuple[str, UserError]]()
     limits = list[Parked]()
     while True:
@@ -90,33 +86,22 @@ def dispatch(wanted: Callable[[set[str]], Sequence[Piece]], workers: Workers, te
                 done.add(piece.key)
                 continue
             failed[piece.key] = piece.name, error
-            if isinstance(error, Parked) and not isinstance(error, Lost):
+            if isinstance(error, Parked):
                 limits.append(error)
             else:
                 tell(f"{piece.name} failed: {error}")
     if limits:
         raise limits[0]
     if failed:
-        kind = Parked if all(isinstance(error, Lost) for _, error in failed.values()) else ArmsFailed
-        raise kind("; ".join(f"{name} failed: {error}" for name, error in failed.values()))
+        raise ArmsFailed("; ".join(f"{name} failed: {error}" for name, error in failed.values()))
 
 
 def next_pieces(
-    study: Study,
-    store: Store,
-    listener: Listener,
-    done: set[str],
-    dag: Dag = experiment,
-    *,
-    in_shards: bool = True,
-    no_more: Callable[[], None] | None = None,
+    study: Study, store: Store, listener: Listener, done: set[str], dag: Dag = experiment, *, in_shards: bool = True
 ) -> list[Piece]:
     """Pieces that can be made now, after making all cheap stages here, such as collecting an artifact whose shards are
-    done. done: keys of finished pieces; those found in the ledger are added. no_more: called before the last cheap
-    stages, when no piece will follow."""
+    done. done: keys of finished pieces; those found in the ledger are added."""
     _, others = _open(study, store, done, dag, in_shards)
-    if no_more and not others:
-        no_more()
     with stages_of(study, store, listener, elsewhere=others):
         dag(study)
     return _open(study, store, done, dag, in_shards)[0]

@@ -1,7 +1,8 @@
-"""Pieces of a study made by several processes: workers of this command, or commands that share a root.
+"""Pieces of a study made by several processes that share a root: workers of this command, jobs of a cluster, or hosts
+with one bucket. No process leads: each makes the pieces whose leases are free, and the lease of a dead one is free.
 
-One small model leaves most cores idle. A worker keeps its engine from one piece to the next. It ends with its parent,
-however the parent ends; its artifacts and rollouts are kept.
+One small model leaves most cores idle. A worker of this command ends with its parent, however the parent ends; its
+artifacts and rollouts are kept.
 """
 
 from __future__ import annotations
@@ -11,19 +12,15 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from operator import attrgetter
-from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from flows.running.pieces import Lost, Piece, dispatch, next_pieces, piece_in
+from flows.running.pieces import Piece, dispatch, next_pieces, piece_in
 from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
@@ -35,28 +32,104 @@ from tasks.engines.hardware import Hardware, children_see, release_memory, visib
 from tasks.metering import metered
 from tasks.stage import Progress, Session
 
+POLL_SECONDS = 0.5
+WAITING = "other processes make all that can be made now: waiting"
 #: Seconds in which a stopped process may finish its batch, pack or checkpoint; fewer after Ctrl-C, because the user
 #: waits.
 GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
+#: A piece that failed in some process, and the error.
+Failure = tuple[Piece, UserError]
+
+
+def _notify(message: str) -> None:
+    warnings.warn(Notice(message), stacklevel=3)
+
+
+def share_pieces(study: Study, store: Store, listener: Listener) -> None:
+    """Make the costly pieces that no other process makes, until all are made. Errors as for `dispatch`."""
+    with stages_of(study, store, listener) as current:
+        _share(Claims(current, study, store, waits=_notify), listener, _notify)
+
+
+def _share(claims: Claims, listener: Listener, tell: Callable[[str], None], *, in_shards: bool = True) -> None:
+    wanted = partial(next_pieces, claims.study, claims.store, listener, in_shards=in_shards)
+    with leases_of(claims.store.root).present():
+        dispatch(wanted, claims, tell)
+
+
+@dataclass(slots=True)
+class Claims:
+    """Makes pieces in this process, one at a time, while it holds the piece's lease: in the order of their turns, and
+    of one turn first those of the arm whose engine it has. elsewhere: returns the pieces that failed in other workers,
+    by key, which are not tried again. failed: receives a failure of this one. waits: receives the reason for a wait."""
+
+    current: Session
+    study: Study
+    store: Store
+    elsewhere: Callable[[], Mapping[str, UserError]] = dict
+    failed: Callable[[Failure], None] = lambda _: None
+    waits: Callable[[str], None] = lambda _: None
+    _open: list[Piece] = field(default_factory=list)
+    _arm: str = ""
+
+    def begin(self, piece: Piece) -> None:
+        self._open.append(piece)
+
+    def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
+        waited = False
+        while True:
+            failed = self.elsewhere()
+            for piece in sorted(self._open, key=lambda piece: (piece.turn, piece.arm != self._arm)):
+                if piece.key in failed:
+                    self._open.remove(piece)
+                    yield piece, failed[piece.key]
+                    return
+                with leases_of(self.store.root).claimed({f"piece-{piece.key}": ["whole"]}, wait=False) as mine:
+                    if mine:
+                        self._open.remove(piece)
+                        yield piece, self._made(piece)
+                        return
+            if not waited:
+                self.waits(WAITING)
+            waited = True
+            time.sleep(POLL_SECONDS)
+
+    def _made(self, piece: Piece) -> UserError | None:
+        """Make a piece, or find that another process has made it; return its error. A stop is raised."""
+        self._arm = piece.arm
+        try:
+            piece_in(self.current, self.study, self.store, piece.ref, piece.shard)
+        except Exception as error:
+            if was_stopped():
+                raise
+            failure = as_user_error(error)
+            if not isinstance(failure, Parked):
+                self.failed((piece, failure))
+            return failure
+        return None
+
+
+# Workers of this command.
 
 
 def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
     """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. With more processes than arms,
     several sample for one arm. A single process is started only on a GPU, for several arms with several seeds: it takes
     pieces by their turns, so that an interrupted study has the same seeds of all arms. listener: receives the events of
-    all processes. Errors as for `dispatch`."""
+    all processes. Errors as for `dispatch`; Parked if a process was lost and no other made its piece."""
     p = study.profile
     places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
     if len(places) == 1 and (p.hardware.device != "cuda" or len(p.arms) == 1 or len(p.seeds) <= 1):
         return
-    with Processes(study, store.root, charging, places, listener) as workers:
-        in_shards = len(places) > len(p.arms)
-        wanted = partial(next_pieces, study, store, listener, in_shards=in_shards, no_more=workers.dismiss)
-        dispatch(wanted, workers, _notify)
-
-
-def _notify(message: str) -> None:
-    warnings.warn(Notice(message), stacklevel=3)
+    if not next_pieces(study, store, listener, set()):
+        return
+    with _workers((study, store, charging, len(places) > len(p.arms)), places) as workers:
+        errors, lost = _watched(workers, listener)
+    limits = [error for error in errors if isinstance(error, Parked)]
+    if errors:
+        raise [*limits, *reversed(errors)][0]  # the last worker to end knows of all failures
+    if lost and next_pieces(study, store, listener, set()):
+        raise Parked(f"{lost}; the same command resumes it")
 
 
 def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
@@ -68,136 +141,94 @@ def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
     return apart[: hardware.arms_at_once] or [tuple(gpus)]
 
 
-@dataclass(slots=True)
-class _Worker:
-    """A process and its visible GPUs. arm: arm of its newest piece, whose engine it holds. piece: None while idle."""
-
-    process: BaseProcess
-    gpus: tuple[str, ...]
-    arm: str = ""
-    piece: Piece | None = None
-
-
-@dataclass(slots=True)
-class Processes:
-    """Processes that make pieces of a study, charged to its run. places: GPUs for one process each, not yet in use."""
-
-    study: Study
-    root: Path
-    charging: Charging
-    places: list[tuple[str, ...]]
-    listener: Listener
-    _running: dict[Connection, _Worker] = field(default_factory=dict)
-    _waiting: list[Piece] = field(default_factory=list)
-
-    def __enter__(self) -> Self:
-        release_memory()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        left = [worker.process for worker in self._running.values() if worker.process.pid]
-        if not error:
-            self.dismiss()
-        for process in left if error else ():
+@contextmanager
+def _workers(given: object, places: Sequence[tuple[str, ...]]) -> Iterator[dict[Connection, BaseProcess]]:
+    """Yield the processes that work on a study, by the line to each. If the block ends by an error, they are stopped.
+    given: what they get. places: the GPUs visible to each."""
+    release_memory()
+    context, workers = get_context("spawn"), dict[Connection, BaseProcess]()
+    try:
+        for gpus in places:
+            ours, theirs = context.Pipe()
+            # known before it starts: a run that is stopped in between must end it too
+            process = workers[ours] = context.Process(target=_work, args=(theirs,))
+            with children_see(gpus), deaf_children():  # Ctrl-C reaches this process, which then sends them SIGTERM
+                process.start()
+            theirs.close()
+        for line in workers:
+            with suppress(BrokenPipeError):  # it has just died, and its end is received next
+                line.send(given)
+        yield dict(workers)
+    except BaseException as error:
+        started = [process for process in workers.values() if process.pid]
+        for process in started:
             process.terminate()
-        grace = GRACE_AFTER_CTRL_C if isinstance(error, KeyboardInterrupt) else GRACE_SECONDS
-        until = time.monotonic() + grace
-        for process in left:
+        until = time.monotonic() + (GRACE_AFTER_CTRL_C if isinstance(error, KeyboardInterrupt) else GRACE_SECONDS)
+        for process in started:
             process.join(max(0.0, until - time.monotonic()))
             process.kill()
+        raise
 
-    def dismiss(self) -> None:
-        """If all workers are idle, let them close their engines and end."""
-        if all(worker.piece is None for worker in self._running.values()):
-            for line in self._running:
-                line.close()
 
-    def begin(self, piece: Piece) -> None:
-        """Send a piece to the process that holds its arm's engine, else to a new process, else to any idle one."""
-        idle = [line for line, worker in self._running.items() if worker.piece is None]
-        line = next((line for line in idle if self._running[line].arm == piece.arm), None)
-        if line is None and self.places:
-            line = self._new_worker(self.places.pop(0), piece.title)
-        if line is None and not idle:
-            self._waiting.append(piece)
-            return
-        line = line or idle[0]
-        worker = self._running[line]
-        worker.piece, worker.arm = piece, piece.arm or worker.arm
-        with suppress(BrokenPipeError):  # it has just died, and its end is received next
-            line.send(piece)
-
-    def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
-        ended = []
-        while not ended:
-            for line in wait(list(self._running)):
-                assert isinstance(line, Connection)
-                ended += self._received(line)
-        waiting, self._waiting = sorted(self._waiting, key=attrgetter("turn")), []
-        for piece in waiting:
-            self.begin(piece)
-        yield from ended
-
-    def _new_worker(self, gpus: tuple[str, ...], name: str) -> Connection:
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs,), name=name)
-        # known before it starts: a run that is stopped in between must end it too
-        self._running[ours] = _Worker(process, gpus)
-        with children_see(gpus), deaf_children():  # Ctrl-C reaches this process, which then sends them SIGTERM
-            process.start()
-        theirs.close()
-        ours.send((self.study, self.root, self.charging))
-        return ours
-
-    def _received(self, line: Connection) -> list[tuple[Piece, UserError | None]]:
-        """Return the piece that has ended, if any."""
-        worker = self._running[line]
-        try:
-            message = line.recv()
-        except (EOFError, ConnectionResetError):
-            del self._running[line]
-            worker.process.join()
-            self.places.append(worker.gpus)
-            code = worker.process.exitcode or 0
-            lost = Lost(f"its process ended early (exit code {code}); the same command resumes it")
-            error = lost if code < 0 else UserError("its process failed; its own error is above")
-            return [(worker.piece, error)] if worker.piece else []
-        if isinstance(message, Progress):
-            self.listener(message)
-            return []
-        piece, worker.piece = worker.piece, None
-        assert piece is not None
-        return [(piece, message)]
+def _watched(workers: Mapping[Connection, BaseProcess], listener: Listener) -> tuple[list[UserError], str]:
+    """Wait for the workers to end. Return their errors, and which were lost; others make the pieces of those."""
+    at_work, errors, lost = dict(workers), list[UserError](), ""
+    while at_work:
+        for line in wait(list(at_work)):
+            assert isinstance(line, Connection)
+            try:
+                message = line.recv()
+            except (EOFError, ConnectionResetError):
+                process = at_work.pop(line)
+                process.join()
+                if code := process.exitcode:
+                    lost = f"a process ended early (exit code {code})"
+                    _notify(f"{lost}; its piece is made by another, or by the next attempt")
+                continue
+            if isinstance(message, Progress):
+                listener(message)
+            elif isinstance(message, UserError):
+                errors.append(message)
+            else:
+                _notify(f"{message[0].name} failed: {message[1]}")
+                for other in at_work.keys() - {line}:
+                    with suppress(BrokenPipeError):
+                        other.send(message)
+    return errors, lost
 
 
 def _work(line: Connection) -> None:
-    """In a worker process, which it ends: make pieces until the pipe is closed; send every Progress, and for each piece
-    None or its error."""
+    """In a worker process, which it ends: make pieces until all are made; send every Progress, every Failure, and at
+    the end the error, if any."""
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
     one_at_a_time = threading.Lock()
 
-    def tell(message: Progress | UserError | None) -> None:
+    failed = dict[str, UserError]()
+
+    def failed_elsewhere() -> Mapping[str, UserError]:
+        while line.poll():
+            piece, error = line.recv()
+            failed[piece.key] = error
+        return failed
+
+    def tell(message: Progress | Failure | UserError) -> None:
         with one_at_a_time:
             try:
                 line.send(message)
             except OSError:  # nobody is there to read of it
                 os._exit(1)
 
-    with suppress(EOFError, Parked), stopped_by_signals(), patient():  # told to stop while it waits, it ends
-        study, root, charging = line.recv()
-        store = Store(root)
-        with (
-            metered(charging.meter(study.profile.hardware, store), tell) as charged,
-            stages_of(study, store, charged) as current,
-        ):
-            while not was_stopped():
-                piece: Piece = line.recv()
-                try:
-                    piece_in(current, study, store, piece.ref, piece.shard)
-                    tell(None)
-                except Exception as error:
-                    tell(as_user_error(error))
+    try:
+        with suppress(EOFError), stopped_by_signals(), patient():
+            study, store, charging, in_shards = line.recv()
+            with (
+                metered(charging.meter(study.profile.hardware, store), tell) as charged,
+                stages_of(study, store, charged) as current,
+            ):
+                claims = Claims(current, study, store, failed_elsewhere, tell)
+                _share(claims, charged, lambda _: None, in_shards=in_shards)
+    except Exception as error:
+        tell(as_user_error(error))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # engines are closed and all is on disk; the end of an interpreter that loaded vLLM takes seconds more
@@ -208,53 +239,3 @@ def _end_with_the_starter() -> None:
     assert starter is not None
     wait([starter.sentinel])
     os._exit(1)
-
-
-# Pieces shared by processes that see the same root: jobs of a cluster, or hosts with one bucket. No process leads.
-
-POLL_SECONDS = 2.0
-WAITING = "other processes make all that can be made now: waiting"
-
-
-def share_pieces(study: Study, store: Store, listener: Listener) -> None:
-    """Make the costly pieces that no other process makes, until all are made. Errors as for `dispatch`."""
-    with stages_of(study, store, listener) as current:
-        dispatch(partial(next_pieces, study, store, listener), Claims(current, study, store), _notify)
-
-
-@dataclass(slots=True)
-class Claims:
-    """Makes pieces in this process, one at a time, while it holds the piece's lease. A lease is free when its holder is
-    dead."""
-
-    current: Session
-    study: Study
-    store: Store
-    _open: list[Piece] = field(default_factory=list)
-
-    def begin(self, piece: Piece) -> None:
-        self._open.append(piece)
-
-    def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
-        waited = False
-        while True:
-            for piece in self._open:
-                with leases_of(self.store.root).claimed({f"piece-{piece.key}": ["whole"]}, wait=False) as mine:
-                    if mine:
-                        self._open.remove(piece)
-                        yield piece, self._made(piece)
-                        return
-            if not waited:
-                _notify(WAITING)
-            waited = True
-            time.sleep(POLL_SECONDS)
-
-    def _made(self, piece: Piece) -> UserError | None:
-        """Make a piece, or find that another process has made it; return its error. A stop is raised."""
-        try:
-            piece_in(self.current, self.study, self.store, piece.ref, piece.shard)
-        except Exception as error:
-            if was_stopped():
-                raise
-            return as_user_error(error)
-        return None

@@ -63,7 +63,7 @@ def _root(root: Path) -> Iterator[Check]:
 def _disk(root: Path) -> Iterator[Check]:
     there = next(p for p in (root.resolve(), *root.resolve().parents) if p.exists())
     free = shutil.disk_usage(there).free / 1e9
-    fix = "" if free > FREE_GB else f"free at least {FREE_GB} GB, or choose another root (`varband plan` says how much)"
+    fix = "" if free > FREE_GB else f"free at least {FREE_GB} GB, or choose another root"
     yield Check.of("disk", f"{free:.1f} GB free", fix, "warn")
 
 

@@ -24,8 +24,8 @@ from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
 from storage.records.garbage import closure, collecting
-from storage.records.record import OVERRIDES, REGISTER, newest_overrides, register_path
-from storage.records.runs import all_runs, planned_refs
+from storage.records.record import OVERRIDES, REGISTER, register_path
+from storage.records.runs import planned_refs
 from storage.records.spending import PRICES
 from storage.roots import address_of, linkless, sync_tree, write_durably
 
@@ -33,15 +33,13 @@ from storage.roots import address_of, linkless, sync_tree, write_durably
 @dataclass(frozen=True, slots=True)
 class Copied:
     """The result of a copy. artifacts, shards: copied now. left_bytes: weights left out. others: artifacts that the
-    target has in another version, which stay. changed: replaced settings of later runs: prices, overrides, limits of
-    runs."""
+    target has in another version, which stay."""
 
     artifacts: int = 0
     shards: int = 0
     bytes: int = 0
     left_bytes: int = 0
     others: int = 0
-    changed: tuple[str, ...] = ()
 
     def __add__(self, more: Copied) -> Copied:
         return Copied(*(getattr(self, f) + getattr(more, f) for f in self.__slots__))
@@ -60,7 +58,6 @@ def copy_study(
             f"{address_of(target)} is on object storage, which cannot hold copies without weights: export with weights"
         )
     store, into = Store(source), Store(target)
-    before = _rules(target) if target.is_dir() else {}
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
         # records before artifacts and charges after rollouts, so that none refers to missing data
@@ -82,9 +79,7 @@ def copy_study(
         records += sum(_copy_charges(source, target, run))
         if weights:
             records += sum(_copy_checkpoints(source, target))
-    after = _rules(target) if before else {}
-    changed = tuple(name for name in before if after.get(name) != before[name])
-    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records, changed=changed))
+    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records))
 
 
 def _left_by_light_copies(known: Mapping[Ref, Manifest]) -> dict[str, frozenset[str]]:
@@ -120,13 +115,6 @@ def _step_of(path: str) -> int:
     40
     """
     return int(path.split("/")[1].removeprefix("step-"))
-
-
-def _rules(root: Path) -> dict[str, object]:
-    """Return the settings of later runs of a root: its prices, the active overrides, the limits of each run."""
-    prices, (text, name) = root / PRICES, newest_overrides(root)
-    limits = {f"limits of {run.id}": run.budget for run in all_runs(root)}
-    return {PRICES: prices.read_bytes() if prices.is_file() else b"", OVERRIDES: (text, Path(name).name), **limits}
 
 
 def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozenset[str], *, renew: bool) -> Copied:

@@ -14,7 +14,6 @@ from typing import Any
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import ALL_LINEAR, EXPERT_PROJECTIONS, LearnerConfig
-from tasks.domain.grpo.steps import evaluated_steps
 from tasks.engines.hardware import Execution, Hardware, engine_name, merges_adapters
 from tasks.engines.model_files import loaded_bytes, num_experts, read_config
 
@@ -240,18 +239,6 @@ def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
     """Return the host memory of a checkpoint during writing: float32 weights and Adam's two moments of all trained
     values."""
     return 12 * _trained(base, learner)
-
-
-def disk_bytes(base: Path, learner: LearnerConfig, execution: Execution) -> int:
-    """Return the largest size of a training's work folder: checkpoints, including one being written, and float32
-    adapters."""
-    adapters = len(evaluated_steps(learner.steps, learner.eval_every)) + _SERVED
-    return (execution.keep_checkpoints + 1) * checkpoint_bytes(base, learner) + 4 * adapters * _trained(base, learner)
-
-
-def kept_bytes(base: Path, learner: LearnerConfig) -> int:
-    """Return the disk space of a training's artifact: float32 adapters of all evaluated steps except the first."""
-    return 4 * (len(evaluated_steps(learner.steps, learner.eval_every)) - 1) * _trained(base, learner)
 
 
 def _has_critic(learner: LearnerConfig) -> bool:

@@ -14,7 +14,7 @@ from flows.arm import Attempts
 from flows.artifacts import Screened, Start
 from flows.experiment import experiment
 from flows.gate import ADVICE, why_closed
-from flows.running.pieces import Lost, Piece, dispatch
+from flows.running.pieces import Piece, dispatch
 from flows.study.profile import Profile
 from flows.study.profiles import DEMO, PAPER, PROFILES
 from storage.artifacts.ref import Ref
@@ -118,8 +118,7 @@ class Fake:
 
 
 @pytest.mark.parametrize(
-    ("error", "raised", "begun"),
-    [(UserError("no"), ArmsFailed, "a b b2"), (Parked("no"), Parked, "a b"), (Lost("no"), Parked, "a b b2")],
+    ("error", "raised", "begun"), [(UserError("no"), ArmsFailed, "a b b2"), (Parked("no"), Parked, "a b")]
 )
 def test_pieces_of_which_one_fails(error: UserError, raised: type[Exception], begun: str) -> None:
     """A budget limit ends them all; what waits for a piece that failed is never begun."""

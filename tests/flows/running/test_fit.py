@@ -11,22 +11,18 @@ import pytest
 from flows.experiment import experiment
 from flows.problems import prepare
 from flows.running.accounting import accounted
-from flows.running.costs import BYTES, costs
 from flows.running.fit import longest_prompts
 from flows.running.forecast import Forecast
 from flows.running.plan import execute, plan
 from flows.running.sessions import Charging, silent
-from flows.study.profiles import PAPER
 from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.budget import Budget, Prices
+from tasks.domain.budget import Budget
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.sampling.prompts import encode_prompt, loaded_tokenizer
-from tests.flows.running.test_plan import MODEL, study_of
-from tests.tiny_model import CONFIG, hollow_weights
 
 LONG = "Add 1 and 2" + " and 3" * 200 + "."
 
@@ -73,17 +69,3 @@ def test_only_what_is_sampled_counts(tmp_path: Path) -> None:
     execute(study, store, silent, prepare)
     before = longest_prompts(study, store, plan(study, store, experiment))
     assert {one.arm for one in before} == {"panel", "thinking"} and all(one.source_id != "long" for one in before)
-
-
-def test_the_plan_s_disk_holds_the_adapters(tmp_path: Path) -> None:
-    """Of Qwen3-30B-A3B by rank 32, in float32: two arms and the panel's two lessons keep 13, 13, 10 and 10 steps."""
-    (base := tmp_path / "mixture").mkdir()
-    (base / "config.json").write_text(json.dumps(CONFIG))
-    hollow_weights(base / "model.safetensors", 61_064_245_248 // 2)
-    found, store = study_of(PAPER, tmp_path), Store(tmp_path / "root")
-    planned = plan(found, store)
-    here, elsewhere = (
-        sum(cost.bytes for cost in costs(replace(found, places=places), store, planned, Prices()))
-        for places in (found.places | {MODEL.sha256: base}, {})
-    )
-    assert BYTES * 1e8 < elsewhere < 20e9 and here > 46 * 4 * 1_687_683_072

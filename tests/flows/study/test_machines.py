@@ -34,7 +34,7 @@ def test_the_published_design_fits_onto_two_gpus_an_arm(tmp_path: Path) -> None:
     found = study(tmp_path)
     assert found.profile.hardware.sampler_apart
     check_memory(found, H200)
-    said = "sampling 60.6 GiB of a GPU, training 123.5 and 144.6 of the disk"
+    said = "sampling 60.6 GiB of a GPU, training 123.5"
     assert memory_lines(found, H200) == [f"memory of {tmp_path.name}: {said}"]
 
 

@@ -12,13 +12,10 @@ from storage.artifacts.rows import columns
 from storage.artifacts.store import Store, left_out
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
-from storage.records.record import put_overrides
-from storage.records.runs import note_planned, read_run, write_run
-from storage.records.spending import PRICES
+from storage.records.runs import note_planned
 from tasks.domain.policies import BaseModel, Policy
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Payload, Session, session, stage, store, workdir
-from tests.storage.records.test_garbage import recorded
 
 
 class Ores(Ref, kind="ores", schema=columns("n big")):
@@ -157,17 +154,3 @@ def test_a_run_takes_along_what_it_needs(tmp_path: Path) -> None:
     assert Ledger(there).read(theirs) is None
     assert (there / "runs" / "demo-00000001.jsonl").exists()
     assert copy_study(here, there, "demo-00000001", weights=False).shards == 0
-
-
-def test_a_copy_names_the_rules_that_it_changed(tmp_path: Path) -> None:
-    """Prices, limits and overrides of another machine steer what is paid for here."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    made(here)
-    recorded(here, "parked")
-    assert copy_study(here, there, weights=False).changed == ()
-    first = read_run(here, "demo-00000001")
-    write_run(here, first.model_copy(update={"budget": {"usd": 500.0}}))
-    (here / PRICES).write_text("[month]\nusd = 100000\n")
-    put_overrides(here, "")
-    assert copy_study(here, there, weights=False).changed == (PRICES, "overrides", "limits of demo-00000001")
-    assert copy_study(here, there, weights=False).changed == ()
