@@ -84,19 +84,12 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
         for column in ("source", "answer_type")
     }
     dropped = query("select count(distinct source_id) as n from issues where excluded", issues=issues)["n"][0].as_py()
-    codes = (
-        "select code, count(distinct source_id) as n, bool_or(excluded) as gone from issues"
-        " group by code order by gone desc, n desc, code"
-    )
-    if as_json:
-        options.write_json({"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **numbers})
-        return
-    click.echo(f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings")
+    lines = [f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings"]
     for column, by_name in numbers.items():
-        click.echo(f"  by {column}: " + ", ".join(f"{n} {name}" for name, n in by_name.items()))
-    for row in query(codes, issues=issues).to_pylist():
-        click.echo(f"  {'excluded' if row['gone'] else 'warning'}: {row['n']} {row['code']} ({_meaning(row['code'])})")
-    click.echo(f"  at {store.path(ref)}; list the findings with varband pool check and the same sources and options")
+        lines.append(f"  by {column}: " + ", ".join(f"{n} {name}" for name, n in by_name.items()))
+    lines.append(f"  at {store.path(ref)}; list the findings with varband pool check and the same sources and options")
+    result = {"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **numbers}
+    options.tell(result, lines, json=as_json)
 
 
 @pool.command()
