@@ -29,6 +29,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.argument("profile", metavar="PROFILE|STUDY.toml", shell_complete=options.studies),
         options.root,
+        options.engine,
         options.anyway,
         click.option(
             "--set",
@@ -105,7 +106,6 @@ def _whole(field: str, value: str) -> str:
 
 @click.command()
 @study_options
-@options.engine
 @click.option(
     "--track",
     "tracking",
@@ -170,7 +170,6 @@ def _make(study: Study, store: Store, charging: Charging, listeners: Listeners, 
 
 @click.command()
 @study_options
-@options.engine
 @options.budget
 @click.option("--slurm", is_flag=True, required=True, help="Submit to Slurm.")
 @click.option("--partition", help="Partition of the jobs.")
@@ -230,7 +229,6 @@ def submit(
 
 @click.command()
 @study_options
-@options.engine
 @options.budget
 @click.option("--stages", is_flag=True, help="List every stage with its rollouts, tokens, GPU-hours and cost.")
 @options.as_json

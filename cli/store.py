@@ -213,11 +213,11 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
     """Verify the checksums of all stored files. Exit code 1 if a damaged file is still in the store."""
     from flows.upkeep import verify as upkeep
 
-    found = upkeep.verify(root, repair=repair)
-    _print(found.damage, as_json, "damaged")
+    damage, examined = upkeep.verify(root, repair=repair)
+    _print(damage, as_json, "damaged")
     if not as_json:
-        click.echo(f"{found.examined} files were read, {found.damage.num_rows} are damaged")
-    sys.exit(1 if found.damage["moved_to"].null_count else 0)
+        click.echo(f"{examined} files were read, {damage.num_rows} are damaged")
+    sys.exit(1 if damage["moved_to"].null_count else 0)
 
 
 @store.command()

@@ -105,7 +105,6 @@ def check(file: str, root: Path) -> None:
 
 @study.command()
 @study_options
-@options.engine
 @click.option("--problem", metavar="ID", help="Its source_id or problem_id.  [default: the pool's first]")
 def prompt(root: Path, problem: str | None, **wishes: Any) -> None:
     """Print each arm's prompt for one problem, as the model gets it.
@@ -177,7 +176,6 @@ def diff(one: str, other: str | None, as_json: bool) -> None:
 
 @study.command()
 @study_options
-@options.engine
 @click.option("--by", "names", multiple=True, required=True, help="Person who registers the study. May be repeated.")
 @click.option("--rule", help="Decision rule, in words.  [default: the confidence sequence decides]")
 @options.as_json

@@ -88,9 +88,8 @@ class Session:
     """How this process executes stage calls. It changes no result.
 
     planning: only record the calls. wrap, group: let an orchestrator run a step as a task and show the steps of an arm
-    together. before: called before anything is made; may raise to stop. without: kinds that are not made here; missing
-    steps of these kinds, and steps that need them, are left for another machine. elsewhere: artifacts that others make,
-    likewise.
+    together. without: kinds that are not made here; missing steps of these kinds, and steps that need them, are left
+    for another machine. elsewhere: artifacts that others make, likewise.
     """
 
     store: Store
@@ -99,7 +98,6 @@ class Session:
     listener: Callable[[Progress], None] = _ignore
     wrap: Callable[[Step, Callable[[], bool]], None] | None = None
     group: Callable[[str, Callable[[], Any]], Any] | None = None
-    before: Callable[[Step], None] | None = None
     without: frozenset[str] = frozenset()
     elsewhere: frozenset[Ref] = frozenset()
     steps: list[Step] = field(default_factory=list)
@@ -128,8 +126,6 @@ class Session:
         if self.store.fresh(step.ref):
             self.listener(Progress("reused", step.title, step.ref))
             return True
-        if self.before is not None:
-            self.before(step)
         if step.condition is not None and (why_not := step.condition.why_not(self.store)):
             raise Parked(why_not)
         with self.store.making(

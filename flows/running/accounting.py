@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from flows.gate import ADVICE
 from flows.running.costs import costs, total
 from flows.running.fit import Machine, check_fit, check_memory, check_service, longest_prompts
-from flows.running.plan import Planned, is_costly, looked_up, to_sample
+from flows.running.plan import Planned, is_costly, looked_up, sampled_here
 from flows.running.sessions import Charging, Listener
 from flows.running.tracking import followed_by, token, tracked, tracker_run
 from flows.study.resolve import Study
@@ -93,7 +93,7 @@ def accounted(
     models that exceed this machine's GPUs.
     """
     if is_costly(planned):
-        check_memory(study, Machine.here(), to_sample(planned))
+        check_memory(study, Machine.here(), [one.sampling for one in sampled_here(planned)])
         check_fit(longest_prompts(study, store, planned), study.profile.hardware.max_model_len)
     meter = charging.meter(study.profile.hardware, store)
     check_installed(study.profile.tracking)

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.running.costs import FILL, Cost, Estimator, total
 from flows.running.fit import Machine, memory_lines, problems_before_checks, prompt_notes
-from flows.running.plan import Planned, plan, to_sample, why_not
+from flows.running.plan import Planned, plan, sampled_here, why_not
 from flows.study.machine import gpus_line
 from flows.study.models import SHIPPED
 from flows.study.objectives import alike
@@ -77,7 +77,7 @@ class Forecast:
             *unknown_prompts(study),
             *alike(study.profile),
             gpus_line(study.profile.hardware, num_gpus()),
-            *(memory_lines(study, machine, to_sample(planned)) if machine else ()),
+            *(memory_lines(study, machine, [one.sampling for one in sampled_here(planned)]) if machine else ()),
             *prompt_notes(study, store, planned),
             no_price(prices, study.profile, store),
         ]

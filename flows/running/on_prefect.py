@@ -95,21 +95,13 @@ def _server_needed() -> Iterator[None]:
         raise _ServerAway(str(error)) from error
 
 
-def under_prefect(
-    study: Study,
-    store: Store,
-    listener: Callable[[Progress], None],
-    dag: Callable[[Study], T],
-    before: Callable[[Step], None] | None = None,
-) -> T:
-    """Run a DAG inside a flow run, with one task per stage and one sub-flow per arm. before: called before a step, may
-    refuse it."""
+def under_prefect(study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], T]) -> T:
+    """Run a DAG inside a flow run, with one task per stage and one sub-flow per arm."""
     name = study.profile.called
     with stages_of(
         study,
         store,
         listener,
-        before=before,
         wrap=lambda step, ensure: _as_task(step, ensure, name),
         group=lambda title, body: _as_flow(title, body, name),
     ):

@@ -79,11 +79,6 @@ class Sampled(NamedTuple):
     split: str | None
 
 
-def to_sample(planned: Iterable[Planned]) -> Iterator[Sampling]:
-    """Yield the parameters with which this machine will sample."""
-    return (one.sampling for one in sampled_here(planned))
-
-
 def sampled_here(planned: Iterable[Planned]) -> Iterator[Sampled]:
     """Yield the samplings that this machine will do for missing steps."""
     for given in (p.step.arguments for p in planned if p.made_here):

@@ -35,7 +35,7 @@ from flows.server.page import PLAN, PROGRESS, REPORT, progress_on_page, show_car
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
 from flows.study.forms import PinnedForm, SettingForm, StudyForm
 from flows.study.resolve import Study
-from flows.upkeep.reeval import NightPage, Options, Unchecked, reevaluate
+from flows.upkeep.reeval import NightPage, Unchecked, reevaluate
 from flows.upkeep.regrading import regrade_store
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -45,8 +45,7 @@ from storage.records.runs import run_id
 from storage.roots import root_folder
 from tasks.domain.budget import Budget
 from tasks.domain.statistics.nights import CANARY_TOKENS
-from tasks.metering import OCCUPYING, metered
-from tasks.stage import Step
+from tasks.metering import metered
 
 PIECES = "make/zz_make"
 #: A run whose storage does not answer looks again this much later.
@@ -222,23 +221,6 @@ def make(
     return f"{ref} is made" if shard is None else f"shard {shard} of {ref} is sampled"
 
 
-@flow(name="report", persist_result=False)
-def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
-    """Make a study's report again from stored artifacts; never samples or trains.
-
-    Args:
-        study: Which study.
-    """
-    chosen, store = opened(study)
-
-    def refuse(step: Step) -> None:
-        if step.ref.kind in OCCUPYING:
-            raise UserError(f"'{step.title}' does not exist yet: run the experiment first")
-
-    made = under_prefect(chosen, store, telling(), whole, before=refuse)
-    return _show_report(store, made)
-
-
 @flow(name="reeval", persist_result=False)
 def reeval(
     studies: list[StudyForm] = [],  # noqa: B006
@@ -263,7 +245,7 @@ def reeval(
 
     found, named = NightPage([]), [_resolved(form, store) for form in studies]
     try:
-        for one in reevaluate(store, named, charged, Options(canary_tokens, sample_anyway)):
+        for one in reevaluate(store, named, charged, canary_tokens=canary_tokens, anyway=sample_anyway):
             found = NightPage([*found.found, one])
     except Parked as limit:
         return Cancelled(name=PARKED, message=f"{len(found.found)} adapters were looked at; {limit}")

@@ -99,7 +99,6 @@ DEPLOYMENTS = (
     # the last in Prefect's list
     Deployment("make", PIECE, "zz_make", pool="gpu", queue="experiments", tags=("gpu", "internal")),
     _nightly("Re-evaluate stored adapters on the held-out problems, every night.", "0 2 * * *"),
-    Deployment("report", "Make the report of a study again, from stored artifacts. Never samples or trains."),
     Deployment("regrade", "Grade stored rollouts with the installed grader. Samples nothing, overwrites nothing."),
     Deployment("gc", "Remove unreferenced artifacts. The ledger stays."),
 )

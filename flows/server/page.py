@@ -12,6 +12,7 @@ from httpx import HTTPError
 from prefect.client.orchestration import get_client  # noqa: TID253
 
 from flows.running.costs import Cost, costs, total
+from flows.running.forecast import lasting
 from flows.running.plan import Planned
 from flows.running.sessions import Charging, Listener
 from flows.study.resolve import Study
@@ -77,24 +78,14 @@ class Board:
 def in_words(event: Progress, seconds: float) -> str:
     """
     >>> in_words(Progress("advanced", "train panel seed 0", Ref("training", "0" * 16), 10, 40, "steps"), 40.0)
-    'train panel seed 0: 10 of 40 steps, about 2 min left'
+    'train panel seed 0: 10 of 40 steps, about 2 minutes left'
     """
     if event.event == "made" or not event.total:
         return f"{event.title}: {'made' if event.event == 'made' else 'begun'}"
     far = f"{event.title}: {event.done:,} of {event.total:,} {event.unit}"
     if not event.done:
         return far
-    return f"{far}, about {_duration(seconds * (event.total - event.done) / event.done)} left"
-
-
-def _duration(seconds: float) -> str:
-    return (
-        f"{seconds / 3600:.1f} h"
-        if seconds > 5400
-        else f"{seconds / 60:.0f} min"
-        if seconds > 90
-        else f"{seconds:.0f} s"
-    )
+    return f"{far}, about {lasting(seconds * (event.total - event.done) / event.done / 3600)} left"
 
 
 def as_table(words: str, spent: Amounts, limits: Mapping[str, float], left: Amounts) -> str:

@@ -25,7 +25,7 @@ PINS = {
     "mpmath": ("1.3.0", "the grader is pinned to it"),
 }
 #: Deployments of `varband server deploy`; a test compares the names.
-DEPLOYED = {"experiment", "plan", "zz_make", "reeval", "report", "regrade", "gc"}
+DEPLOYED = {"experiment", "plan", "zz_make", "reeval", "regrade", "gc"}
 FREE_GB = 5
 #: Both builds of vLLM install the same package, so the environment is made anew.
 CUDA = "rm -r .venv && make GPU=1 .venv/.ready; without make: pip install varband[vllm] in a new environment"

@@ -138,23 +138,18 @@ class Unchecked:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """canary_tokens: per adapter, on a night without changes. anyway: sample all problems in any case."""
-
-    canary_tokens: int = CANARY_TOKENS
-    anyway: bool = False
-
-
 def reevaluate(
     store: Store,
     studies: Sequence[Study | Unchecked],
     charged: Callable[[Study], AbstractContextManager[Listener]],
-    options: Options,
+    *,
+    canary_tokens: int = CANARY_TOKENS,
+    anyway: bool = False,
 ) -> Iterator[Night | Unchecked]:
     """Yield the result for every adapter of the studies, by default of all finished runs. studies: with the reason in
-    place of a study that cannot be resolved. charged: gives the listener of a study's work. Raise Parked at a budget
-    limit, which also applies to the remaining adapters."""
+    place of a study that cannot be resolved. charged: gives the listener of a study's work. canary_tokens: per
+    adapter, on a night without changes. anyway: sample all problems in any case. Raise Parked at a budget limit, which
+    also applies to the remaining adapters."""
     seen = set[str]()
     for study in studies or _finished(store):
         if isinstance(study, Unchecked):
@@ -171,7 +166,11 @@ def reevaluate(
                     continue
                 seen.add(name)
                 try:
-                    yield kept if isinstance(kept, Unchecked) else night(current, study, kept, options)
+                    yield (
+                        kept
+                        if isinstance(kept, Unchecked)
+                        else night(current, study, kept, canary_tokens=canary_tokens, anyway=anyway)
+                    )
                 except Parked:
                     raise
                 except UserError as error:  # of this adapter: the others are looked at all the same
@@ -212,7 +211,9 @@ def _why_not(store: Store, kept: Kept) -> str:
     return "its evaluation is not made yet"
 
 
-def night(current: Session, study: Study, kept: Kept, options: Options) -> Night:
+def night(
+    current: Session, study: Study, kept: Kept, *, canary_tokens: int = CANARY_TOKENS, anyway: bool = False
+) -> Night:
     """Sample what tonight requires, compare it and store the record. A second night on one day repeats the first,
     unless something changed in between."""
     store, earlier, moment = current.store, nights_of(current.store.root, kept.name), now()
@@ -220,7 +221,7 @@ def night(current: Session, study: Study, kept: Kept, options: Options) -> Night
     environment = environment_now(study, kept.policy)
     sampler = _sampler(environment)
     last = earlier[-1] if earlier else None
-    if last and last.at[:10] == moment[:10] and last.environment == environment and not options.anyway:
+    if last and last.at[:10] == moment[:10] and last.environment == environment and not anyway:
         return last
     changed = changes(last.environment if last else evaluated_in, environment)
     sentences = [", ".join(changed.values()) or "nothing changed"]
@@ -229,7 +230,7 @@ def night(current: Session, study: Study, kept: Kept, options: Options) -> Night
     evaluation = _Evaluation.of(store, study, kept)
     if evaluation.flips:
         sentences.append(f"{evaluation.flips} of {evaluation.rollouts} stored verdicts changed")
-    canary = _canary(evaluation, options.canary_tokens, seed + number)
+    canary = _canary(evaluation, canary_tokens, seed + number)
     same = current.toolbox.exact and draws.known(canary)
     differing = draws.differing(canary, derived_seed("the same seeds", seed), number) if same else 0
     if same:
@@ -237,7 +238,7 @@ def night(current: Session, study: Study, kept: Kept, options: Options) -> Night
         how = "differ from the evaluation's, of the same seeds" if differing else "are the evaluation's, token by token"
         sentences.append(f"{completions} {how}")
     unknown = UNKNOWN in environment["engine"] and not canary
-    if options.anyway or differing or unknown or set(changed) & set(SAMPLES) or _undecided(earlier, sampler):
+    if anyway or differing or unknown or set(changed) & set(SAMPLES) or _undecided(earlier, sampler):
         problems, drawn = evaluation.problems, "whole"
     elif same:
         problems, drawn = [], "same"

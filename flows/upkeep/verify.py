@@ -31,14 +31,6 @@ OF_THE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """A damaged file. movable: whether it can be moved away and made again."""
-
-    problem: str
-    movable: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Thing:
     """One thing to check. look: raises if something is wrong with it. needed: cannot be made again."""
 
@@ -47,28 +39,19 @@ class Thing:
     look: Callable[[Path], object]
     needed: bool = False
 
-    def fault(self) -> Fault | None:
+    def fault(self) -> Exception | None:
         try:
             self.look(self.path)
         except (UserError, OSError, ValueError) as error:
-            if not os.path.lexists(self.path):
-                return None  # collected, removed or replaced while it was read
-            return Fault(str(error), not self.needed and _of_the_file(error))
+            # else it was collected, removed or replaced while it was read
+            return error if os.path.lexists(self.path) else None
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """The result of a verification. damage: schema DAMAGE. examined: how many things were read."""
-
-    damage: pa.Table
-    examined: int
-
-
-def verify(root: Path, *, repair: bool = False) -> Verified:
-    """Check everything. repair: move damaged files to `.damaged`; the original command makes them again. Files that are
-    unreadable for other reasons stay, and journals of charges, whose readable lines count. Raise UserError if there is
-    no root."""
+def verify(root: Path, *, repair: bool = False) -> tuple[pa.Table, int]:
+    """Return what is damaged (schema DAMAGE), and the number of things that were read. repair: move damaged files to
+    `.damaged`; the original command makes them again. Files that are unreadable for other reasons stay, and journals of
+    charges, whose readable lines count. Raise UserError if there is no root."""
     if not root.is_dir():
         raise UserError(f"root {root}: is not a folder, so there is nothing to verify")
     examined, rows = 0, []
@@ -76,10 +59,11 @@ def verify(root: Path, *, repair: bool = False) -> Verified:
         examined += 1
         # looked at twice: a run may replace a thing between the reading of two of its files
         if thing.fault() and (fault := thing.fault()):
-            moved = str(set_aside(root, thing.path).relative_to(root)) if repair and fault.movable else None
+            movable = repair and not thing.needed and _of_the_file(fault)
+            moved = str(set_aside(root, thing.path).relative_to(root)) if movable else None
             path = str(thing.path.relative_to(root))
-            rows.append({"what": thing.what, "path": path, "problem": fault.problem, "moved_to": moved})
-    return Verified(pa.Table.from_pylist(rows, schema=DAMAGE), examined)
+            rows.append({"what": thing.what, "path": path, "problem": str(fault), "moved_to": moved})
+    return pa.Table.from_pylist(rows, schema=DAMAGE), examined
 
 
 def things(root: Path) -> Iterator[Thing]:

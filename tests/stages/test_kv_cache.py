@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.fit import Machine, check_caches, memory_lines
-from flows.running.plan import plan, to_sample
+from flows.running.plan import plan, sampled_here
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -65,13 +65,12 @@ def test_only_vllm_on_a_gpu_stores_fp8(engine: str, device: str, monkeypatch: py
 
 
 def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path: Path) -> None:
-    """On a CPU, which the demo's settings allow. What is there already needs no engine: it is no fault of the study."""
+    """On a CPU, which the demo's settings allow."""
     settings, store = ("screening.sampling.kv_cache=fp8", "arms=panel"), Store(tmp_path)
     store.prepare()
     study = Request(profile="demo", settings=settings).study(store, planning=True)
-    asked, refused = [*to_sample(plan(study, store))], "kv_cache=fp8 needs vLLM"
+    asked, refused = [one.sampling for one in sampled_here(plan(study, store))], "kv_cache=fp8 needs vLLM"
     [said] = memory_lines(study, Machine.here(), asked)
     assert said.startswith(f"this machine would refuse it: {refused}")
     with pytest.raises(UserError, match=refused):
         check_caches(study.profile.hardware, asked)
-    assert memory_lines(study, Machine.here(), to_sample(replace(p, reused=True) for p in plan(study, store))) == []

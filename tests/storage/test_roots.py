@@ -74,7 +74,7 @@ def test_a_path_in_a_manifest_stays_in_its_folder(tmp_path: Path, private: Path,
     with pytest.warns(Notice, match="1 artifacts are left out"):
         copy_study(tmp_path / "theirs", tmp_path / "mine" / "copy")
     assert not list((tmp_path / "mine").rglob("exposure.txt"))
-    damage = verify(tmp_path / "theirs").damage.to_pylist()
+    damage = verify(tmp_path / "theirs")[0].to_pylist()
     assert [row["path"] for row in damage] == [str(manifest.parent.relative_to(tmp_path / "theirs"))]
 
 
@@ -90,7 +90,7 @@ def test_a_link_is_not_followed_out_of_a_root(tmp_path: Path, private: Path, lin
     with pytest.raises(UserError, match="link"):
         copy_study(theirs, tmp_path / "copy")
     if "{ref}" in link:
-        assert "artifact" in verify(theirs).damage["what"].to_pylist()
+        assert "artifact" in verify(theirs)[0]["what"].to_pylist()
 
 
 def test_only_a_root_that_this_machine_made_is_a_copy_of_a_bucket(tmp_path: Path) -> None:

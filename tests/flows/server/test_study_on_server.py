@@ -105,7 +105,7 @@ def test_resumed_it_finishes_with_nothing_sampled_twice(server: Server, parked: 
     ("deployment", "parameters"),
     [
         ("plan", {"study": SMALL}),
-        ("report", {"study": SMALL}),
+        ("experiment", {"study": SMALL}),
         ("regrade", {}),
         ("reeval", {"studies": [SMALL], "canary_tokens": 0}),
         ("gc", {"older_than_days": 0, "remove": True}),

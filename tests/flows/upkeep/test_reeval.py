@@ -12,7 +12,7 @@ import pytest
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import reeval
-from flows.upkeep.reeval import Kept, NightPage, Options, Unchecked, night
+from flows.upkeep.reeval import Kept, NightPage, Unchecked, night
 from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
@@ -76,7 +76,7 @@ class Nights:
     def again(self, **options: int) -> tuple[Night, int]:
         before = self.lab.engine.sampled
         with session(self.current):
-            found = night(self.current, self.study, self.kept, Options(**options))  # type: ignore[arg-type]
+            found = night(self.current, self.study, self.kept, **options)  # type: ignore[arg-type]
         return found, self.lab.engine.sampled - before
 
 

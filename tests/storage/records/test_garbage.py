@@ -191,7 +191,7 @@ def test_damaged_notes_of_a_parked_study_let_nothing_go(parked: tuple[Path, set[
     with pytest.raises(UserError, match=f"{path.name}: no notes of what run {RUN} needs"):
         taken(root)
     assert studies_of(root) == {}, "a listing goes on"
-    (row,) = verify(root, repair=True).damage.to_pylist()
+    (row,) = verify(root, repair=True)[0].to_pylist()
     assert row["what"] == "notes" and row["moved_to"]
     with pytest.raises(UserError, match="did not note what it needs"):
         taken(root)
