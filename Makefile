@@ -79,9 +79,11 @@ $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 	$(PIP) --no-build-isolation --editable .
 	touch $@
 
-# Needs uv. Versions of the lock stay where they still fit; `make lock UPGRADE=--upgrade` takes the newest. Leaves out what
-# vLLM's CPU build names and must not have (requirements/README.md). A line holds a package with the hash of every file that
-# the index gives; torch's has the CPU wheel's too, which this machine resolved.
+# Needs uv. Versions of the lock stay where they still fit; `make lock UPGRADE=--upgrade` takes the newest. Leaves out
+# torchvision, torchaudio and torchcodec, which vLLM's CPU build requires but Varband does not use: on the index they are
+# built for CUDA and break the import of transformers. A line holds a package with the hash of every file that the index
+# gives; torch's has the CPU wheel's too, which this machine resolved. In the extras' lock mlflow needs an older pyarrow,
+# trackio an older pillow and inspect an older fsspec.
 COMPILE = uv pip compile --python-version 3.11 --no-annotate --no-header --quiet --generate-hashes $(UPGRADE)
 LEFT_OUT = torchaudio torchvision torchcodec triton
 EXTRAS = $(addprefix --extra ,demo prefect hub app s3 docs dev)
