@@ -22,7 +22,7 @@ from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import LEFT, MANIFEST, Store, left_out
 from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
-from storage.mirror import mirror_of
+from storage.mirror import Mirror, mirror_of
 from storage.records.garbage import closure, collecting
 from storage.records.record import OVERRIDES, REGISTER, register_path
 from storage.records.runs import planned_refs
@@ -61,7 +61,12 @@ def copy_study(
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
         # records before artifacts and charges after rollouts, so that none refers to missing data
-        records = sum(_copy_records(source, target, run)) + sum(_copy_register(source, target))
+        mirrors = [mirror for mirror in map(mirror_of, (source, target)) if mirror]
+        for mirror in mirrors:
+            _bring_records(mirror)
+        patterns = f"runs/{run or '*'}.json*", f"{OVERRIDES}/*", "nights/*", PRICES
+        records = _copied(source, target, *patterns, newer=lambda file: file.st_mtime_ns)
+        records += sum(_copy_register(source, target))
         known, unread = dict[Ref, Manifest](), list[Ref]()
         for ref in store.refs():
             try:
@@ -76,9 +81,14 @@ def copy_study(
         none = frozenset[str]()
         parts = [_copy_artifact(store, into, known[ref], left.get(str(ref), none), renew=renew) for ref in chosen]
         shards = [size for size in _copy_ledger(source, target, None if run is None else chosen) if size]
-        records += sum(_copy_charges(source, target, run))
-        if weights:
-            records += sum(_copy_checkpoints(source, target))
+        for mirror in mirrors:
+            mirror.sync("spending")
+        # the longer journal wins, even if a clock was set back, because journals only grow
+        records += _copied(source, target, f"spending/{run or '*'}/*.jsonl", newer=lambda file: file.st_size)
+        if weights:  # and what unfinished trainings need to resume
+            if mirror := mirror_of(source):
+                mirror.bring_work()
+            records += _copied(source, target, ".work/*/checkpoints/**/*", ".work/*/served/**/adapter_*")
     return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records))
 
 
@@ -164,24 +174,26 @@ def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterat
                 yield _copy_file(source, target, folder / shard.name)
 
 
-def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
-    """Yield the bytes of copied records, overrides, nights and prices. The newer file wins."""
-    for mirror in filter(None, map(mirror_of, (source, target))):
-        for folder in ("runs", "nights"):
-            mirror.follow(folder)
-        mirror.sync(OVERRIDES)
-        if found := mirror.get(PRICES):
-            write_durably(mirror.root / PRICES, found[0])
-    for pattern in (f"runs/{run or '*'}.json*", f"{OVERRIDES}/*", "nights/*", PRICES):
-        for path in sorted(source.glob(pattern)):
-            if path.suffix in (".json", ".jsonl", ".toml"):
-                yield _copy_file(source, target, path.relative_to(source), lambda file: file.st_mtime_ns)
+def _copied(source: Path, target: Path, *patterns: str, newer: Callable[[os.stat_result], int] | None = None) -> int:
+    """Copy the files that match; return the bytes written. JSON comes last, because it completes a checkpoint. newer:
+    as for `_copy_file`."""
+    found = (path for pattern in patterns for path in source.glob(pattern) if path.is_file() and path.suffix != ".tmp")
+    ordered = sorted(found, key=lambda path: (path.suffix == ".json", path))
+    return sum(_copy_file(source, target, path.relative_to(source), newer) for path in ordered)
+
+
+def _bring_records(mirror: Mirror) -> None:
+    """Download the records of a root on object storage."""
+    for folder in ("runs", "nights"):
+        mirror.follow(folder)
+    for folder in (OVERRIDES, REGISTER):
+        mirror.sync(folder)
+    if found := mirror.get(PRICES):
+        write_durably(mirror.root / PRICES, found[0])
 
 
 def _copy_register(source: Path, target: Path) -> Iterator[int]:
     """Yield the bytes of a copied register. A register that does not continue the target's is not copied."""
-    for mirror in filter(None, map(mirror_of, (source, target))):
-        mirror.sync(REGISTER)
     ours, theirs = (path.read_bytes() if path.exists() else b"" for path in map(register_path, (source, target)))
     if len(ours) <= len(theirs) and theirs.startswith(ours):
         return
@@ -190,26 +202,6 @@ def _copy_register(source: Path, target: Path) -> Iterator[int]:
     else:
         notice = f"{register_path(target)} has other entries than {register_path(source)}, and is not changed"
         warnings.warn(Notice(notice), stacklevel=2)
-
-
-def _copy_charges(source: Path, target: Path, run: str | None) -> Iterator[int]:
-    """Yield the bytes of copied journals. The longer file wins, even if a clock was set back, because journals only
-    grow."""
-    for mirror in filter(None, map(mirror_of, (source, target))):
-        mirror.sync("spending")
-    for path in sorted(source.glob(f"spending/{run or '*'}/*.jsonl")):
-        yield _copy_file(source, target, path.relative_to(source), lambda file: file.st_size)
-
-
-def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
-    """Copy the files that unfinished trainings need to resume; JSON comes last, because it completes a checkpoint."""
-    if mirror := mirror_of(source):
-        mirror.bring_work()
-    work = source / ".work"
-    found = [*work.glob("*/checkpoints/**/*"), *work.glob("*/served/**/adapter_*")]
-    for path in sorted(found, key=lambda path: (path.suffix == ".json", path)):
-        if path.is_file():
-            yield _copy_file(source, target, path.relative_to(source))
 
 
 def _readable_by_the_same(source: Path, to: Path) -> None:
