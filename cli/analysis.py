@@ -9,8 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from cli import options
+from cli.tables import print_table
+from cli.view import Watch
+from flows.replay import replay as run
+from flows.replay import rows_of
+from flows.upkeep.store_audit import audit as audited
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.reading.catalog import ask
+from storage.reading.claims import CLAIMS
+from tasks.domain.statistics.power import DIFFICULTY, Design, difficulty_of_counts, difficulty_of_mean, simulate
 
 
 @click.command()
@@ -27,12 +38,6 @@ def replay(folder: Path, root: Path | None, as_json: bool) -> None:
 
     Prints each published figure with whether it holds, and the audit's findings; with --json the rows of every table.
     """
-    from cli.view import Watch
-    from flows.replay import replay as run
-    from flows.replay import rows_of
-    from flows.upkeep.store_audit import audit as audited
-    from storage.artifacts.store import Store
-
     with tempfile.TemporaryDirectory(prefix="varband-replay-") as aside, Watch(apart=True) as watch:
         store = Store(root or Path(aside))
         replayed = run(folder, store, watch.on_progress)
@@ -51,8 +56,6 @@ def replay(folder: Path, root: Path | None, as_json: bool) -> None:
 def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
     """Recompute every claim from a store, and check the designs behind its figures."""
     from flows.upkeep.store_audit import audit as run
-    from storage.artifacts.store import Store
-    from storage.reading.claims import CLAIMS
 
     result = run(Store(root), claims or CLAIMS)
     if as_json:
@@ -131,12 +134,6 @@ def power(
     **how: Any,
 ) -> None:
     """Simulate the power of a paired comparison of this size, and the effect that it detects in 80 % of studies."""
-    import pyarrow as pa
-
-    from cli.tables import print_table
-    from storage.errors import UserError
-    from tasks.domain.statistics.power import Design, simulate
-
     effect, simulated = how.pop("effect"), {name: how.pop(name) for name in ("alpha", "trials", "seed")}
     try:
         beta, source = _difficulty(difficulty, root)
@@ -161,10 +158,6 @@ def power(
 def _difficulty(wish: str | None, root: Path) -> tuple[tuple[float, float], str]:
     """Return the Beta distribution of problems' accuracy, and its source. Errors: UserError for an arm without rollouts
     before training in the root; ValueError if they are too few."""
-    from storage.errors import UserError
-    from storage.reading.catalog import ask
-    from tasks.domain.statistics.power import DIFFICULTY, difficulty_of_counts, difficulty_of_mean
-
     if not wish:
         return DIFFICULTY, "the published panel screening"
     if wish.replace(".", "", 1).isdecimal():

@@ -6,15 +6,27 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cli import options
+from flows.running.sessions import engines
+from flows.study.models import base_model, folder_of
+from flows.study.request import profile_of, text_of
+from storage.artifacts.fingerprint import restored
+from storage.artifacts.store import Store
 from storage.errors import UserError, printable
-
-if TYPE_CHECKING:
-    from tasks.domain.policies import BaseModel, ServedAdapter
+from storage.reading.catalog import find
+from tasks.domain.grading.grading import ActiveGrader
+from tasks.domain.policies import BaseModel, Policy, ServedAdapter
+from tasks.engines.adapter_files import adapter_files
+from tasks.engines.grading.graders import GradeItem
+from tasks.engines.hardware import Hardware
+from tasks.engines.model_checks import positions
+from tasks.engines.protocols import Decoding
+from tasks.engines.sampling.sampler import stream
+from tasks.rollouts import weights_left
 
 
 @click.command()
@@ -42,15 +54,6 @@ if TYPE_CHECKING:
 @options.as_json
 def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, **how: Any) -> None:
     """Ask PROBLEM; without it, ask one problem after another until an empty line."""
-    from flows.running.sessions import engines
-    from flows.study.request import profile_of, text_of
-    from tasks.domain.grading.grading import ActiveGrader
-    from tasks.engines.grading.graders import GradeItem
-    from tasks.engines.hardware import Hardware
-    from tasks.engines.model_checks import positions
-    from tasks.engines.protocols import Decoding
-    from tasks.engines.sampling.sampler import stream
-
     profile = profile_of(study, text_of(study))
     scaffold, model = profile.arm(arm).scaffold, how["model"] or (None if how["adapter"] else profile.base_of(arm))
     target = policy_of(root, how["adapter"], how["step"], model)
@@ -99,14 +102,6 @@ class Target:
 
 def policy_of(root: Path, adapter: str | None, step: int | None, model: str | None) -> Target:
     """Return the model and adapter to ask. Errors: UserError if one is missing, or they do not fit."""
-    from flows.study.models import base_model, folder_of
-    from storage.artifacts.fingerprint import restored
-    from storage.artifacts.store import Store
-    from storage.reading.catalog import find
-    from tasks.domain.policies import BaseModel, Policy, ServedAdapter
-    from tasks.engines.adapter_files import adapter_files
-    from tasks.rollouts import weights_left
-
     if adapter is None:
         if step is not None:
             raise UserError("--step selects one of a training's adapters, so it needs --adapter")

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import click
+import pyarrow.csv
 
 from cli import options
+from cli.report import report_named, rows_of
+from cli.tables import flat
+from flows import exported
+from flows.exported import FORMATS
+from flows.imported import bring
+from flows.running.plan import plan
+from flows.running.tracking import send_finished, token, tracker_run
+from flows.study.request import Request
+from storage.artifacts.store import Store
 from storage.errors import UserError, did_you_mean
+from storage.reading.catalog import find
+from storage.reading.charts import as_pdf, as_svg, specs_of
+from storage.reading.figures import figure_named
+from storage.reading.opened import notebook_of, open_store
+from storage.reading.query_cache import reports
+from storage.records.copies import copy_study
+from storage.records.runs import read_run, run_named, write_run
+from storage.roots import root_option
+from tasks.engines.trackers import TRACKERS
+from tasks.report.tables import as_latex, printed_table
 
 #: File formats of each kind, the default first.
 FORMS = {"figure": ("pdf", "svg"), "table": ("csv", "latex")}
@@ -50,8 +71,6 @@ def export() -> None:
 def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
     """Copy a root, or one run of it, to TARGET. TARGET may have a part of it already; only missing artifacts are
     copied. A copy without weights can be reported and audited. Commands that need the weights stop with an error."""
-    from storage.records.copies import copy_study
-
     copied = copy_study(root, target, run, weights=without is None, renew=renew)
     light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
     made = f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied"
@@ -68,11 +87,6 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
 
     NAME is a figure, REF a report (default: the newest), a run's id or a study's name.
     """
-    from cli.report import report_named, rows_of
-    from storage.reading.charts import as_pdf, as_svg, specs_of
-    from storage.reading.figures import figure_named
-    from storage.reading.query_cache import reports
-
     named, found = figure_named(name), report_named(root, ref)
     arms = next((one.arms for one in reports(root) if one.ref == found), ())
     charts = specs_of(named.chart, rows_of(root, found, named.query), arms)
@@ -90,13 +104,6 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
 def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
     """Write a report's table as CSV or LaTeX. NAME is a figure or table, REF a report (default: the newest), a run's id
     or a study's name. CSV has all digits; LaTeX (booktabs) has the digits that the report prints."""
-    import pyarrow.csv
-
-    from cli.report import report_named, rows_of
-    from cli.tables import flat
-    from storage.reading.figures import figure_named
-    from tasks.report.tables import as_latex, printed_table
-
     named = figure_named(name)
     rows = rows_of(root, report_named(root, ref), named.query)
     output.mkdir(parents=True, exist_ok=True)
@@ -123,10 +130,6 @@ def rollouts(ref: str, folder: Path, form: str, root: Path, as_json: bool) -> No
     REF is a report, a run or a study, of which the final evaluation is written, or one artifact of rollouts. With
     --format hf REF may be a training: its last adapter is written, with a model card.
     """
-    from flows.exported import FORMATS
-    from storage.artifacts.store import Store
-    from storage.reading.catalog import find
-
     found = find(root, ref)
     folder.mkdir(parents=True, exist_ok=True)
     files = [str(path) for path in FORMATS[form](Store(root), found, folder)]
@@ -140,11 +143,6 @@ def rollouts(ref: str, folder: Path, form: str, root: Path, as_json: bool) -> No
 def notebook(ref: str, output: Path | None, root: Path) -> None:
     """Write a Jupyter notebook that opens the tables of a study in DuckDB, with a chart of the gains. REF is a report,
     a run's id or a study's name."""
-    import json
-
-    from cli.report import report_named
-    from storage.reading.opened import notebook_of, open_store
-
     found = report_named(root, ref)
     path = output or Path(f"{found}.ipynb")
     path.write_text(json.dumps(notebook_of(open_store(root).study(found)), indent=1), encoding="utf-8")
@@ -160,10 +158,6 @@ def notebook(ref: str, output: Path | None, root: Path) -> None:
 def push(ref: str, name: str, private: bool, root: Path, as_json: bool) -> None:
     """Upload to the Hugging Face hub: of a training its last adapter as a model, else rollouts as a dataset. Log in
     with `hf auth login` or set HF_TOKEN."""
-    from flows import exported
-    from storage.artifacts.store import Store
-    from storage.reading.catalog import find
-
     found = find(root, ref)
     where = exported.push(Store(root), found, name, private=private)
     options.tell({"source": str(found), "url": where}, [where], json=as_json)
@@ -176,13 +170,6 @@ def push(ref: str, name: str, private: bool, root: Path, as_json: bool) -> None:
 def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
     """Send a study to experiment trackers: trackio, wandb, mlflow or tensorboard. REF is a run's id or a study's name.
     `varband run --track NAME` follows a study while it runs. A second call adds only what the tracker lacks."""
-    from flows.running.plan import plan
-    from flows.running.tracking import send_finished, token, tracker_run
-    from flows.study.request import Request
-    from storage.artifacts.store import Store
-    from storage.records.runs import read_run, run_named, write_run
-    from tasks.engines.trackers import TRACKERS
-
     for name in trackers:
         if name not in TRACKERS:
             raise UserError(f"no tracker '{name}'{did_you_mean(name, TRACKERS)} (known: {', '.join(TRACKERS)})")
@@ -215,7 +202,6 @@ def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
 def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool) -> None:
     """Write an HTML page with rollouts side by side. WHAT is a report (it may be abbreviated) or a transcripts.json of
     a published case study."""
-    from cli.report import report_named
     from dashboards.gallery import from_report, from_transcripts, write
 
     listed = [part.strip() for part in problems.split(",") if part.strip()]
@@ -251,10 +237,6 @@ def import_(
     and stores them in the ledger. NAME.toml is a study that compares the arms: `varband run NAME.toml` makes its report
     and samples nothing.
     """
-    from flows.imported import bring
-    from storage.artifacts.store import Store
-    from storage.roots import root_option
-
     store = Store(root)
     store.prepare()
     done = bring(files, arms, pool, name, store)

@@ -6,8 +6,21 @@ import sys
 from pathlib import Path
 
 import click
+import pyarrow as pa
 
 from cli import options
+from cli.tables import print_table
+from cli.view import opened
+from flows.study.request import profile_of, text_of
+from flows.upkeep.regrading import by_pool, regrade_store
+from storage.artifacts.schemas import Disputes
+from storage.errors import UserError
+from storage.records.record import put_overrides
+from storage.sql import query
+from tasks.domain.grading.grading import Overrides, read_overrides
+from tasks.engines.grading.graders import BUILT_IN, Graders, read_grade_items
+from tasks.engines.grading.selftest import REFUSED, run_selftest
+from tasks.regrading import find_disputes
 
 overrides_option = click.option(
     "--overrides",
@@ -32,10 +45,6 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
     optionally finish ("length" if the completion was cut off). The arm's scaffold defines where the answer is (in tags
     or boxed) and its kind. Prints one JSON line per row, in order: verdict, reason, answer, canonical,
     grader_version."""
-    from flows.study.request import profile_of, text_of
-    from tasks.domain.grading.grading import Overrides, read_overrides
-    from tasks.engines.grading.graders import BUILT_IN, Graders, read_grade_items
-
     scaffolds = BUILT_IN
     if study is not None:
         profile = profile_of(study, text_of(study))
@@ -55,13 +64,6 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
 @options.as_json
 def selftest(as_json: bool) -> None:
     """Test the grader on its adversarial suite. Prints errors by family. Exit code 1 if it makes a mistake."""
-    import pyarrow as pa
-
-    from cli.tables import print_table
-    from storage.sql import query
-    from tasks.engines.grading.graders import Graders
-    from tasks.engines.grading.selftest import REFUSED, run_selftest
-
     with Graders() as graders:
         outcomes = run_selftest(graders)
         version = graders.version
@@ -95,14 +97,6 @@ def selftest(as_json: bool) -> None:
 def disputes(root: Path, as_json: bool) -> None:
     """List answers on which the grader and the independent cross check disagree. Write your verdicts in a file for
     `varband grade store --overrides`."""
-    import pyarrow as pa
-
-    from cli.tables import print_table
-    from cli.view import opened
-    from flows.upkeep.regrading import by_pool
-    from storage.artifacts.schemas import Disputes
-    from tasks.regrading import find_disputes
-
     with opened(root, {}) as store:
         found = [store.read(find_disputes(rollouts=tuple(refs), pool=pool)) for pool, refs in by_pool(store).items()]
     print_table(pa.concat_tables(found) if found else Disputes.schema.empty_table(), as_json=as_json, title="disputes")
@@ -116,13 +110,6 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     """Grade all stored rollouts again, without sampling. Prints changed verdicts, changed figures, and the artifacts
     that depend on them. --overrides stays active in this root (an empty file ends it). The next `varband run` uses the
     new verdicts; trained adapters do not change."""
-    import pyarrow as pa
-
-    from cli.tables import print_table
-    from cli.view import opened
-    from flows.upkeep.regrading import regrade_store
-    from storage.records.record import put_overrides
-
     if overrides is not None:
         put_overrides(root, _text(overrides))
     with opened(root, {}) as store:
@@ -141,9 +128,6 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
 
 def _text(path: Path) -> str:
     """Return the text of a file of overrides. Errors: UserError naming line and field."""
-    from storage.errors import UserError
-    from tasks.domain.grading.grading import read_overrides
-
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import pyarrow as pa
 
 from cli import options
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from storage.artifacts.schemas import Pool
-    from storage.artifacts.store import Store
+from cli.tables import print_table
+from cli.view import opened
+from flows.study.resolve import found_source
+from storage.artifacts.schemas import Pool
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.sql import query
+from tasks.domain.problems.duplicates import LEAKS, find_leaks
+from tasks.domain.problems.gold_check import CODES
+from tasks.domain.problems.problems import PoolPolicy, of_split, problem_id
+from tasks.domain.problems.sources import OLYMPIAD, SOURCES, source_spec
+from tasks.engines.problem_files import load_problems, read_problems
+from tasks.pool import build_pool, list_pool_issues
+from tasks.splits import split_pool
 
 #: Names of a finding's problems, the longest source's shortened.
 IDS = "string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'), ' ' order by source_id)"
@@ -49,13 +58,6 @@ def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
     """Yield the store and a pool of these sources, in a session that can call stages."""
-    from cli.view import opened
-    from flows.study.resolve import found_source
-    from tasks.domain.problems.problems import PoolPolicy
-    from tasks.domain.problems.sources import OLYMPIAD
-    from tasks.engines.problem_files import read_problems
-    from tasks.pool import build_pool
-
     for code in wishes["also_exclude"]:
         _meaning(code)
     found = [found_source(wish, wishes["data"], root / "hub") for wish in wishes["sources"] or OLYMPIAD]
@@ -74,9 +76,6 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
     SOURCES are files (JSONL, JSON, CSV, Parquet) with fields problem or question, and gold or answer; names of known
     sets; or sets on the hub, NAME@COMMIT or OWNER/NAME@COMMIT:SPLIT. Without any: the 877 olympiad problems.
     """
-    from storage.sql import query
-    from tasks.pool import list_pool_issues
-
     with _built(root, wishes) as (store, ref):
         issues, problems = store.read(list_pool_issues(pool=ref)), store.read(ref)
     numbers = {
@@ -101,11 +100,6 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
 def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None, **wishes: Any) -> None:
     """Check golds and texts of a pool, and find duplicates. Duplicates are searched within the pool and in sets given
     by --against."""
-    from cli.tables import print_table
-    from storage.sql import query
-    from tasks.domain.problems.sources import SOURCES
-    from tasks.pool import list_pool_issues
-
     with _built(root, wishes) as (store, ref):
         problems, issues = store.read(ref), store.read(list_pool_issues(pool=ref))
     if code is not None:
@@ -149,12 +143,6 @@ def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None,
 @click.option("--seed", default=20260424, help="Seed of the random choice.")
 def split(root: Path, as_json: bool, heldout: int, seed: int, **wishes: Any) -> None:
     """Split a pool into training and held-out problems. Prints near-duplicates across the split."""
-    from cli.tables import print_table
-    from storage.sql import query
-    from tasks.domain.problems.duplicates import find_leaks
-    from tasks.domain.problems.problems import of_split
-    from tasks.splits import split_pool
-
     with _built(root, wishes) as (store, pool):
         ref = split_pool(pool=pool, heldout_per_source=heldout, seed=seed)
         problems, splits = store.read(pool, ["problem_id", "source_id", "problem"]), store.read(ref)
@@ -173,23 +161,12 @@ def split(root: Path, as_json: bool, heldout: int, seed: int, **wishes: Any) -> 
 
 
 def _meaning(code: str) -> str:
-    from storage.errors import UserError
-    from tasks.domain.problems.gold_check import CODES
-
     if code not in CODES:
         raise UserError(f"unknown code '{code}' (known: {', '.join(CODES)})")
     return CODES[code]
 
 
 def _leaks(problems: pa.Table, against: tuple[str, ...], data: Path | None) -> pa.Table:
-    import pyarrow as pa
-
-    from storage.sql import query
-    from tasks.domain.problems.duplicates import LEAKS, find_leaks
-    from tasks.domain.problems.problems import problem_id
-    from tasks.domain.problems.sources import source_spec
-    from tasks.engines.problem_files import load_problems
-
     found, columns = [LEAKS.empty_table()], ["problem_id", "source_id", "problem"]
     for name in against:
         spec, path = source_spec(Path(name), data)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
+import pyarrow as pa
 
 from cli import options
+from cli.tables import print_table
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.errors import UserError, did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from storage.reading.catalog import find
+from storage.reading.comparison import figures_beside, names_of, sentences, settings_apart
+from storage.reading.figures import FIGURES
+from storage.reading.query_cache import ask, reports, sources
+from storage.sql import QUERIES
 
 #: Settings of the dashboards' server. VARBAND_URL is the address of a proxy before it.
 SERVER = {
@@ -46,10 +55,6 @@ def report(
 ) -> None:
     """Write the report REF (default: the newest) as HTML and Markdown. REF may be a run's id, a study's name, or
     abbreviated."""
-    from cli.tables import print_table
-    from storage.artifacts.ref import Ref
-    from storage.artifacts.store import Store
-
     found = report_named(root, ref)
     if as_csv:
         import pyarrow.csv
@@ -76,9 +81,6 @@ def report(
 
 def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
     """Print the settings in which two studies differ, and their figures side by side, paired by problem."""
-    from cli.tables import print_table
-    from storage.reading.comparison import figures_beside, names_of, sentences, settings_apart
-
     if one == other:
         raise UserError(f"--against: both sides are report {one}; choose another")
     apart, rows = settings_apart(root, one, other), figures_beside(root, one, other)
@@ -94,9 +96,6 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
 
 def report_named(root: Path, text: str | None) -> str:
     """Return the ref of a report. Errors: UserError if there is no report, or if the artifact is not a report."""
-    from storage.reading.catalog import find
-    from storage.reading.query_cache import reports
-
     if text is not None:
         if (found := find(root, text)).kind != "report":
             raise UserError(f"{found} is not a report (see: varband store ls report)")
@@ -109,9 +108,6 @@ def report_named(root: Path, text: str | None) -> str:
 
 def rows_of(root: Path, report: str, query: str) -> pa.Table:
     """Return the rows of a figure. Errors: UserError if the report lacks its input."""
-    from storage.reading.figures import FIGURES
-    from storage.reading.query_cache import ask, reports, sources
-
     try:
         return ask(root, report, query)
     except UserError:
@@ -123,8 +119,6 @@ def rows_of(root: Path, report: str, query: str) -> pa.Table:
 
 
 def _known_query(name: str) -> str:
-    from storage.sql import QUERIES
-
     known = sorted(path.stem.removeprefix("report_") for path in QUERIES.glob("report_*.sql"))
     if (short := name.removeprefix("report_")) not in known:
         raise UserError(f"no query '{name}'{did_you_mean(short, known)} (known: {', '.join(known)})")
@@ -137,11 +131,6 @@ def _known_query(name: str) -> str:
 @options.root
 def serve(port: int, browse: bool, root: Path) -> None:
     """Open the dashboards on 127.0.0.1. The dashboards only read the store. Stop with Ctrl-C."""
-    import os
-    import socket
-    from importlib.util import find_spec
-    from urllib.parse import urlsplit
-
     if find_spec("streamlit") is None:
         raise UserError("the dashboards need streamlit: install varband[app]")
     with socket.socket() as probe:

@@ -9,19 +9,31 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cli import options
-
-if TYPE_CHECKING:
-    from flows.running.accounting import Listeners
-    from flows.running.sessions import Charging
-    from flows.study.request import Request
-    from flows.study.resolve import Study
-    from storage.artifacts.store import Store
-    from tasks.domain.budget import Budget
+from cli.tables import print_table
+from cli.view import Watch, show_plan, show_result, show_start
+from flows.running.accounting import Listeners, accounted, queue
+from flows.running.fit import Machine
+from flows.running.forecast import Forecast
+from flows.running.on_prefect import orchestrated
+from flows.running.plan import execute
+from flows.running.plan import plan as planned
+from flows.running.processes import make_pieces_at_once, share_pieces
+from flows.running.sessions import Charging
+from flows.running.slurm import Jobs
+from flows.study.files import whole_paths
+from flows.study.request import Request, file_of, text_of
+from flows.study.resolve import Study
+from flows.study.settings import short_settings
+from storage.artifacts.store import Store
+from storage.errors import printable
+from storage.records.runs import earlier_attempt, read_run, run_id, run_named, runs_table, write_run
+from tasks.domain.budget import Budget
+from tasks.engines.sampling.endpoint import endpoint_for
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -76,9 +88,6 @@ def request_of(
     **short: Any,
 ) -> Request:
     """Return the request of a command line. short: options that are abbreviations of settings."""
-    from flows.study.request import Request, file_of, text_of
-    from flows.study.settings import short_settings
-
     if found := file_of(profile):
         profile = "/".join(filter(None, (str(found[0].resolve()), found[1])))
     split = {one: tuple(filter(None, map(str.strip, (short[one] or "").split(",")))) for one in ("arms", "seeds")}
@@ -99,8 +108,6 @@ def request_of(
 
 def _whole(field: str, value: str) -> str:
     """Return the value of a setting with absolute paths, so that it works from another folder."""
-    from flows.study.files import whole_paths
-
     return ",".join(whole_paths(value.split(","), Path.cwd(), f".{field}"))
 
 
@@ -119,20 +126,12 @@ def _whole(field: str, value: str) -> str:
 @options.as_json
 def run(root: Path, budget: str | None, as_json: bool, shared: bool, **wishes: Any) -> None:
     """Run a study: make missing artifacts, reuse existing ones, and write the report."""
-    from tasks.domain.budget import Budget
-
     carry_out(request_of(**wishes), root, Budget.parse(budget), as_json=as_json, shared=shared)
 
 
 def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, shared: bool = False) -> None:
     """Run or resume the study of a request."""
-    from cli.view import Watch, show_result, show_start
-    from flows.running.accounting import accounted
     from flows.running.plan import is_costly, plan
-    from flows.running.sessions import Charging
-    from storage.artifacts.store import Store
-    from storage.records.runs import earlier_attempt, run_id
-    from tasks.engines.sampling.endpoint import endpoint_for
 
     began, store = time.monotonic(), Store(root)
     study = request.study(store)
@@ -154,10 +153,6 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
 
 def _make(study: Study, store: Store, charging: Charging, listeners: Listeners, *, shared: bool, plain: bool) -> None:
     """Make the missing stages: together with other processes on this root, observed by a Prefect server, or alone."""
-    from flows.running.on_prefect import orchestrated
-    from flows.running.plan import execute
-    from flows.running.processes import make_pieces_at_once, share_pieces
-
     if os.environ.get("PREFECT_API_URL") and not (shared or plain):
         orchestrated(study, store, listeners.own)
         return
@@ -197,14 +192,6 @@ def submit(
     **wishes: Any,
 ) -> None:
     """Submit a study to Slurm. Before its time limit a job pauses and is requeued; `varband runs` shows its id."""
-    from flows.running.accounting import queue
-    from flows.running.plan import plan as planned
-    from flows.running.sessions import Charging
-    from flows.running.slurm import Jobs
-    from storage.artifacts.store import Store
-    from storage.records.runs import run_id, write_run
-    from tasks.domain.budget import Budget
-
     request, store = request_of(**wishes), Store(root)
     study = request.study(store, planning=True)
     steps, p = planned(study, store), study.profile
@@ -234,12 +221,6 @@ def submit(
 @options.as_json
 def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: Any) -> None:
     """Show what a run would make, reuse and cost, and the difference that it can detect. Makes nothing."""
-    from cli.view import show_plan
-    from flows.running.fit import Machine
-    from flows.running.forecast import Forecast
-    from storage.artifacts.store import Store
-    from tasks.domain.budget import Budget
-
     limits, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
     priced = Forecast.of(study, store, limits.over(study.profile.budget), Machine.here())
@@ -259,10 +240,6 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
 def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool, as_json: bool) -> None:
     """Resume RUN, a paused, crashed or interrupted run, given by its id (`varband runs`) or its study's name. The
     budget is for the whole run, including earlier attempts. Without --budget the run's own limits apply."""
-    from flows.study.request import Request
-    from storage.records.runs import read_run, run_named
-    from tasks.domain.budget import Budget
-
     record = run_named(root, run) or read_run(root, run)
     if record.flow_run is not None and os.environ.get("PREFECT_API_URL"):
         from flows.server.deployments import resume_suspended
@@ -283,10 +260,6 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool,
 def runs(root: Path, as_json: bool) -> None:
     """List the runs of this root: state, stage, spending. On a terminal, the changed settings of a run, and why it
     paused or failed, follow the table."""
-    from cli.tables import print_table
-    from storage.errors import printable
-    from storage.records.runs import runs_table
-
     found = runs_table(root)
     if as_json or not sys.stdout.isatty():
         print_table(found, as_json=as_json)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli import options
-
-if TYPE_CHECKING:
-    from flows.server.deployments import Deployment
+from flows.server.deployments import Deployment, PoolTypes, of_study, register
+from flows.server.start import start as start_server
+from flows.study.request import file_of, named_in, profile_of, text_of
+from flows.upkeep.doctor import examine
 
 
 @click.group()
@@ -27,8 +27,6 @@ def start(host: str, port: int, unprotected: bool) -> None:
     """Start the team's Prefect server, on the database of PREFECT_API_DATABASE_CONNECTION_URL. This is `prefect server
     start` with a password, which the first start creates, and with settings that keep runs alive while the server is
     down. Without a password, every account of this machine could run code as this user."""
-    from flows.server.start import start as start_server
-
     start_server(host, port, unprotected=unprotected)
 
 
@@ -52,8 +50,6 @@ def deploy(study: str | None, pools: tuple[str, ...], image: str, as_json: bool)
     Code and forms are updated. Changes made in the UI stay: pauses, parameters, schedules, queues, limits. To reset a
     deployment, delete it in the UI and deploy again.
     """
-    from flows.server.deployments import PoolTypes, register
-
     types = {name: of_type for name, _, of_type in (pool.partition("=") for pool in pools)}
     registered = [*register(_deployments_of(study) if study else (), PoolTypes(types, image))]
     options.tell({"registered": registered}, registered, json=as_json)
@@ -61,9 +57,6 @@ def deploy(study: str | None, pools: tuple[str, ...], image: str, as_json: bool)
 
 def _deployments_of(word: str) -> tuple[Deployment, ...]:
     """Return the deployments of a study. Errors: UserError for mistakes in its file, before the server is called."""
-    from flows.server.deployments import of_study
-    from flows.study.request import file_of, named_in, profile_of, text_of
-
     text, found = text_of(word), file_of(word)
     title = profile_of(word, text).called
     if found is None:
@@ -77,8 +70,6 @@ def _deployments_of(word: str) -> tuple[Deployment, ...]:
 @options.as_json
 def doctor(root: Path, as_json: bool) -> None:
     """Check root, disk, versions, GPUs, server, pools and workers, and print fixes. Exit code 1 if a check fails."""
-    from flows.upkeep.doctor import examine
-
     checks, colours = examine(root), {"ok": "green", "warn": "yellow", "fail": "red"}
     if as_json:
         options.write_json(checks)

@@ -9,14 +9,22 @@ from itertools import groupby
 from pathlib import Path
 
 import click
+import pyarrow as pa
 
 from cli import options
+from cli.tables import print_table
+from flows.upkeep import verify as upkeep
+from storage.artifacts.ref import KINDS
+from storage.artifacts.store import Store
 from storage.errors import UserError, did_you_mean, printable
+from storage.reading.catalog import artifacts, ask, find, lineage, of_study
+from storage.records import garbage
+from storage.records.garbage import remove
+from storage.records.runs import all_runs, studies_of
+from storage.sql import query
 
 
 def _print(table: object, as_json: bool, title: str | None = None) -> None:
-    from cli.tables import print_table
-
     print_table(table, as_json=as_json, title=title)  # type: ignore[arg-type]
 
 
@@ -31,13 +39,6 @@ def store() -> None:
 @options.as_json
 def ls(kind: str | None, root: Path, as_json: bool) -> None:
     """List artifacts, newest first; with KIND only those of that kind."""
-    import pyarrow as pa
-
-    from storage.artifacts.ref import KINDS
-    from storage.reading.catalog import artifacts
-    from storage.records.runs import studies_of
-    from storage.sql import query
-
     found, studies = artifacts(root), studies_of(root)
     found = found.append_column("study", pa.array([", ".join(studies.get(r, ())) for r in found["ref"].to_pylist()]))
     known = sorted({*KINDS, *found["kind"].to_pylist()})
@@ -69,9 +70,6 @@ def show(ref: str, rows: int, completions: int | None, failed: bool, root: Path,
 
     With --completions: show how completions end; REF may then be a study or a run.
     """
-    from storage.artifacts.store import Store
-    from storage.reading.catalog import find, lineage
-
     if completions or failed:
         _show_completions(root, ref, completions or 3, failed, as_json)
         return
@@ -118,10 +116,6 @@ COMPLETIONS = """
 
 
 def _show_completions(root: Path, ref: str, number: int, failed: bool, as_json: bool) -> None:
-    from storage.artifacts.store import Store
-    from storage.reading.catalog import ask, of_study
-    from storage.sql import query
-
     named, statement = of_study(root, ref), COMPLETIONS.format(failed=failed, number=number)
     if named and named[0].kind == "rollouts" and len(named) == 1:
         rows = query(statement, rollouts=Store(root).read(named[0])).to_pylist()
@@ -158,9 +152,6 @@ def _show_completions(root: Path, ref: str, number: int, failed: bool, as_json: 
 def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     """Query the store with one SQL statement. There is a view for each kind (`rollouts`, `bands`, …; `show tables`
     lists them), `artifacts`, and `ledger`. Without --study the views contain the rows of all studies in this root."""
-    from storage.reading.catalog import ask, of_study
-    from storage.records.runs import all_runs
-
     _print(ask(root, statement, of_study(root, study) if study is not None else None), as_json)
     if study is None and len(several := [run.profile for run in reversed(all_runs(root))]) > 1:
         names = [*dict.fromkeys(several)]
@@ -178,8 +169,6 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
     """List unreferenced artifacts; with --yes move them to the bin. Kept, with everything they were made from: reports,
     audits, pools, trained adapters, and artifacts that unfinished runs need. The ledger is never touched."""
-    from storage.records import garbage
-
     if yes and restore:
         raise UserError("--yes and --restore: give one of them")
     if restore:
@@ -211,8 +200,6 @@ def age(text: str) -> timedelta:
 @options.as_json
 def verify(repair: bool, root: Path, as_json: bool) -> None:
     """Verify the checksums of all stored files. Exit code 1 if a damaged file is still in the store."""
-    from flows.upkeep import verify as upkeep
-
     damage, examined = upkeep.verify(root, repair=repair)
     _print(damage, as_json, "damaged")
     if not as_json:
@@ -229,9 +216,6 @@ def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
     """Remove a run, a study or an artifact. WHAT is a run's id, a study's name or an artifact's ref. A study is removed
     with all artifacts that nothing else needs. Its rollouts stay in the ledger, and its spending is still counted.
     `varband store gc --restore` undoes it until the next `gc --yes`."""
-    from storage.artifacts.store import Store
-    from storage.records.garbage import remove
-
     ref = next((ref for ref in Store(root).refs() if str(ref) == what), None)
     found, done = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"
     _print(found, as_json, done)

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cli import options
 from cli.run import request_of, study_options
-
-if TYPE_CHECKING:
-    from flows.study.profile import Profile
+from flows.problems import prepare
+from flows.running.fit import Machine, arm_prompts
+from flows.running.forecast import Forecast, misread_traces
+from flows.running.plan import has_sampled, plan
+from flows.running.plan import plan as planned
+from flows.study.files import differences, value_text, written_out
+from flows.study.profile import Profile
+from flows.study.profiles import PROFILES
+from flows.study.request import (
+    ENDING,
+    Request,
+    check_study_name,
+    entry_of,
+    profile_named,
+    profile_of,
+    questions_of,
+    text_of,
+)
+from flows.study.settings import sections
+from storage.artifacts.store import Store
+from storage.errors import UserError, printable
+from storage.records.record import register as registered
+from storage.records.record import register_path
 
 STARTER = '''\
 # A study of your own. A setting that is not here has its value in `{base}`; `varband study show {base}` prints all.
@@ -51,9 +71,6 @@ def study() -> None:
 @click.option("--base", default="demo", help="Profile with the settings that the file does not change.")
 def new(name: str, base: str) -> None:
     """Write NAME.toml, a study to start from: a new scaffold compared with the panel."""
-    from flows.study.request import check_study_name, profile_named
-    from storage.errors import UserError
-
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
     check_study_name(path.stem, path.name)
     steps = profile_named(base).training.steps
@@ -70,14 +87,6 @@ def new(name: str, base: str) -> None:
 @options.root
 def check(file: str, root: Path) -> None:
     """List every error of a study's file, by line. Also list inputs that are missing on this machine. Makes nothing."""
-    from flows.problems import prepare
-    from flows.running.fit import Machine
-    from flows.running.forecast import Forecast, misread_traces
-    from flows.running.plan import plan
-    from flows.study.request import ENDING, Request, questions_of, text_of
-    from storage.artifacts.store import Store
-    from storage.errors import UserError
-
     own, store, text = _profile(file), Store(root), text_of(file)
     questions = questions_of(file) if file.endswith(ENDING) else []
     absent, sentences, faults = dict[str, str](), dict[str, None](), dict[str, None]()
@@ -111,11 +120,6 @@ def prompt(root: Path, problem: str | None, **wishes: Any) -> None:
 
     Special tokens are visible. A line below each prompt says what ends and delimits its completions.
     """
-    from flows.running.fit import arm_prompts
-    from flows.running.plan import plan
-    from storage.artifacts.store import Store
-    from storage.errors import printable
-
     store = Store(root)
     found = request_of(**wishes).study(store, planning=True)
     for one in arm_prompts(found, store, plan(found, store), problem):
@@ -133,8 +137,6 @@ def prompt(root: Path, problem: str | None, **wishes: Any) -> None:
 @click.argument("which", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 def show(which: str) -> None:
     """Print every setting of a study, as a TOML file."""
-    from flows.study.files import written_out
-
     click.echo(written_out(_profile(which)), nl=False)
 
 
@@ -144,8 +146,6 @@ def show(which: str) -> None:
 def settings(word: str, as_json: bool) -> None:
     """List the settings of a study, with values, default and meaning. WORD: list only names that contain it, such as
     `training.` or `seed`."""
-    from flows.study.settings import sections
-
     rows, lines = [], []
     for section in sections():
         for one in section.settings:
@@ -163,9 +163,6 @@ def settings(word: str, as_json: bool) -> None:
 @options.as_json
 def diff(one: str, other: str | None, as_json: bool) -> None:
     """Compare the settings of two studies. With one study: compare it with its base."""
-    from flows.study.files import differences, value_text
-    from flows.study.profiles import PROFILES
-
     own = _profile(one)
     before, after = (own, _profile(other)) if other else (PROFILES.get(own.name, own), own)
     found = differences(before, after)
@@ -184,13 +181,6 @@ def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool
 
     The report then says whether you registered before sampling, and what changed since.
     """
-    from flows.running.plan import has_sampled
-    from flows.running.plan import plan as planned
-    from flows.study.request import entry_of
-    from storage.artifacts.store import Store
-    from storage.records.record import register as registered
-    from storage.records.record import register_path
-
     store = Store(root)
     study = request_of(**wishes).study(store, planning=True)
     entry = entry_of(study, names, rule or "", sampled=has_sampled(planned(study, store), store))
@@ -202,6 +192,4 @@ def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool
 
 
 def _profile(which: str) -> Profile:
-    from flows.study.request import profile_of, text_of
-
     return profile_of(which, text_of(which))
