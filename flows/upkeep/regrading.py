@@ -13,6 +13,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Pool, Rollouts
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
+from storage.records.garbage import closure
 from tasks.domain.scaffolds import ARMS
 from tasks.evidence import known_scaffolds
 from tasks.grading import actively_graded
@@ -125,13 +126,6 @@ def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
 
 def _descendants(store: Store, ref: Ref) -> list[str]:
     """Return the artifacts made from `ref`, directly or indirectly."""
-    recipes = {str(r): store.manifest(r).recipe for r in store.refs()}
-    made_from = {
-        name: {i for refs in recipe.inputs.values() for i in refs}
-        for name, recipe in recipes.items()
-        if recipe.stage not in ("regrade_rollouts", "find_disputes")
-    }
-    reached = {str(ref)}
-    while grown := {r for r, inputs in made_from.items() if inputs & reached} - reached:
-        reached |= grown
-    return sorted(reached - {str(ref)})
+    every = {one: store.manifest(one) for one in store.refs()}
+    known = {one: m for one, m in every.items() if m.recipe.stage not in ("regrade_rollouts", "find_disputes")}
+    return sorted(str(one) for one in known if one != ref and ref in closure(known, [one]))

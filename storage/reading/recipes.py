@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from storage.artifacts.manifest import Manifest, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.records.garbage import closure
 
 #: Former names of report inputs.
 RENAMED_INPUTS = {"gains": "gain_differences"}
@@ -116,18 +118,9 @@ def is_slice(ref: Ref) -> bool:
 
 def imported_files(store: Store) -> dict[Ref, dict[str, str]]:
     """Return every artifact with the published files (sha256 by path) that it was made from, directly or indirectly."""
-    found: dict[Ref, dict[str, str]] = {}
-
-    def files(ref: Ref) -> dict[str, str]:
-        if ref not in found:
-            found[ref] = {}
-            try:
-                manifest = store.manifest(ref)
-            except UserError:
-                return {}
-            found[ref] = published_files(manifest.recipe)
-            for parent in manifest.input_refs:
-                found[ref] = found[ref] | files(parent)
-        return found[ref]
-
-    return {ref: files(ref) for ref in store.refs()}
+    known = dict[Ref, Manifest]()
+    for ref in store.refs():
+        with suppress(UserError):
+            known[ref] = store.manifest(ref)
+    own = {ref: published_files(manifest.recipe) for ref, manifest in known.items()}
+    return {ref: dict(item for one in closure(known, [ref]) for item in own[one].items()) for ref in known}
