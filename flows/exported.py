@@ -238,7 +238,7 @@ def push(store: Store, ref: Ref, name: str, *, private: bool) -> str:
     The token is huggingface_hub's own (HF_TOKEN or `hf auth login`); it is neither stored nor shown. Errors: UserError
     if the hub refuses."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HFValidationError, HTTPError  # pyright: ignore[reportPrivateImportUsage]
+    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 
     kind, api = "model" if ref.kind == "training" else "dataset", HfApi()
     with TemporaryDirectory(dir=store.scratch) as folder:
@@ -246,6 +246,7 @@ def push(store: Store, ref: Ref, name: str, *, private: bool) -> str:
         try:
             where = api.create_repo(name, repo_type=kind, private=private, exist_ok=True)
             api.upload_folder(repo_id=name, repo_type=kind, folder_path=folder, commit_message=f"{ref} of varband")
-        except (HTTPError, HFValidationError, OSError) as error:
-            raise UserError(f"{name}: {' '.join(str(error).split())[:300]} (`hf auth login` logs in)") from None
+        except (HTTPError, OSError, ValueError) as error:  # ValueError: of a wrong name, or of an answer without JSON
+            why = " ".join(str(error).split())[:300]
+            raise UserError(f"{name}: {api.endpoint} does not accept it: {why} (`hf auth login` logs in)") from None
     return str(where)

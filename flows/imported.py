@@ -221,7 +221,7 @@ def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Ite
         if beyond := sum(len(one.groups[key]) - size for key in keys):
             yield f"{one.arm}: {beyond} rollouts beyond {size} a problem are left out"
         rollouts = [x for key in keys for x in one.groups[key][:size]]
-        if any(x.num_tokens is None for x in rollouts):
+        if any(x.num_tokens is None and not len(x.token_ids) for x in rollouts):
             yield f"{one.arm}: the file counts no tokens; lengths are those of words and signs"
         if not all(len(x.token_ids) for x in rollouts):
             yield f"{one.arm}: no token ids and log-probs: nothing can be trained on them, no likelihood is known"

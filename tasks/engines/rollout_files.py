@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 from storage.errors import UserError
 from tasks.engines.problem_files import records_of
@@ -71,6 +72,14 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
 
     Errors: UserError for a file that cannot be read, of an unknown form, or without completions.
     """
+    try:
+        return _read(path)
+    except (LookupError, TypeError, AttributeError, ValueError, OSError, BadZipFile) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UserError(f"{path}: is damaged, or of a version that Varband does not read ({why})") from None
+
+
+def _read(path: Path) -> tuple[str, list[Foreign]]:
     if path.suffix == ".eval":
         return "inspect", list(_inspect(path))
     try:
@@ -90,7 +99,8 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
 
 def _row(record: Record) -> Iterator[Foreign]:
     """The rollouts of a row of a file with columns, or of TRL."""
-    found = {ours: next((record[name] for name in names if name in record), None) for ours, names in FIELDS.items()}
+    there = {name: value for name, value in record.items() if value is not None}
+    found = {ours: next((there[name] for name in names if name in there), None) for ours, names in FIELDS.items()}
     named = {name: _text(found[name]) for name in ("problem", "gold", "key", "arm") if found[name] is not None}
     prompt, problem = _asked(found["prompt"])
     texts = _completions(found["completion"])
@@ -104,8 +114,8 @@ def _row(record: Record) -> Iterator[Foreign]:
             finish=_finish(of["finish"]),
             num_tokens=int(number) if isinstance(number, int | float) and math.isfinite(number) else None,
             correct=_right(of["correct"]),
-            token_ids=of["token_ids"] or (),
-            logprobs=of["logprobs"] or (),
+            token_ids=_numbers(of["token_ids"]),
+            logprobs=_numbers(of["logprobs"]),
             **{"problem": problem} | named,
         )
 
@@ -239,6 +249,11 @@ def _verifiers(episode: Record) -> Iterator[Foreign]:
             token_ids=last["token_ids"] if len(sampled) == 1 else (),
             logprobs=last["logprobs"] if len(sampled) == 1 else (),
         )
+
+
+def _numbers(value: Any) -> Sequence[Any]:
+    """Return a list of numbers unchanged, and nothing for a list with gaps."""
+    return value if isinstance(value, list) and all(isinstance(one, int | float) for one in value) else ()
 
 
 def _text(value: Any) -> str:

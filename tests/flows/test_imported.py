@@ -166,6 +166,15 @@ def test_an_arm_may_have_dots_several_files_or_the_name_of_a_built_in_arm(
     assert not [*Path().glob("y*")]
 
 
+@pytest.mark.parametrize(
+    "line", ['{"traces": 1}', '{"doc": {}, "resps": []}', '{"traces": [{"nodes": [{"sampled": 1}]}]}']
+)
+def test_a_file_of_another_version_is_a_sentence(line: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(line)
+    with pytest.raises(UserError, match="is damaged, or of a version that Varband does not read"):
+        read_rollouts(tmp_path / "a.jsonl")
+
+
 def test_half_a_character_does_not_end_an_import(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"completion": "7 \\ud83d", "problem": "3 \\ud83d + 4", "gold": "7"}\n')
     [one] = read_rollouts(tmp_path / "a.jsonl")[1]
