@@ -219,32 +219,18 @@ class Comparison:
         first, last = gold.items[0], gold.items[-1]
         if is_inequality(gold):
             return self._inequality(prediction, gold)
-        if set(gold.marks) <= {"=", r"\equiv"} and is_name(first.text):
-            return self._assignment(prediction, gold)
         if first.kind == "tuple" == last.kind:
             return self.compare(in_order_of(first.items, prediction), last)
+        if set(gold.marks) <= {"=", r"\equiv"} and (is_name(first.text) or is_label(first.text)):
+            return self._named(prediction, gold)
         if gold.marks == (r"\in",):
             return self.compare(prediction, last)
         if r"\approx" in gold.marks:  # takes the exact value and, as written, the rounded one
             tried = [self._value(prediction, item) for item in gold.items if is_closed(item.text)]
             return next((found for found in tried if found[0] == "correct"), (*tried, WRONG)[0])
-        if set(gold.marks) == {"="} and is_label(first.text):
-            return self._label(prediction, gold)
         if all(is_closed(item.text) for item in gold.items) and prediction.kind in ("scalar", "relation"):
             return self._value(prediction, last)
         return RIGHT if prediction.kind == "relation" and self.same(prediction.text, gold.text) else WRONG
-
-    def _label(self, prediction: Shape, gold: Shape) -> Judgement:
-        r"""A gold such as `|AB| = 1` accepts the value, alone or with its label; the value of another label does not
-        count."""
-        if prediction.kind == "relation" and set(prediction.marks) <= {"=", r"\approx"}:
-            label, wanted = prediction.items[0].text, gold.items[0].text
-            if same_label(label, wanted):
-                prediction = prediction.items[-1]
-            elif is_label(label) or is_name(label):
-                sums = "(" not in label + wanted and self.same(prediction.text, gold.text)
-                return RIGHT if sums else ("wrong", f"about {label}, not {wanted}"[:200])
-        return self.compare(prediction, gold.items[-1])
 
     def _inequality(self, prediction: Shape, gold: Shape) -> Judgement:
         wanted, got = named(gold), named(prediction) if is_inequality(prediction) else set()
@@ -259,14 +245,14 @@ class Comparison:
             return RIGHT
         return RIGHT if self.same(prediction.text, gold.text) else WRONG
 
-    def _assignment(self, prediction: Shape, gold: Shape) -> Judgement:
+    def _named(self, prediction: Shape, gold: Shape) -> Judgement:
+        r"""A gold such as `x = 1` or `|AB| = 1` accepts the value, alone or with its name; the value of another name does
+        not count."""
         name, value = gold.items[0].text, gold.items[-1]
         if prediction.kind != "relation":
             return self.compare(prediction, value)
         left, last = prediction.items[0].text, prediction.items[-1]
-        constant = prediction.marks[0] == r"\equiv" and re.fullmatch(
-            rf"{re.escape(squeeze(left))}\([a-z]\)", squeeze(name)
-        )
+        constant = prediction.marks[0] == r"\equiv" and squeeze(name).startswith(f"{squeeze(left)}(")
         if same_label(left, name) or constant:
             return self._value(prediction, value)
         if names := renamed(name, left):
@@ -276,10 +262,10 @@ class Comparison:
             return self.compare(shape(re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, last.text)), value)
         if squeeze(last.text) == squeeze(name):
             return self.compare(prediction.items[0], value)
-        equation = not is_name(left) or any(_PRODUCT.fullmatch(one.strip()) for one in (name, left))
+        equation = not (is_name(left) or ("(" in left and is_label(left))) or any(_PRODUCT.fullmatch(one.strip()) for one in (name, left))
         if equation and self.same(prediction.text, gold.text):  # `xy = 2` is an equation as well
             return RIGHT
-        return WRONG if not is_name(left) else ("wrong", f"names {left}, not {name}"[:200])
+        return "wrong", f"names {left}, not {name}"[:200]
 
 
 def _without_name(prediction: Shape, kinds: Sequence[str] = ()) -> Shape:
