@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -39,7 +38,6 @@ Judgement = tuple[Literal["correct", "wrong", "ambiguous"], str]
 RIGHT: Judgement = ("correct", "equal")
 WRONG: Judgement = ("wrong", "not equal")
 _RESIDUE = re.compile(r"(\d+) ?\\pmod ?\{ ?(\d+) ?\}")
-_PRODUCT = re.compile(r"[a-z]{2,3}")
 
 
 class Comparison:
@@ -72,7 +70,7 @@ class Comparison:
             return WRONG
         prediction, gold = alike(prediction, gold)
         several = gold.kind in ("scalar", "list") or (gold.kind == "choice" and all(map(is_inequality, gold.items)))
-        if several and real_set(gold) is not None and real_set(prediction) is not None:
+        if several and ends_of(gold) is not None and ends_of(prediction) is not None:
             return self._interval(prediction, gold)
         compare = {
             "list": self._list,
@@ -145,10 +143,9 @@ class Comparison:
         return self._in_order(prediction.items, gold.items)
 
     def _interval(self, prediction: Shape, gold: Shape) -> Judgement:
-        got, want = real_set(prediction), real_set(gold)
-        if got is None or want is None:
+        if ends_of(prediction) is None or ends_of(gold) is None:
             return "wrong", f"a {prediction.kind} where an interval is asked for"
-        return RIGHT if same_set(got, want) else WRONG
+        return RIGHT if same_set(prediction, gold) else WRONG
 
     # ---- one value
 
@@ -237,7 +234,7 @@ class Comparison:
         if wanted and got and wanted != got:
             return "wrong", f"about {', '.join(sorted(got))}, not {', '.join(sorted(wanted))}"[:200]
         pairs = got and len(wanted) == 2 == len(gold.items)  # of letters: `a < b` is no ray
-        if not pairs and real_set(gold) is not None and real_set(prediction) is not None:
+        if not pairs and ends_of(gold) is not None and ends_of(prediction) is not None:
             return self._interval(prediction, gold)
         flipped = tuple(MIRROR.get(m, m) for m in prediction.marks[::-1]) == gold.marks
         items = prediction.items[::-1] if flipped else prediction.items
@@ -246,8 +243,7 @@ class Comparison:
         return RIGHT if self.same(prediction.text, gold.text) else WRONG
 
     def _named(self, prediction: Shape, gold: Shape) -> Judgement:
-        r"""A gold such as `x = 1` or `|AB| = 1` accepts the value, alone or with its name; the value of another name does
-        not count."""
+        """A gold such as `x = 1` or `|AB| = 1` accepts the value, alone or with its name, not that of another name."""
         name, value = gold.items[0].text, gold.items[-1]
         if prediction.kind != "relation":
             return self.compare(prediction, value)
@@ -262,8 +258,11 @@ class Comparison:
             return self.compare(shape(re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, last.text)), value)
         if squeeze(last.text) == squeeze(name):
             return self.compare(prediction.items[0], value)
-        equation = not (is_name(left) or ("(" in left and is_label(left))) or any(_PRODUCT.fullmatch(one.strip()) for one in (name, left))
-        if equation and self.same(prediction.text, gold.text):  # `xy = 2` is an equation as well
+        product = any(
+            re.fullmatch("[a-z]{2,3}", one.strip()) for one in (name, left)
+        )  # `xy = 2` is one
+        equation = product or not (is_name(left) or ("(" in left and is_label(left)))
+        if equation and self.same(prediction.text, gold.text):
             return RIGHT
         return "wrong", f"names {left}, not {name}"[:200]
 
@@ -324,104 +323,81 @@ _WITHOUT = re.compile(r"(?P<whole>.+?) ?(?:\\(?:setminus|backslash)(?![A-Za-z])|
 _INFINITE = {r"\infty": mp.inf, r"+\infty": mp.inf, r"-\infty": -mp.inf}
 
 
-@dataclass(frozen=True, slots=True)
-class RealSet:
-    """ends: possible endpoints, as texts. holds: whether it contains a number, given the values of texts."""
-
-    ends: tuple[str, ...]
-    holds: Callable[[Any, Callable[[str], Any]], bool]
+class _NoSet(Exception):
+    """An answer is no set of real numbers."""
 
 
-def real_set(found: Shape) -> RealSet | None:
-    """The set described by an answer; None if it is not a set."""
-    if found.kind == "interval" or (found.kind == "tuple" and len(found.items) == 2 and found.marks == ("(", ")")):
-        low, high = (item.text for item in found.items)
-        closed = found.marks[0] == "[", found.marks[1] == "]"
-        if any(shut and _is_infinite(end) for shut, end in zip(closed, (low, high), strict=True)):
-            return None
-        return _chain((low, None, high), [r"\le" if shut else "<" for shut in closed])
+def ends_of(found: Shape) -> list[str] | None:
+    """Return the ends of a set of real numbers, as texts; None if the answer is no such set."""
+    ends: list[str] = []
+
+    def record(text: str) -> int:
+        ends.append(text)
+        return 0
+
+    try:
+        _holds(found, 0, record)
+    except _NoSet:
+        return None
+    return ends
+
+
+def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
+    """Return whether a set contains a number, given the values of its ends. It asks for all ends, whatever the number.
+    Raise _NoSet."""
+    items, marks, texts = found.items, found.marks, [item.text for item in found.items]
+    if found.kind == "interval" or (found.kind == "tuple" and len(items) == 2 and marks == ("(", ")")):
+        ends = [_INFINITE.get(text.replace(" ", "")) for text in texts]
+        if any(end is not None and mark in "[]" for end, mark in zip(ends, marks, strict=True)):
+            raise _NoSet
+        low, high = (value(text) if end is None else end for text, end in zip(texts, ends, strict=True))
+        return (low < x or (low == x and marks[0] == "[")) and (x < high or (x == high and marks[1] == "]"))
     if found.kind == "set":
-        return _points([item.text for item in found.items])
+        return x in [value(text) for text in texts]
     if found.kind == "scalar" or (found.kind == "union" and r"\setminus" in found.text):
         without = _WITHOUT.fullmatch(found.text)  # `A \cup B \setminus \{c\}` takes c out of both
-        whole = real_set(shape(without["whole"])) if without else None
-        return _joined([whole, *_except(without["points"].split(","))], all) if without and whole else None
+        if without is None:
+            raise _NoSet
+        points = [value(text) for text in without["points"].split(",")]
+        return _holds(shape(without["whole"]), x, value) and x not in points
     if found.kind in ("union", "choice", "list"):
-        return _several(found)
-    return _relation(found) if found.kind == "relation" else None
-
-
-def _is_infinite(text: str) -> bool:
-    return text.replace(" ", "") in _INFINITE
-
-
-def _chain(terms: Sequence[str | None], signs: Sequence[str], absolute: bool = False) -> RealSet:
-    """Return the numbers that satisfy a chain of comparisons, in which None (or its absolute value) stands for the
-    number."""
-
-    def holds(x: Any, value: Callable[[str], Any]) -> bool:
-        numbers = [
-            (abs(x) if absolute else x)
-            if term is None
-            else value(term.replace(" ", "") if _is_infinite(term) else term)
-            for term in terms
-        ]
-        return all(_COMPARE[sign](*pair) for sign, pair in zip(signs, pairwise(numbers), strict=True))
-
-    ends = tuple(term for term in terms if term is not None and not _is_infinite(term))
-    return RealSet(ends + tuple(f"-({end})" for end in ends if absolute), holds)
-
-
-def _points(texts: list[str]) -> RealSet:
-    return _joined([_chain((None, text), ["="]) for text in texts], any)
-
-
-def _except(texts: list[str]) -> list[RealSet]:
-    return [_chain((None, text), [r"\ne"]) for text in texts]
-
-
-def _joined(parts: list[RealSet], join: Callable[[Any], bool]) -> RealSet:
-    ends = tuple(end for part in parts for end in part.ends)
-    return RealSet(ends, lambda x, value: join(part.holds(x, value) for part in parts))
-
-
-def _several(found: Shape) -> RealSet | None:
-    names = [named(item) for item in found.items if item.kind == "relation"]
-    if names and not set.intersection(*names):
-        return None
-    if found.kind == "list" and not all(is_inequality(i) or r"\ne" in i.marks for i in found.items[:2]):
-        return None
-    parts: list[RealSet] = []
-    for place, item in enumerate(found.items):
-        excluded = item.kind == "scalar" and found.kind == "list" and place > 1  # `x \ne 1, 2`
-        if excluded and r"\ne" not in found.items[1].marks:
-            return None
-        part = _except([item.text])[0] if excluded else real_set(item)
-        if part is None:
-            return None
-        parts.append(part)
-    return _joined(parts, all if found.kind == "list" or {*found.marks} & {"and", "land"} else any)
-
-
-def _relation(found: Shape) -> RealSet | None:
-    items, marks = found.items, found.marks
+        return _holds_several(found, x, value)
     if marks == (r"\in",):
-        return real_set(items[1])
-    subjects = [bool(_ABSOLUTE.fullmatch(item.text)) or is_name(item.text) for item in items]
-    place = subjects.index(True) if True in subjects else -1
-    single = len(items) == 2 and place >= 0 and (is_inequality(found) or is_name(items[0].text))
+        return _holds(items[1], x, value)
+    subjects = [bool(_ABSOLUTE.fullmatch(text)) or is_name(text) for text in texts]
+    single = len(items) == 2 and any(subjects) and (is_inequality(found) or is_name(texts[0]))
     between = len(items) == 3 and is_inequality(found) and subjects[1]
     if not (single or between) or not {*marks} <= {*_COMPARE}:
-        return None
-    terms: list[str | None] = [item.text for item in items]
-    place = 1 if between else place
-    terms[place] = None
-    return _chain(terms, marks, absolute=bool(_ABSOLUTE.fullmatch(items[place].text)))
+        raise _NoSet
+    place = 1 if between else subjects.index(True)
+    absolute = _ABSOLUTE.fullmatch(texts[place])
+    numbers = [
+        (abs(x) if absolute else x) if i == place else _INFINITE.get(text.replace(" ", "")) or value(text)
+        for i, text in enumerate(texts)
+    ]
+    if absolute:
+        value(f"-({texts[1 - place]})")
+    return all(_COMPARE[sign](*pair) for sign, pair in zip(marks, pairwise(numbers), strict=True))
 
 
-def same_set(one: RealSet, other: RealSet) -> bool:
+def _holds_several(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
+    """The same for a union, and for conditions on one name."""
+    items, listed = found.items, found.kind == "list"
+    names = [named(item) for item in items if item.kind == "relation"]
+    if (names and not set.intersection(*names)) or (
+        listed and not all(is_inequality(i) or r"\ne" in i.marks for i in items[:2])
+    ):
+        raise _NoSet
+    excluded = [item for item in items[2:] if listed and item.kind == "scalar"]  # `x \ne 1, 2`
+    if excluded and r"\ne" not in items[1].marks:
+        raise _NoSet
+    parts = [x != value(item.text) if item in excluded else _holds(item, x, value) for item in items]
+    return (all if listed or {*found.marks} & {"and", "land"} else any)(parts)
+
+
+def same_set(one: Shape, other: Shape) -> bool:
     """Return whether two sets are equal; False if an endpoint is not a real number."""
-    texts = tuple(dict.fromkeys((*one.ends, *other.ends)))
+    texts = tuple(dict.fromkeys((*(ends_of(one) or ()), *(ends_of(other) or ()))))
     try:
         ends = [parse(text) for text in texts]
         tried = list(values((*ends, number(0))))
@@ -439,8 +415,6 @@ def same_set(one: RealSet, other: RealSet) -> bool:
                 for text, value in zip(texts, found, strict=False)
             }
             numbers = [places[0] - 1, *places, *((a + b) / 2 for a, b in pairwise(places)), places[-1] + 1]
-
-            known |= _INFINITE
-            if any(one.holds(x, known.__getitem__) != other.holds(x, known.__getitem__) for x in numbers):
+            if any(_holds(one, x, known.__getitem__) != _holds(other, x, known.__getitem__) for x in numbers):
                 return False
     return True
