@@ -68,14 +68,21 @@ class Comparison:
             return "correct", "identical text"
         if _joined_differently(prediction, gold):
             return WRONG
-        prediction, gold = alike(prediction, gold)
         several = gold.kind in ("scalar", "list") or (gold.kind == "choice" and all(map(is_inequality, gold.items)))
         if several and ends_of(gold) is not None and ends_of(prediction) is not None:
             return self._interval(prediction, gold)
+        if gold.kind in _SEVERAL and all(i.kind == "relation" and is_name(i.items[0].text) for i in gold.items):
+            ordered = in_order_of([i.items[0] for i in gold.items], prediction)
+            if ordered is not prediction:
+                return self._in_order(ordered.items, gold.items)
+        ray = gold.kind == "tuple" and is_inequality(prediction)
+        if prediction.kind == "relation" and gold.kind in ("scalar", *_SEVERAL, "tuple", "matrix") and not ray:
+            return self._value(prediction, gold)
+        prediction, gold = alike(prediction, gold)
         compare = {
-            "list": self._list,
-            "choice": self._list,
-            "set": self._set,
+            "list": self._several,
+            "choice": self._several,
+            "set": self._several,
             "tuple": self._tuple,
             "interval": self._interval,
             "union": self._interval,
@@ -103,44 +110,28 @@ class Comparison:
         found = all(any(self.agree(g, w) for w in want) for g in got)
         return RIGHT if found and all(any(self.agree(g, w) for g in got) for w in want) else WRONG
 
-    def _list(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Compare lists: multiplicity counts, order does not, except in parentheses."""
-        if all(i.kind == "relation" and is_name(i.items[0].text) for i in gold.items):
-            prediction = in_order_of([i.items[0] for i in gold.items], prediction)
-        prediction = _without_name(prediction, _SEVERAL)
+    def _several(self, prediction: Shape, gold: Shape) -> Judgement:
+        """Compare lists, in which multiplicity counts and order does not, with sets and tuples."""
         if _is_union_of_sets(prediction):
-            return self._set(prediction, gold)
-        if prediction.kind not in (*_SEVERAL, "tuple"):
-            return "wrong", f"a {prediction.kind} where {len(gold.items)} values are asked for"
-        compare = {"tuple": self._in_order, "set": self._as_sets}.get(prediction.kind, self._one_to_one)
-        return compare(prediction.items, gold.items)
-
-    def _set(self, prediction: Shape, gold: Shape) -> Judgement:
-        prediction = _without_name(prediction)
-        if prediction.kind == "scalar" and len(gold.items) == 1:
+            prediction = Shape("set", prediction.text, tuple(i for some in prediction.items for i in some.items))
+        if gold.kind == "set" and prediction.kind == "scalar" and len(gold.items) == 1:
             return self.compare(prediction, gold.items[0])
-        if _is_union_of_sets(prediction):
-            return self._as_sets([i for some in prediction.items for i in some.items], gold.items)
-        if prediction.kind not in _SEVERAL:
-            return "wrong", f"a {prediction.kind} where a set is asked for"
-        return self._as_sets(prediction.items, gold.items)
+        ordered = gold.kind == "tuple" and {*prediction.marks} & {"or", "lor"}
+        if prediction.kind not in (*_SEVERAL, "tuple") or ordered or {gold.kind, prediction.kind} == {"set", "tuple"}:
+            return "wrong", f"a {prediction.kind} where a {gold.kind} is asked for"
+        if gold.kind == "tuple":
+            return self._in_order(named_values(prediction.items), gold.items)
+        if prediction.kind == "tuple":
+            return self._in_order(prediction.items, gold.items)
+        compare = self._as_sets if "set" in (gold.kind, prediction.kind) else self._one_to_one
+        return compare(prediction.items, gold.items)
 
     def _tuple(self, prediction: Shape, gold: Shape) -> Judgement:
         inequalities = prediction.items if prediction.kind in ("choice", "list") else (prediction,)
         ray = all(map(is_inequality, inequalities)) or r"\cup" in prediction.text
         if len(gold.items) == 2 and gold.marks == ("(", ")") and ray:
             return self._interval(prediction, gold)
-        if prediction.kind == "relation":
-            *before, last = prediction.items
-            if any(is_closed(item.text) and not self.agree(item, last) for item in before):
-                return "wrong", "false equation"
-            if last.kind == "tuple" and {*prediction.marks} <= {"=", r"\in", r"\equiv", r"\approx"}:
-                return self.compare(last, gold)
-        if prediction.kind == "list" or (prediction.kind == "choice" and not {*prediction.marks} & {"or", "lor"}):
-            return self._in_order(named_values(prediction.items), gold.items)
-        if prediction.kind != "tuple":
-            return "wrong", f"a {prediction.kind} where a tuple is asked for"
-        return self._in_order(prediction.items, gold.items)
+        return self._several(prediction, gold)
 
     def _interval(self, prediction: Shape, gold: Shape) -> Judgement:
         if ends_of(prediction) is None or ends_of(gold) is None:
@@ -156,8 +147,6 @@ class Comparison:
             if found is None or int(found[1]) >= int(found[2]):
                 return "wrong", "a class where one value is asked for"
             return self.compare(shape(found[1]), gold)
-        if prediction.kind == "relation":
-            return self._value(prediction, gold)
         if prediction.kind in _SEVERAL and prediction.items:
             if (value := self._conclusion(prediction)) is not None:
                 return self.compare(value, gold)
@@ -265,13 +254,6 @@ class Comparison:
         if equation and self.same(prediction.text, gold.text):
             return RIGHT
         return "wrong", f"names {left}, not {name}"[:200]
-
-
-def _without_name(prediction: Shape, kinds: Sequence[str] = ()) -> Shape:
-    r"""The right side of `x \in …` and `x = …`, if it is of one of the kinds (of any kind, if none is given)."""
-    if prediction.kind != "relation" or prediction.marks[-1] not in (r"\in", "="):
-        return prediction
-    return prediction.items[-1] if not kinds or prediction.items[-1].kind in kinds else prediction
 
 
 def _is_union_of_sets(found: Shape) -> bool:

@@ -234,8 +234,6 @@ def alike(prediction: Shape, gold: Shape) -> tuple[Shape, Shape]:
     """(prediction, gold) as tuples if one is a vector or matrix and the other can be read as one. A vector equals a
     tuple in any notation, unless both specify row or column. Square brackets around numbers are a vector if the gold is
     one."""
-    if gold.kind == "matrix" and prediction.kind == "relation" and prediction.marks[-1] == "=":
-        prediction = prediction.items[-1]
     kinds = (prediction.kind, gold.kind)
     if gold.kind not in ("matrix", "tuple") or "matrix" not in kinds or "scalar" in kinds:
         return prediction, gold
