@@ -68,27 +68,30 @@ class Comparison:
             return "correct", "identical text"
         if _joined_differently(prediction, gold):
             return WRONG
-        several = gold.kind in ("scalar", "list") or (gold.kind == "choice" and all(map(is_inequality, gold.items)))
-        if several and ends_of(gold) is not None and ends_of(prediction) is not None:
-            return self._interval(prediction, gold)
+        if is_inequality(gold) and is_inequality(prediction) and named(gold) and named(prediction) - named(gold):
+            return "wrong", f"about {prediction.text}, not {', '.join(sorted(named(gold)))}"[:200]
+        ray = all(map(is_inequality, prediction.items if prediction.kind in ("choice", "list") else (prediction,)))
+        reals = {
+            "choice": any(map(is_inequality, gold.items)),
+            "tuple": ray or prediction.kind == "union",
+            "relation": is_inequality(gold) and not len(named(gold)) == len(gold.items) == 2,  # `a < b` is no ray
+            "set": False,
+            "matrix": False,
+        }
+        if reals.get(gold.kind, True) and ends_of(gold) is not None and ends_of(prediction) is not None:
+            return RIGHT if same_set(prediction, gold) else WRONG
+        if gold.kind in ("interval", "union"):
+            return "wrong", f"a {prediction.kind} where an interval is asked for"
         if gold.kind in _SEVERAL and all(i.kind == "relation" and is_name(i.items[0].text) for i in gold.items):
             ordered = in_order_of([i.items[0] for i in gold.items], prediction)
             if ordered is not prediction:
                 return self._in_order(ordered.items, gold.items)
-        ray = gold.kind == "tuple" and is_inequality(prediction)
-        if prediction.kind == "relation" and gold.kind in ("scalar", *_SEVERAL, "tuple", "matrix") and not ray:
+        if prediction.kind == "relation" and gold.kind != "relation":
             return self._value(prediction, gold)
         prediction, gold = alike(prediction, gold)
-        compare = {
-            "list": self._several,
-            "choice": self._several,
-            "set": self._several,
-            "tuple": self._tuple,
-            "interval": self._interval,
-            "union": self._interval,
-            "relation": self._relation,
-        }
-        return compare.get(gold.kind, self._scalar)(prediction, gold)
+        if gold.kind == "relation":
+            return self._relation(prediction, gold)
+        return self._several(prediction, gold) if gold.kind in (*_SEVERAL, "tuple") else self._scalar(prediction, gold)
 
     # ---- several values
 
@@ -125,18 +128,6 @@ class Comparison:
             return self._in_order(prediction.items, gold.items)
         compare = self._as_sets if "set" in (gold.kind, prediction.kind) else self._one_to_one
         return compare(prediction.items, gold.items)
-
-    def _tuple(self, prediction: Shape, gold: Shape) -> Judgement:
-        inequalities = prediction.items if prediction.kind in ("choice", "list") else (prediction,)
-        ray = all(map(is_inequality, inequalities)) or r"\cup" in prediction.text
-        if len(gold.items) == 2 and gold.marks == ("(", ")") and ray:
-            return self._interval(prediction, gold)
-        return self._several(prediction, gold)
-
-    def _interval(self, prediction: Shape, gold: Shape) -> Judgement:
-        if ends_of(prediction) is None or ends_of(gold) is None:
-            return "wrong", f"a {prediction.kind} where an interval is asked for"
-        return RIGHT if same_set(prediction, gold) else WRONG
 
     # ---- one value
 
@@ -219,12 +210,6 @@ class Comparison:
         return RIGHT if prediction.kind == "relation" and self.same(prediction.text, gold.text) else WRONG
 
     def _inequality(self, prediction: Shape, gold: Shape) -> Judgement:
-        wanted, got = named(gold), named(prediction) if is_inequality(prediction) else set()
-        if wanted and got and wanted != got:
-            return "wrong", f"about {', '.join(sorted(got))}, not {', '.join(sorted(wanted))}"[:200]
-        pairs = got and len(wanted) == 2 == len(gold.items)  # of letters: `a < b` is no ray
-        if not pairs and ends_of(gold) is not None and ends_of(prediction) is not None:
-            return self._interval(prediction, gold)
         flipped = tuple(MIRROR.get(m, m) for m in prediction.marks[::-1]) == gold.marks
         items = prediction.items[::-1] if flipped else prediction.items
         if (flipped or prediction.marks == gold.marks) and self._in_order(items, gold.items) == RIGHT:
@@ -247,9 +232,7 @@ class Comparison:
             return self.compare(shape(re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, last.text)), value)
         if squeeze(last.text) == squeeze(name):
             return self.compare(prediction.items[0], value)
-        product = any(
-            re.fullmatch("[a-z]{2,3}", one.strip()) for one in (name, left)
-        )  # `xy = 2` is one
+        product = any(re.fullmatch("[a-z]{2,3}", one.strip()) for one in (name, left))  # `xy = 2` is one
         equation = product or not (is_name(left) or ("(" in left and is_label(left)))
         if equation and self.same(prediction.text, gold.text):
             return RIGHT
