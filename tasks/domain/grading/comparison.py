@@ -164,38 +164,31 @@ class Comparison:
                 return None
         return value
 
-    def value_of(self, relation: Shape) -> Shape | str:
-        """The value that a chain of equations gives to its subject; a reason if it is false or gives none."""
-        if not set(relation.marks) <= {"=", r"\approx", r"\in", r"\equiv"}:
-            return "an inequality where one value is asked for"
-        first = not is_closed(relation.items[0].text)
-        exact = 1 + next(
-            (i for i, m in enumerate(relation.marks) if m == r"\approx" and i >= first), len(relation.marks)
-        )
-        parts = [p for p in relation.items[:exact] if p.text]
-        if exact == 1 and parts:
-            return parts[0]
-        if len(parts) < 2:
-            return "incomplete equation"
+    def _value(self, prediction: Shape, gold: Shape) -> Judgement:
+        """Compare a value, or the value that a chain of true equations gives to its subject, with the gold."""
+        if prediction.kind != "relation":
+            return self.compare(prediction, gold)
+        items, marks = prediction.items, prediction.marks
+        if not {*marks} <= {"=", r"\approx", r"\in", r"\equiv"}:
+            return "wrong", "an inequality where one value is asked for"
+        named = not is_closed(items[0].text)
+        exact = 1 + next((i for i, m in enumerate(marks) if m == r"\approx" and i >= named), len(marks))
+        parts = [p for p in items[:exact] if p.text]
+        if len(parts) < min(exact, 2):
+            return "wrong", "incomplete equation"
         closed = [p for p in parts if is_closed(p.text)]
         for one, other in pairwise(closed):
             if not self.agree(one, other):
-                return f"false equation: {one.text} = {other.text}"[:200]
+                return "wrong", f"false equation: {one.text} = {other.text}"[:200]
         last = parts[-1]
-        return closed[-1] if closed and not is_closed(last.text) and is_name(last.text) else last
-
-    def _value(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Compare a value, or the value that an equation gives to its subject, with the gold."""
-        value = self.value_of(prediction) if prediction.kind == "relation" else prediction
-        return ("wrong", value) if isinstance(value, str) else self.compare(value, gold)
+        is_subject = closed and not is_closed(last.text) and is_name(last.text)
+        return self.compare(closed[-1] if is_subject else last, gold)
 
     # ---- relations
 
     def _relation(self, prediction: Shape, gold: Shape) -> Judgement:
         """Compare a prediction with a gold that is an equation, an inequality, or a value with its name."""
         first, last = gold.items[0], gold.items[-1]
-        if is_inequality(gold):
-            return self._inequality(prediction, gold)
         if first.kind == "tuple" == last.kind:
             return self.compare(in_order_of(first.items, prediction), last)
         if set(gold.marks) <= {"=", r"\equiv"} and (is_name(first.text) or is_label(first.text)):
@@ -205,11 +198,8 @@ class Comparison:
         if r"\approx" in gold.marks:  # takes the exact value and, as written, the rounded one
             tried = [self._value(prediction, item) for item in gold.items if is_closed(item.text)]
             return next((found for found in tried if found[0] == "correct"), (*tried, WRONG)[0])
-        if all(is_closed(item.text) for item in gold.items) and prediction.kind in ("scalar", "relation"):
+        if {*gold.marks} == {"="} and all(is_closed(item.text) for item in gold.items):
             return self._value(prediction, last)
-        return RIGHT if prediction.kind == "relation" and self.same(prediction.text, gold.text) else WRONG
-
-    def _inequality(self, prediction: Shape, gold: Shape) -> Judgement:
         flipped = tuple(MIRROR.get(m, m) for m in prediction.marks[::-1]) == gold.marks
         items = prediction.items[::-1] if flipped else prediction.items
         if (flipped or prediction.marks == gold.marks) and self._in_order(items, gold.items) == RIGHT:

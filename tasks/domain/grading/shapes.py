@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from typing import Literal
 
-from tasks.domain.grading.formulas import GREEK, Expr, Unreadable, nodes, parse
+from tasks.domain.grading.formulas import GREEK, Unreadable, nodes, parse
 from tasks.domain.grading.latex_normalisation import normalise, split
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.regions import closing
@@ -330,6 +330,8 @@ def named_values(items: Sequence[Shape]) -> Sequence[Shape]:
 
 _BETWEEN_BARS, _SIGN = re.compile(r"\|[^|]*\|"), re.compile("[-+]")
 _PLAIN = re.compile(rf"(?:[a-z]|{GREEK})(?:_.*)?")
+_QUANTITIES = {"abs", "lim", "int", "sum", "prod", "max", "min", "gcd", "lcm", "det"}
+_LABELS = {"name", "num", "const", "abs", "call", "^", "+", "*", "/", "neg", "sin", "cos", "tan", "cot", "sec", "csc"}
 
 
 def is_label(text: str) -> bool:
@@ -343,31 +345,15 @@ def is_label(text: str) -> bool:
     if not text or is_closed(text):
         return False
     try:
-        return _is_label(parse(text), whole=True)
+        formula = parse(text)
     except Unreadable:
         return len(split(_BETWEEN_BARS.sub("", text), _SIGN)[0]) == 1
-
-
-def _is_label(formula: Expr, whole: bool = False) -> bool:
-    match formula.op:
-        case "name":
-            return not _PLAIN.fullmatch(formula.args[0])
-        case "num" | "const":
-            return not whole
-        case "abs":
-            return whole or not any(_PLAIN.fullmatch(n.args[0]) for n in nodes(formula) if n.op == "name")
-        case "call":
-            plain = [n for n in nodes(formula) if n.op == "name" and _PLAIN.fullmatch(n.args[0])]
-            return not plain
-        case "lim" | "int" | "sum" | "prod" | "max" | "min" | "gcd" | "lcm" | "det":
-            return whole
-        case "/" if whole and all(part.op == "name" for part in formula.args):
-            return True
-        case "^":
-            return _is_label(formula.args[0], whole=whole and formula.args[0].op == "abs")
-    return all(_is_label(part) for part in formula.args if isinstance(part, Expr)) and formula.op in (
-        *("+", "*", "/", "neg", "sin", "cos", "tan", "cot", "sec", "csc"),
-    )
+    base = formula.args[0] if formula.op == "^" else formula
+    if base.op in _QUANTITIES or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
+        return True
+    inner = [*nodes(base)]
+    plain = any(n.op == "name" and _PLAIN.fullmatch(n.args[0]) for n in inner)
+    return not plain and {n.op for n in inner} <= _LABELS
 
 
 def same_label(one: str, other: str) -> bool:
