@@ -91,10 +91,11 @@ def shape(text: str) -> Shape:
     ('set', 'tuple', 'interval', 'choice', 'relation')
     """
     text = normalise(text)
-    for at in reversed([i for i, char in enumerate(text) if char in ",; ("][-12:]):
-        found = _CONDITION.match(text, at)
-        main = re.sub(r"\\forall$", "", text[:at].strip(" ,;")).strip(" ,;")
-        if found and main and _restricts_nothing(found, main):
+    if (found := _CONDITION.search(text)) and (main := text[: found.start()].strip(" ,;")):
+        name = found["all"] or found["name"]
+        letters = main if "\\" in name else re.sub(r"\\[A-Za-z]+", " ", main)
+        whole = found["sign"] is None or name in "ijklmn"
+        if name in letters and whole and not re.search(r"[<>]|\\(?:le|ge|ne|in)(?![A-Za-z])", main):
             domain = found["set"] or (f"{found['sign']}{found['low']}" if found["name"] else "")
             return replace(_shape(main), condition=squeeze(domain))
     return _shape(text)
@@ -103,19 +104,10 @@ def shape(text: str) -> Shape:
 _LETTER = r"(?:[A-Za-z]|\\(?:alpha|beta|theta|lambda|mu))(?:_\{?\w\}?)?"
 #: `, k \in \mathbb{Z}`, `\forall x`, `(n \ge 1)` behind a formula.
 _CONDITION = re.compile(
-    rf"(?:[,; ] ?|\()(?:\\forall ?(?P<all>{_LETTER})|(?:\\forall ?)?(?P<name>{_LETTER})(?:, ?{_LETTER})* ?"
+    rf"(?:[,;] ?| (?=\\forall)|\()(?:\\forall ?(?P<all>{_LETTER})|(?:\\forall ?)?(?P<name>{_LETTER})(?:, ?{_LETTER})* ?"
     r"(?:\\in ?(?P<set>\\mathbb ?\{?[RZNQC]\}?(?: ?[\^_] ?\{? ?(?:[+*0]|\\ast|\\ge ?0) ?\}?)?)|(?P<sign>\\ge|>)"
     r" ?(?P<low>[0-3])))\)?$"
 )
-
-
-def _restricts_nothing(found: re.Match[str], main: str) -> bool:
-    """Return whether a condition is about a letter of the preceding formula, which is not itself an inequality."""
-    bare = re.sub(r"\\[A-Za-z]+", " ", main) if "\\" not in (found["name"] or found["all"]) else main
-    whole = found["sign"] is None or (re.match("[i-n]", found["name"]))
-    if (found["name"] or found["all"]) not in bare or not whole:
-        return False
-    return not re.search(r"[<>]|\\(?:le|ge|ne|in)(?![A-Za-z])", main)
 
 
 def _shape(text: str) -> Shape:
@@ -214,15 +206,14 @@ _PLUS_MINUS = re.compile(r"(\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-)")
 
 
 def _plus_minus(text: str) -> list[str]:
-    r"""`1 \pm \sqrt2` is two numbers; inside a tuple each ± is independent, unless ∓ ties them."""
+    r"""`1 \pm \sqrt2` is two numbers; each ± is independent, unless ∓ ties them."""
     pieces = _PLUS_MINUS.split(text)
     signs = pieces[1::2]
     listed = any(len(list(filter(None, split(text, mark)[0]))) > 1 for mark in (_BETWEEN, _JOINED))
     if not 0 < len(signs) <= 4 or text.startswith(r"\{") or listed:
         return []
-    tied = r"\mp" in signs or text[0] not in "(["
     found = []
-    for choice in ("+" * len(signs), "-" * len(signs)) if tied else product("+-", repeat=len(signs)):
+    for choice in ("+" * len(signs), "-" * len(signs)) if r"\mp" in signs else product("+-", repeat=len(signs)):
         pieces[1::2] = (
             ("-" if c == "+" else "+") if sign == r"\mp" else c for sign, c in zip(signs, choice, strict=True)
         )
@@ -331,7 +322,6 @@ def named_values(items: Sequence[Shape]) -> Sequence[Shape]:
 _BETWEEN_BARS, _SIGN = re.compile(r"\|[^|]*\|"), re.compile("[-+]")
 _PLAIN = re.compile(rf"(?:[a-z]|{GREEK})(?:_.*)?")
 _QUANTITIES = {"abs", "lim", "int", "sum", "prod", "max", "min", "gcd", "lcm", "det"}
-_LABELS = {"name", "num", "const", "abs", "call", "^", "+", "*", "/", "neg", "sin", "cos", "tan", "cot", "sec", "csc"}
 
 
 def is_label(text: str) -> bool:
@@ -351,9 +341,7 @@ def is_label(text: str) -> bool:
     base = formula.args[0] if formula.op == "^" else formula
     if base.op in _QUANTITIES or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
         return True
-    inner = [*nodes(base)]
-    plain = any(n.op == "name" and _PLAIN.fullmatch(n.args[0]) for n in inner)
-    return not plain and {n.op for n in inner} <= _LABELS
+    return not any(n.op == "name" and _PLAIN.fullmatch(n.args[0]) for n in nodes(base))
 
 
 def same_label(one: str, other: str) -> bool:
