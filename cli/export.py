@@ -19,7 +19,7 @@ from flows.running.plan import plan
 from flows.running.tracking import send_finished, token, tracker_run
 from flows.study.request import Request
 from storage.artifacts.store import Store
-from storage.errors import UserError, did_you_mean
+from storage.errors import UserError, check_known
 from storage.reading.catalog import find
 from storage.reading.charts import as_pdf, as_svg, specs_of
 from storage.reading.figures import figure_named
@@ -171,8 +171,7 @@ def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
     """Send a study to experiment trackers: trackio, wandb, mlflow or tensorboard. REF is a run's id or a study's name.
     `varband run --track NAME` follows a study while it runs. A second call adds only what the tracker lacks."""
     for name in trackers:
-        if name not in TRACKERS:
-            raise UserError(f"no tracker '{name}'{did_you_mean(name, TRACKERS)} (known: {', '.join(TRACKERS)})")
+        check_known("tracker", name, TRACKERS)
     run, store = run_named(root, ref) or read_run(root, ref), Store(root)
     study = Request.from_json(run.request).study(store, planning=True)
     if not run.tracked_as:

@@ -16,12 +16,11 @@ from cli import options
 from cli.tables import print_table
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import UserError, did_you_mean
+from storage.errors import UserError
 from storage.reading.catalog import find
 from storage.reading.comparison import figures_beside, names_of, sentences, settings_apart
-from storage.reading.figures import FIGURES
+from storage.reading.figures import FIGURES, figure_named
 from storage.reading.query_cache import ask, reports, sources
-from storage.sql import QUERIES
 
 #: Settings of the dashboards' server. VARBAND_URL is the address of a proxy before it.
 SERVER = {
@@ -61,10 +60,10 @@ def report(
 
         from cli.tables import flat
 
-        pyarrow.csv.write_csv(flat(rows_of(root, found, _known_query(query or "summary"))), sys.stdout.buffer)
+        pyarrow.csv.write_csv(flat(rows_of(root, found, figure_named(query or "summary").query)), sys.stdout.buffer)
         return
     if query is not None:
-        print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query)
+        print_table(rows_of(root, found, figure_named(query).query), as_json=as_json, title=query)
         return
     for other in against:
         _compare(root, found, report_named(root, other), as_json=as_json)
@@ -116,13 +115,6 @@ def rows_of(root: Path, report: str, query: str) -> pa.Table:
             raise
         measures = next((one.measures for one in reports(root) if one.ref == report), ())
         raise UserError(f"{figure.name}: {figure.without_artifact(measures)}") from None
-
-
-def _known_query(name: str) -> str:
-    known = sorted(path.stem.removeprefix("report_") for path in QUERIES.glob("report_*.sql"))
-    if (short := name.removeprefix("report_")) not in known:
-        raise UserError(f"no query '{name}'{did_you_mean(short, known)} (known: {', '.join(known)})")
-    return f"report_{short}"
 
 
 @click.command()

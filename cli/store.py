@@ -16,7 +16,7 @@ from cli.tables import print_table
 from flows.upkeep import verify as upkeep
 from storage.artifacts.ref import KINDS
 from storage.artifacts.store import Store
-from storage.errors import UserError, did_you_mean, printable
+from storage.errors import UserError, check_known, printable
 from storage.reading.catalog import artifacts, ask, find, lineage, of_study
 from storage.records import garbage
 from storage.records.garbage import remove
@@ -42,8 +42,8 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
     found, studies = artifacts(root), studies_of(root)
     found = found.append_column("study", pa.array([", ".join(studies.get(r, ())) for r in found["ref"].to_pylist()]))
     known = sorted({*KINDS, *found["kind"].to_pylist()})
-    if kind is not None and kind not in known:
-        raise UserError(f"no kind '{kind}'{did_you_mean(kind, known)} (known: {', '.join(known)})")
+    if kind is not None:
+        check_known("kind", kind, known)
     summary = query(
         "select ref, study, rows, seconds, created, stage, kind from found where $kind is null or kind = $kind"
         " order by created desc, ref",

@@ -82,20 +82,9 @@ def _findings(rows: pa.Table) -> None:
 def _claims(where: Path, at: Stamp) -> tuple[list[dict[str, Any]], int]:
     """Return (checked claims, number of claims that this store cannot answer). Claims are checked again when the store
     has changed."""
-    checked = checked_claims(where)
-    rows = [
-        {
-            "status": c.status,
-            "claim": c.claim.text,
-            "printed": float(c.claim.printed),
-            "found": c.found,
-            "off_by": None if c.found is None else c.found - c.claim.printed,
-            "where": c.claim.where,
-            "query": c.claim.query,
-        }
-        for c in sorted(checked, key=lambda c: c.status != "off")
-        if c.status != "unknown"
-    ]
+    checked = sorted((c.row() for c in checked_claims(where)), key=lambda row: row["status"] != "off")
+    columns = ("status", "text", "printed", "found", "off_by", "where", "query")
+    rows = [{name: row[name] for name in columns} for row in checked if row["status"] != "unknown"]
     return rows, len(checked) - len(rows)
 
 

@@ -266,8 +266,8 @@ class _Arms:
         compared = next((heldout[plan] for plan in self._comparison_plans if plan in heldout), None)
         searches = self._searched(start)
         benchmarks = tuple(
-            self._sampled(start, f"{b.name}:", c.pool, c.choice, IN_BENCHMARK, replace(final, group_size=b.group_size))
-            for b, c in zip(p.benchmarks, self.at.benchmarks, strict=True)
+            self._sampled(start, f"{b.name}:", pool, choice, IN_BENCHMARK, replace(final, group_size=b.group_size))
+            for b, (pool, choice) in zip(p.benchmarks, self.at.benchmarks, strict=True)
         )
         return Measured(where, heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)
 

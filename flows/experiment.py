@@ -128,7 +128,7 @@ def experiment(study: Study) -> Report:
             earlier_looks=study.earlier_looks,
         ),
         problems=Problems(
-            pool=at.studied.pool, splits=at.studied.splits, benchmarks=tuple(c.choice for c in at.benchmarks)
+            pool=at.studied.pool, splits=at.studied.splits, benchmarks=tuple(choice for _, choice in at.benchmarks)
         ),
         evidence=evidence,
         tables=tables,

@@ -18,28 +18,21 @@ from tasks.splits import choose_benchmark, keep_clear, split_pool
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """A pool and its use: a split, or the choice of a benchmark."""
+    """A pool and its split."""
 
     pool: Pool
     splits: Splits
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A benchmark's pool, and the problems chosen from it."""
-
-    pool: Pool
-    choice: Benchmark
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
-    """All problems of a study, made before any model is used. lessons: keyed by name. calibration: the similarity from
+    """All problems of a study, made before any model is used. lessons: keyed by name.
+    benchmarks: each pool, and the problems chosen from it. calibration: the similarity from
     which traces count as equal, only if a training needs it, so that other screenings do not wait for it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]
-    benchmarks: tuple[Chosen, ...]
+    benchmarks: tuple[tuple[Pool, Benchmark], ...]
     calibration: Calibrations | None
 
 
@@ -86,7 +79,7 @@ def prepare(study: Study) -> Prepared:
             per_level=b.per_level,
             seed=b.seed,
         )
-        chosen.append(Chosen(pool, choice))
+        chosen.append((pool, choice))
     return Prepared(studied, lessons, tuple(chosen), calibrated(study) if p.trains_on_vectors else None)
 
 

@@ -6,7 +6,7 @@ import difflib
 import errno
 import os
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 #: What the user can do about an error of the file system.
 FIXES = {
@@ -72,6 +72,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def check_known(what: str, name: str, known: Collection[str]) -> None:
+    """Raise UserError with the known names if a name is not one of them. what: what is named."""
+    if name not in known:
+        raise UserError(f"unknown {what} '{name[:60]}'{did_you_mean(name, known)} (known: {', '.join(known)})")
 
 
 def disk_fault(error: BaseException) -> str | None:

@@ -167,25 +167,20 @@ def _pieces_of(step: Step, turn: int, study: Study, done: set[str], in_shards: b
     done |= {f"{step.ref}:{shard}" for shard in known}
 
 
-def piece_step(study: Study, store: Store, ref: Ref, dag: Dag = experiment) -> Step:
-    """On a worker. Raise UserError for an artifact that this worker's study does not make."""
-    step = next((p.step for p in plan(study, store, dag) if p.step.ref == ref), None)
-    if step is None:
-        raise UserError(f"{ref}: this worker's study does not make this artifact; give the worker the run's files")
-    return step
-
-
 def make_piece(
     study: Study, store: Store, listener: Listener, ref: Ref, shard: int | None, dag: Dag = experiment
 ) -> None:
-    """On a worker. Errors as for `piece_step`."""
+    """On a worker. Errors as for `piece_in`."""
     with stages_of(study, store, listener) as current:
         piece_in(current, study, store, ref, shard, dag)
 
 
 def piece_in(current: Session, study: Study, store: Store, ref: Ref, shard: int | None, dag: Dag = experiment) -> None:
-    """Make a piece in a session that is open. Errors as for `piece_step`."""
-    step = piece_step(study, store, ref, dag)
+    """Make a piece in a session that is open. Raise UserError for an artifact that this worker's study does not
+    make."""
+    step = next((p.step for p in plan(study, store, dag) if p.step.ref == ref), None)
+    if step is None:
+        raise UserError(f"{ref}: this worker's study does not make this artifact; give the worker the run's files")
     if shard is None:
         current.ensure(step)
     else:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from storage.artifacts.report_inputs import FROM_EMBEDDINGS
-from storage.errors import UserError, did_you_mean
+from storage.errors import UserError, check_known
 from tasks.domain.budget import Budget
 from tasks.domain.gate import Gate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
@@ -275,8 +275,7 @@ class Profile(Checked):
     def arm(self, name: str) -> Arm:
         """Raise UserError for an arm that the study does not know."""
         known = self.known_arms
-        if name not in known:
-            raise UserError(f"unknown arm {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})")
+        check_known("arm", name, known)
         return known[name]
 
     def heads(self, arms: Sequence[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from flows.study.resolve import Study, resolve
 from flows.study.settings import SHORT, overridden, short_settings
 from storage.artifacts.ref import KINDS
 from storage.artifacts.store import Store
-from storage.errors import UserError, did_you_mean
+from storage.errors import UserError, check_known
 from storage.records.record import Entry, entries
 from storage.records.runs import all_runs, now
 from tasks.domain.ranges import check_name
@@ -31,12 +31,8 @@ IDENTIFIER = re.compile(r".+-([0-9a-f]{8}|[0-9a-f]{16})")
 
 def profile_named(name: str) -> Profile:
     """Raise UserError for a name that is not a built-in profile."""
-    if name in PROFILES:
-        return PROFILES[name]
-    hint = f"{did_you_mean(name, PROFILES)} (known: {', '.join(PROFILES)})"
-    raise UserError(
-        f"unknown profile '{name}'{hint}; your own study is a file NAME.toml, and cannot be the base of another"
-    )
+    check_known("profile", name, PROFILES)
+    return PROFILES[name]
 
 
 def file_of(word: str) -> tuple[Path, str] | None:
@@ -86,9 +82,7 @@ def profile_of(word: str, text: str) -> Profile:
     if not question:
         return study
     known = {**_open_questions(study), **read.questions}
-    if question not in known:
-        hint = did_you_mean(question, known)
-        raise UserError(f"{path.name}: unknown question '{question}'{hint} (known: {', '.join(known)})")
+    check_known(f"question of {path.name}", question, known)
     chosen = known[question]
     about = chosen.about if question in read.questions else chosen.purpose
     return replace(chosen, name=study.name, purpose=study.purpose, about=about, title=f"{study.title}/{question}")

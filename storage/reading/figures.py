@@ -11,7 +11,7 @@ from typing import Any
 
 from storage.artifacts.report_inputs import ALWAYS, ON_REQUEST, SOMETIMES
 from storage.bands import Band
-from storage.errors import UserError, did_you_mean
+from storage.errors import check_known
 from storage.sql import QUERIES, header
 
 # The unit of a column by its name: percent, difference of shares, or p-value.
@@ -156,11 +156,8 @@ def in_sections(declared: Sequence[Mapping[str, Any]], figures: Iterable[Figure]
     return tuple(Section(**given, figures=tuple(held[given["id"]])) for given in declared)
 
 
-def _check(figure: Figure, what: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        raise UserError(
-            f"{figure.file}: unknown {what} '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})"
-        )
+def _check(figure: Figure, what: str, name: str, known: Collection[str]) -> None:
+    check_known(f"{what} of {figure.file}", name, known)
 
 
 def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
@@ -211,8 +208,5 @@ def styles(arms: Iterable[str]) -> dict[str, int]:
 
 def figure_named(name: str) -> Figure:
     """Return a figure, by its name or that of its query. Errors: UserError for an unknown one."""
-    try:
-        return FIGURES[name.removeprefix("report_")]
-    except KeyError:
-        hint = did_you_mean(name, FIGURES)
-        raise UserError(f"no figure or table '{name[:60]}'{hint} (known: {', '.join(FIGURES)})") from None
+    check_known("figure or table", short := name.removeprefix("report_"), FIGURES)
+    return FIGURES[short]

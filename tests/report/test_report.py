@@ -246,7 +246,7 @@ def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("figure", "gainz"), "no figure or table 'gainz'; did you mean 'gains'?"),
+        (("figure", "gainz"), "unknown figure or table 'gainz'; did you mean 'gains'?"),
         (("figure", "audit"), "audit has no chart; for its numbers: varband export table audit"),
     ],
 )
