@@ -118,12 +118,12 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
     file."""
     files = imported_files(store)
     wanted = claims.imported.items()
-    ours = [ref for ref, made_of in files.items() if not wanted or (made_of and made_of.items() <= wanted)]
+    ours = [ref for ref, made_of in files.items() if not wanted or (made_of and made_of <= wanted)]
     paths: dict[str, list[Path]] = {}
     for ref in ours:
         if store.has(ref):
             paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
-    of = [{"ref": str(ref), "path": path} for ref in ours for path in files[ref]]
+    of = [{"ref": str(ref), "path": path} for ref in ours for path, _ in files[ref]]
     imports = pa.Table.from_pylist(of, schema=pa.schema({"ref": pa.string(), "path": pa.string()}))
     of_what = " of the claims' files" if wanted else ""
 

@@ -116,11 +116,11 @@ def is_slice(ref: Ref) -> bool:
     return ref.kind == "passk"
 
 
-def imported_files(store: Store) -> dict[Ref, dict[str, str]]:
-    """Return every artifact with the published files (sha256 by path) that it was made from, directly or indirectly."""
+def imported_files(store: Store) -> dict[Ref, set[tuple[str, str]]]:
+    """Return every artifact with the published files (path, sha256) that it was made from, directly or indirectly."""
     known = dict[Ref, Manifest]()
     for ref in store.refs():
         with suppress(UserError):
             known[ref] = store.manifest(ref)
-    own = {ref: published_files(manifest.recipe) for ref, manifest in known.items()}
-    return {ref: dict(item for one in closure(known, [ref]) for item in own[one].items()) for ref in known}
+    own = {ref: published_files(manifest.recipe).items() for ref, manifest in known.items()}
+    return {ref: set().union(*(own[one] for one in closure(known, [ref]))) for ref in known}

@@ -33,7 +33,7 @@ def test_every_study_checks_its_figures_before_anything_is_made(monkeypatch: pyt
 
     lost = {"entropy_fall": replace(FIGURES["entropy"], name="entropy_fall", sources=("entropy_fal",))}
     monkeypatch.setattr(inputs, "FIGURES", lost)
-    with pytest.raises(UserError, match=r"report_entropy_fall\.sql: unknown source 'entropy_fal'.*votes"):
+    with pytest.raises(UserError, match=r"unknown source of .*report_entropy_fall\.sql 'entropy_fal'.*votes"):
         experiment(None)  # type: ignore[arg-type]
 
 
