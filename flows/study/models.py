@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,14 +16,12 @@ from flows.study.profile import Profile
 from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import SERVED, BaseModel, MadeElsewhere, check_bases
-from tasks.engines.adapter_files import AdapterFiles, adapter_files
+from tasks.engines.adapter_files import adapter_files
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.model_checks import check_positions, check_trainable
 from tasks.engines.model_files import ADAPTER_FILES, model_digest, read_config, stored_weights
 from tasks.engines.rewarding import check_reward_model
 
-#: A context for finding the input that the field at this path names; it collects errors.
-Looking = Callable[..., AbstractContextManager[None]]
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.
 SHIPPED = {"demo": REPO / "models" / "demo"}
@@ -96,27 +94,48 @@ def base_model(name: str, folder: Path) -> BaseModel:
     return BaseModel(name=name, sha256=model_digest(folder))
 
 
-def found_model(name: str, places: dict[str, Path], what: str = "base model", *, fetch: bool = True) -> BaseModel:
-    """Return the model of a name, found as by folder_of and noted in `places`. `sha256:…` names a model that is on
-    another machine: its artifacts are reused, and stages that need its files raise an error. `served:NAME` names a base
-    model that only a server has."""
-    if name.startswith(SERVED) and what == "base model":
-        return BaseModel(name=called(name.removeprefix(SERVED)), sha256=name)
-    if name.startswith("sha256:"):
-        if not re.fullmatch("sha256:[0-9a-f]{64}", name):
-            raise UserError(f"'{name[:80]}': a model on another machine is named by sha256: and 64 hex digits")
-        return BaseModel(name=called(name), sha256=name.removeprefix("sha256:"))
-    folder = folder_of(name, what, fetch=fetch)
-    if what in ("reward model", "judge"):
-        check_reward_model(folder, judge=what == "judge")
-    model = base_model(called(name), folder)
-    places[model.sha256] = folder
-    return model
+@dataclass(slots=True)
+class Finder:
+    """Finds the inputs of a study and collects mistakes. fetch: download missing ones. prefix: start of messages about
+    a field. places: digest → location on this machine. absent: inputs that are missing here and may be, each with the
+    error that a run would raise. faults: all other errors."""
 
+    fetch: bool
+    prefix: Callable[[tuple[str, ...]], str]
+    places: dict[str, Path] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
-def unnamed(name: str) -> BaseModel:
-    """Return a placeholder for a model that is not on this machine and whose digest is unknown."""
-    return BaseModel(name=called(name), sha256=f"not here: {name}")
+    @contextmanager
+    def looking(self, *path: str, way_out: str = "", spared: bool = False) -> Iterator[None]:
+        """Find in this block the input that the field at this path names. spared: it may be missing, as any input may
+        if nothing is fetched."""
+        try:
+            yield
+        except UserError as error:
+            if isinstance(error, NotHere) and (spared or not self.fetch):
+                self.absent[error.what] = f"{self.prefix(path)}{error}"
+            else:
+                self.faults.append(f"{self.prefix(path)}{error}{way_out}")
+
+    def model(self, name: str, what: str, *path: str, spared: bool = False) -> BaseModel:
+        """Return the model of a name, found as by folder_of; a placeholder if it cannot be found. `sha256:…` names a
+        model that is on another machine: its artifacts are reused, and stages that need its files raise an error.
+        `served:NAME` names a base model that only a server has."""
+        if name.startswith(SERVED) and what == "base model":
+            return BaseModel(name=called(name.removeprefix(SERVED)), sha256=name)
+        found = BaseModel(name=called(name), sha256=f"not here: {name}")
+        with self.looking(*path, spared=spared):
+            if name.startswith("sha256:"):
+                if not re.fullmatch("sha256:[0-9a-f]{64}", name):
+                    raise UserError(f"'{name[:80]}': a model on another machine is named by sha256: and 64 hex digits")
+                return BaseModel(name=called(name), sha256=name.removeprefix("sha256:"))
+            folder = folder_of(name, what, fetch=self.fetch and not spared)
+            if what in ("reward model", "judge"):
+                check_reward_model(folder, judge=what == "judge")
+            found = base_model(called(name), folder)
+            self.places[found.sha256] = folder
+        return found
 
 
 def check_encoder_positions(name: str, folder: Path, max_tokens: int) -> None:
@@ -128,40 +147,35 @@ def check_encoder_positions(name: str, folder: Path, max_tokens: int) -> None:
         raise UserError(f"encoder.max_tokens is {max_tokens}, and {called(name)} has {max(sizes)} positions; lower it")
 
 
-def found_bases(profile: Profile, places: dict[str, Path], looking: Looking, *, fetch: bool) -> dict[str, BaseModel]:
+def found_bases(profile: Profile, finder: Finder) -> dict[str, BaseModel]:
     """Return the base model of each arm, and of the arm whose adapter it is evaluated with."""
     by_name: dict[str, BaseModel] = {}
     heads = dict.fromkeys(name for one in profile.arms for name in (one, profile.arm(one).head))
     for arm in heads:
         if (name := profile.base_of(arm)) not in by_name:
-            by_name[name] = unnamed(name)
-            with looking(*(("model",) if name == profile.model else ("arms", arm, "model"))):
-                by_name[name] = _base(profile, name, places, fetch)
+            path = ("model",) if name == profile.model else ("arms", arm, "model")
+            by_name[name] = finder.model(name, "base model", *path)
+            with finder.looking(*path):
+                _check_base(profile, name, finder.places.get(by_name[name].sha256))
     return {arm: by_name[profile.base_of(arm)] for arm in heads}
 
 
-def _base(profile: Profile, name: str, places: dict[str, Path], fetch: bool) -> BaseModel:
-    base, hardware = found_model(name, places, fetch=fetch), profile.hardware
-    if base.sha256 in places and not hardware.remote:
-        folder, longest = places[base.sha256], hardware.max_model_len
-        check_positions(folder, longest)
-        for head in (head for head in profile.heads(profile.arms) if profile.base_of(head) == name):
-            for learner in (learner for learner in trainings(profile, head) if learner.steps):
-                check_trainable(folder, learner, gpu=hardware.device == "cuda", longest=longest)
-    return base
+def _check_base(profile: Profile, name: str, folder: Path | None) -> None:
+    hardware = profile.hardware
+    if folder is None or hardware.remote:
+        return
+    check_positions(folder, hardware.max_model_len)
+    for head in (head for head in profile.heads(profile.arms) if profile.base_of(head) == name):
+        for learner in (learner for learner in trainings(profile, head) if learner.steps):
+            check_trainable(folder, learner, gpu=hardware.device == "cuda", longest=hardware.max_model_len)
 
 
-def found_judges(profile: Profile, places: dict[str, Path], looking: Looking, *, fetch: bool) -> Profile:
+def found_judges(profile: Profile, finder: Finder) -> Profile:
     """Return the profile with the judges of its rewards identified by the hash of their files."""
 
     def named(learner: LearnerConfig, *path: str) -> LearnerConfig:
-        terms = list(learner.rewards)
-        for i, term in enumerate(terms):
-            if term.model:
-                found = unnamed(term.model)
-                with looking(*path, "rewards"):
-                    found = found_model(term.model, places, "judge", fetch=fetch)
-                terms[i] = replace(term, model=f"sha256:{found.sha256}")
+        judges = {x.model: finder.model(x.model, "judge", *path, "rewards") for x in learner.rewards if x.model}
+        terms = (replace(x, model=f"sha256:{judges[x.model].sha256}") if x.model else x for x in learner.rewards)
         return replace(learner, rewards=tuple(terms))
 
     return replace(
@@ -173,7 +187,7 @@ def found_judges(profile: Profile, places: dict[str, Path], looking: Looking, *,
 
 
 def found_adapters(
-    profile: Profile, models: Mapping[str, BaseModel], places: dict[str, Path], looking: Looking, *, fetch: bool
+    profile: Profile, models: Mapping[str, BaseModel], finder: Finder
 ) -> tuple[dict[str, MadeElsewhere], dict[str, int]]:
     """Return the external adapters by arm, and the largest rank by base model."""
     adapters: dict[str, MadeElsewhere] = {}
@@ -182,30 +196,23 @@ def found_adapters(
         if name := profile.arm(arm).adapter:
             base = models[arm].sha256
             adapters[arm] = MadeElsewhere(name=called(name), sha256=f"not here: {name}")
-            with looking("arms", arm, "adapter"):
-                found = _adapter(profile, arm, name, places.get(base), fetch)
+            with finder.looking("arms", arm, "adapter"):
+                found = adapter_files(folder_of(name, "adapter", fetch=finder.fetch))
+                if base in finder.places:
+                    found.check_base(finder.places[base])
+                if profile.heads([arm]) and profile.training.steps and profile.seeds:
+                    found.check_recipe(profile.training)
                 adapters[arm] = MadeElsewhere(name=called(name), sha256=found.digest)
-                places[found.digest] = found.folder
+                finder.places[found.digest] = found.folder
                 ranks[base] = max(found.largest_rank, ranks.get(base, 0))
     return adapters, ranks
 
 
-def _adapter(profile: Profile, arm: str, name: str, base: Path | None, fetch: bool) -> AdapterFiles:
-    """Return the files of an arm's adapter. base: folder of its base model; None if it is on another machine. Raise
-    UserError for an adapter that does not fit this arm."""
-    found, learner = adapter_files(folder_of(name, "adapter", fetch=fetch)), profile.training
-    if base is not None:
-        found.check_base(base)
-    if profile.heads([arm]) and learner.steps and profile.seeds:
-        found.check_recipe(learner)
-    return found
-
-
-def check_adapted(profile: Profile, models: Mapping[str, BaseModel], looking: Looking) -> None:
+def check_adapted(profile: Profile, models: Mapping[str, BaseModel], finder: Finder) -> None:
     """Arms evaluated with another arm's adapter need that arm to be trained or its adapter to exist."""
     trains = bool(profile.training.steps and profile.seeds)
     for arm in map(profile.arm, profile.arms):
         adapted = trains or profile.arm(arm.head).adapter or any(arm.head in x.arms for x in profile.lessons)
         if arm.trained_as not in (None, arm.name) and adapted:
-            with looking("arms", arm.name, "model"):
+            with finder.looking("arms", arm.name, "model"):
                 check_bases(models, [arm])

@@ -3,28 +3,26 @@ are found here, before work starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flows.study.files import differences, value_text, written_out
 from flows.study.machine import enough_gpus, served_ranks, side_by_side, spread
 from flows.study.models import (
+    Finder,
     called,
     check_adapted,
     check_encoder_positions,
     found_adapters,
     found_bases,
     found_judges,
-    found_model,
     on_hub,
-    unnamed,
 )
 from flows.study.profile import Pool, Profile
 from flows.study.profiles import PROFILES
 from storage.artifacts.store import Store
-from storage.errors import NotHere, UserError
+from storage.errors import UserError
 from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.grading.kinds import faults_of_answer
 from tasks.domain.policies import BaseModel, MadeElsewhere
@@ -158,20 +156,7 @@ def resolve(
     planning: missing inputs are listed in `absent` and not fetched, and steps that depend on them count as not made. A
     machine that makes no embeddings does not need their encoder. Raise UserError for missing or invalid inputs.
     """
-    places: dict[str, Path] = {}
-    absent: dict[str, str] = {}
-    faults: list[str] = []
-
-    @contextmanager
-    def looking(*path: str, way_out: str = "", spared: bool = planning) -> Iterator[None]:
-        try:
-            yield
-        except UserError as error:
-            if spared and isinstance(error, NotHere):
-                absent[error.what] = f"{prefix(path)}{error}"
-            else:
-                faults.append(f"{prefix(path)}{error}{way_out}")
-
+    finder = Finder(not planning, prefix)
     kinds = profile.answer_kinds
 
     def inputs(
@@ -181,9 +166,9 @@ def resolve(
         for wish in sources:
             # for a source that is not on this machine only the name is known
             spec = SourceSpec(Path(wish.partition("@")[0]).name, f"not here: {wish}")
-            with looking(*path, way_out=way_out):
-                spec, place = found_source(wish, data, store.root / "hub", fetch=not planning)
-                places[spec.sha256] = place
+            with finder.looking(*path, way_out=way_out):
+                spec, place = found_source(wish, data, store.root / "hub", fetch=finder.fetch)
+                finder.places[spec.sha256] = place
                 if spec.name in [one.name for one in specs]:
                     raise UserError(f"several files are called {spec.name}, and would be one source: rename one")
             specs.append(spec)
@@ -192,13 +177,13 @@ def resolve(
         policy = PoolPolicy(on_issue=wanted.on_issue, limit=limit, answer_kinds=kinds, draw_seed=seed)
         return PoolInputs(tuple(specs), as_first_checked(store, tuple(specs), policy))
 
-    profile = found_judges(profile, places, looking, fetch=not planning)
-    models = found_bases(profile, places, looking, fetch=not planning)
-    check_adapted(profile, models, looking)
-    adapters, ranks = found_adapters(profile, models, places, looking, fetch=not planning)
+    profile = found_judges(profile, finder)
+    models = found_bases(profile, finder)
+    check_adapted(profile, models, finder)
+    adapters, ranks = found_adapters(profile, models, finder)
     own = profile.pool
     if not own.sources and (misfits := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
-        with looking("pool", "synthetic"):
+        with finder.looking("pool", "synthetic"):
             raise UserError(
                 f"pool.synthetic problems have whole-number answers, but {misfits}; set pool.sources instead"
             )
@@ -213,21 +198,17 @@ def resolve(
         for b in profile.benchmarks
     }
     encoder_name, embeds = profile.encoder.name, profile.embeds and "embeddings" not in profile.hardware.without
-    spared = planning or not (embeds or profile.trains_on_vectors)
-    encoding, reward = unnamed(encoder_name), None
-    with looking(*(() if encoder else ("encoder", "name")), spared=spared):
-        encoding = found_model(encoder or encoder_name, places, "encoder", fetch=not spared)
-    if encoding.sha256 in places:
-        with looking("encoder", "max_tokens"):
-            check_encoder_positions(encoder_name, places[encoding.sha256], profile.encoder.max_tokens)
-    if profile.search.reward:
-        reward = unnamed(profile.search.reward)
-        with looking("search", "reward"):
-            reward = found_model(profile.search.reward, places, "reward model", fetch=not planning)
-    if faults:
-        raise UserError("; ".join(dict.fromkeys([*faults, *absent.values()])))
+    path, spared = () if encoder else ("encoder", "name"), not (embeds or profile.trains_on_vectors)
+    encoding = finder.model(encoder or encoder_name, "encoder", *path, spared=spared)
+    if encoding.sha256 in finder.places:
+        with finder.looking("encoder", "max_tokens"):
+            check_encoder_positions(encoder_name, finder.places[encoding.sha256], profile.encoder.max_tokens)
+    wanted = profile.search.reward
+    reward = finder.model(wanted, "reward model", "search", "reward") if wanted else None
+    if finder.faults:
+        raise UserError("; ".join(dict.fromkeys([*finder.faults, *finder.absent.values()])))
     served = served_ranks(profile, models, ranks)
-    bases = {places[sha256]: rank for sha256, rank in served.items() if sha256 in places}
+    bases = {finder.places[sha256]: rank for sha256, rank in served.items() if sha256 in finder.places}
     hardware = enough_gpus(profile.hardware, bases, num_gpus(), gpu_bytes())
     return Study(
         profile=replace(
@@ -238,11 +219,11 @@ def resolve(
         models=models,
         pools=pools,
         encoder_sha256=encoding.sha256,
-        places=places,
+        places=finder.places,
         benchmarks=benchmarks,
         grader=active_grader(store.root),
         reward=reward,
         adapters=adapters,
         ranks=ranks,
-        absent=absent,
+        absent=finder.absent,
     )

@@ -192,7 +192,8 @@ def _values(schema: Schema) -> str:
         items = schema.get("items") or schema["prefixItems"][0]
         return f"list of {'names' if '$ref' in items else _values(items)}"
     bounds = [f"{words} {schema[name]:,}" for name, words in BOUNDS.items() if schema.get(name, MOST) < MOST]
-    return ", ".join([{"null": "none", "boolean": "`true`, `false`"}.get(schema["type"], schema["type"]), *bounds])
+    kind = {"null": "none", "boolean": "`true`, `false`"}.get(schema["type"]) or schema["type"]
+    return ", ".join([kind, *bounds])
 
 
 def page(found: Iterable[Section]) -> str:
