@@ -60,7 +60,8 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _filters(report: str, arms: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """Return (set of rollouts, filters of the query). They start with the URL's values; the reader may change them."""
+    """Return (set of rollouts, filters of the query). The filters start with the URL's values; the reader may change
+    them."""
     names = [row["source"] for row in rows_of(report, "app_sources").to_pylist()]
     first, *middle, last = st.columns([1.4, 1, 1, 1, 1, 1.4])
     with first:

@@ -50,8 +50,8 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
 
 
 def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
-    """Count the trainable problems with a gradient: those in the variance band, or, if all problems are trained on,
-    those whose rollouts differ in verdict or tags."""
+    """Count the training problems that give a gradient: those in the variance band, or, if the arm trains on all
+    problems, those whose rollouts differ in verdict or tags."""
     live, rows = "is_variance(band)", store.read(one.trained_on)
     if train_on == "all":
         several = "select problem_id, count(distinct (correct, tag_valid)) > 1 as differ from t group by problem_id"

@@ -8,8 +8,8 @@ import numpy as np
 
 
 class Band(StrEnum):
-    """The bands, in display order. They use `correct` only: a group of wrong rollouts with mixed tags is `all_zero`,
-    although its advantages are not zero."""
+    """The bands, in display order. Bands use the column `correct` only: a group of wrong rollouts with mixed tags is
+    `all_zero`, although its advantages are not zero."""
 
     ALL_ZERO = "all_zero"
     VARIANCE = "variance"

@@ -133,8 +133,9 @@ def _kurtosis(values_PV: np.ndarray) -> np.ndarray:
 def unseen_variance(values_PV: np.ndarray, reach: float) -> np.ndarray:
     """Return the variance_V of the mean that unseen values within ±reach may add.
 
-    It equals half a problem at either end if no problem differs (after Agresti and Min 2005). If m = n/kurtosis
-    problems differ, it is divided by (1 + m)^2.5; the exponent was chosen by simulation (docs/coverage.md).
+    If no problem differs, this variance equals that of half a problem at either end (after Agresti and Min 2005). If m
+    = n/kurtosis problems differ, the variance is divided by (1 + m)^2.5; the exponent was chosen by simulation
+    (docs/coverage.md).
 
     >>> unseen_variance(np.array([[0.0, 1.0], [0, -1], [0, 1], [0, -1]]), 1.0).round(4)
     array([0.0333, 0.0006])

@@ -1,9 +1,9 @@
 """Leases: which process makes a piece of work, so that no two processes or machines pay for it.
 
-A lease is a small document (a file, or an object of a bucket) with a list of [holder, keys]. It is replaced only if it
-is still the version that was read (`If-Match`). Each holder has a document that its heartbeat replaces. A holder is
-dead after SILENCE_SECONDS without a heartbeat, or if its process on this machine is gone. Clocks of two machines are
-never compared: a waiting process measures the seconds since the heartbeat last changed.
+A lease is a small document (a file, or an object of a bucket) with a list of [holder, keys]. A process replaces a lease
+only if it is still the version that the process read (`If-Match`). Each holder has a document that its heartbeat
+replaces. A holder is dead after SILENCE_SECONDS without a heartbeat, or if its process on this machine is gone. Clocks
+of two machines are never compared: a waiting process measures the seconds since the heartbeat last changed.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class Leases:
         wait: bool = True,
     ) -> Iterator[dict[str, set[str]]]:
         """Hold leases on keys: on all of them, or with `whole=False` on the free ones, as soon as one is free; with
-        `wait=False` perhaps on none. Nothing is held while it waits, so there is no deadlock. tell: receives a
-        description of the holder it waits for."""
+        `wait=False` perhaps on none. A waiting process holds no lease, so there is no deadlock. tell: receives a
+        description of the holder of the lease."""
         with self.present():
             last, mine = "", self._claim(wanted, whole)
             while wait and not mine:

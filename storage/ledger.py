@@ -153,7 +153,8 @@ class Ledger:
 
 
 def _repetitive(schema: pa.Schema) -> list[str]:
-    """Return the columns to encode with a dictionary. It would slow writing of tokens and texts fourfold."""
+    """Return the columns to encode with a dictionary. Dictionary encoding would slow writing of tokens and texts
+    fourfold."""
     return [f.name for f in schema if not pa.types.is_list(f.type) and f.name not in ("completion", "trace")]
 
 

@@ -93,7 +93,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str,
 def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
     """Open a private in-memory database with MACROS, bands and estimates. Close it before the interpreter exits.
     threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read.
-    They cannot write, or load extensions."""
+    SQL statements cannot write files or load extensions."""
     # imported here, because DuckDB warns of types that live until the interpreter exits
     from duckdb.func import FunctionNullHandling, PythonUDFType
     from duckdb.sqltypes import BIGINT, DOUBLE, VARCHAR

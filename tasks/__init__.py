@@ -1,1 +1,1 @@
-"""How each artifact is made: one stage per file, a pure function first, the stage that calls it after."""
+"""Stages, which make the artifacts: one per file, a pure function first, then the stage that calls it."""

@@ -1,4 +1,4 @@
-"""Embedding: every trace as a unit vector, with the share of it that the encoder saw."""
+"""Embedding: every trace as a unit vector, with the share of its tokens that the encoder read."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _recorded(
     request: dict[str, object],
     **fields: object,
 ) -> Run:
-    """Return the record of a new attempt, and keep what it planned from being collected as garbage."""
+    """Return the record of a new attempt, and protect its planned artifacts from garbage collection."""
     name, meter = charging.run, charging.meter(study.profile.hardware, store)
     earlier = earlier_attempt(store.root, name)
     given: dict[str, object] = {

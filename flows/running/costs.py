@@ -1,7 +1,7 @@
 """The cost of a planned study: rollouts missing from the ledger × tokens × seconds × prices. Nothing is run.
 
-Lengths and rates are those measured in this store, otherwise assumptions; the plan states which. It also gives a range:
-a study takes fewer tokens if most of its problems are easy.
+Lengths and rates are those measured in this store, otherwise assumptions; the plan states which. The forecast also has
+a range, because a study takes fewer tokens if most of its problems are easy.
 """
 
 from __future__ import annotations
@@ -272,9 +272,9 @@ class Length:
 
 
 def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Length | None:
-    """Return the length of an arm's rollouts on a model with this max_tokens, at any step; None if unknown. It is taken
-    from the most similar rollouts of this store: this arm on this model, another arm on this model, this arm on another
-    model. Later search rounds, whose prompts contain earlier completions, are excluded."""
+    """Return the length of an arm's rollouts on a model with this max_tokens, at any step; None if unknown. The length
+    is taken from the most similar rollouts of this store: this arm on this model, another arm on this model, this arm
+    on another model. Later search rounds, whose prompts contain earlier completions, are excluded."""
     measured = [(a, about) for a, about in ledger.accounts() if isinstance(about.get("max_tokens"), int)]
     own = [(a, about) for a, about in measured if about.get("arm") == arm and about.get("model", model) == model]
     for basis, alike in (

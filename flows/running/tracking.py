@@ -1,8 +1,7 @@
 """A run's progress for experiment trackers: per step, per evaluation, bands, summary, spending and a few completions.
 
-It listens to the events of a run. Each tracker has a thread, which reads what the events name, and a process, which
-logs it; if a tracker fails or hangs, the run prints one sentence and
-continues.
+The module listens to the events of a run. Each tracker has a thread, which reads what the events name, and a process,
+which logs it; if a tracker fails or hangs, the run prints one sentence and continues.
 """
 
 from __future__ import annotations

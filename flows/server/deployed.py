@@ -176,7 +176,7 @@ def _say_parked(why: str) -> None:
 
 
 def _topped_up(why: str, resumed: int) -> TopUp:
-    """Report why the run is parked and end the process. Another process continues the run once somebody resumes it.
+    """Report why the run is parked and end the process. When a user resumes the run, another process continues it.
     resumed: how often the run was resumed before."""
     _say_parked(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})

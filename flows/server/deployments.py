@@ -380,7 +380,8 @@ def _notifications(client: Any) -> Iterator[Json]:
 
 
 def _automate(client: Any, automation: Json) -> str:
-    """Make or update an automation. One that is up to date stays, because rewriting would lose the runs it watches."""
+    """Make or update an automation. An automation that is up to date is not rewritten, because it would forget the runs
+    that it watches."""
     from prefect.events.schemas.automations import AutomationCore
 
     wanted_block = {"automations": {"name": {"any_": [automation["name"]]}}}

@@ -53,8 +53,8 @@ Host = Annotated[str, refused_by(_check_host), AfterValidator(_host)]
 
 @dataclass(frozen=True, slots=True)
 class TeamPrices(Checked):
-    """`<root>/prices.toml`. devices: US dollars per hour. tokens: keyed by arm. remote: keyed by host of the server;
-    `*` for every other host. month: limit for all runs of the root in one calendar month (UTC)."""
+    """`<root>/prices.toml`. devices: US dollars per hour. tokens: prices by arm. remote: prices by host of the server;
+    `*` for all other hosts. month: limit for all runs of the root in one calendar month (UTC)."""
 
     devices: dict[Device, Amount] = field(default_factory=dict)
     tokens: dict[str, TokenPrice] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Nightly re-evaluation: is the accuracy of kept adapters still the measured one?
 
-A night compares this machine's sampler and grader with those of the night before. If the sampler changed, all held-out
-problems are sampled again; otherwise a few of them (the canary). A new grader regrades the stored rollouts. On a
+A night compares this machine's sampler and grader with those of the night before. A night samples all held-out problems
+again if the sampler changed, and otherwise a few of them (the canary). A new grader regrades the stored rollouts. On a
 deterministic engine the canary uses the evaluation's seeds, so its tokens must be identical; on others each night has
 its own seeds. tasks/domain/statistics/nights.py tests whether the accuracy changed.
 """

@@ -245,8 +245,8 @@ class Store:
     @contextmanager
     def keeping(self, ref: Ref) -> Iterator[Callable[[Sequence[Path]], None]]:
         """Yield a function that keeps files of an unfinished artifact for other machines and replaces earlier ones. On
-        object storage they are uploaded in the background; if several wait, only the newest is. On a disk it does
-        nothing. The block ends after the last upload."""
+        object storage they are uploaded in the background; if several wait, only the newest is. For a root on a disk
+        this function does nothing. The block ends after the last upload."""
         if (mirror := self._mirror) is None:
             yield lambda paths: None
             return

@@ -1,5 +1,5 @@
-"""The catalog: DuckDB views over the Parquet files of every kind. It stores nothing itself, so it is never out of
-date."""
+"""The catalog: DuckDB views over the Parquet files of every kind. The catalog stores nothing itself, so it is never out
+of date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Budgets and prices. They enter no recipe: a reached limit pauses a run, and prices change spending, never results."""
+"""Budgets and prices. Budgets and prices are in no recipe: a limit pauses a run, and prices change costs, but neither
+changes a result."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
 # The fields are the units of `Amounts` (storage/records/runs.py).
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(Checked):
-    """The most that a run may spend over all of its attempts. At the limit it pauses and asks for more."""
+    """The most that a run may spend over all of its attempts. At the limit the run pauses and asks for a larger
+    budget."""
 
     tokens: Limit = None
     """Tokens of prompts and completions."""

@@ -16,7 +16,7 @@ SHARES = {"invalid_tags": "have no valid tags", "no_answer": "give no answer", "
 
 @checked(frozen=True, slots=True, kw_only=True)
 class Gate(Checked):
-    """Limits on the screening of each arm that trains. If one is not met, the run pauses before the study's
+    """Limits on the screening of each arm that trains. If an arm exceeds a limit, the run pauses before the study's
     training."""
 
     invalid_tags: Share = 0.5

@@ -31,7 +31,7 @@ class BaseModel:
 
     @property
     def served(self) -> bool:
-        """Whether only a server has the model."""
+        """Return whether only a server has the model."""
         return self.sha256.startswith(SERVED)
 
 
@@ -104,7 +104,8 @@ class Policy:
 
 @checked(frozen=True, slots=True, kw_only=True)
 class Sampling(Checked):
-    """How rollouts are drawn. The number of rollouts is not part of it, so a larger group reuses stored rollouts."""
+    """How rollouts are drawn. The number of rollouts is not part of the sampling parameters, so a larger group reuses
+    stored rollouts."""
 
     max_tokens: AtLeastOne
     """Longest completion, in tokens."""

@@ -1,5 +1,5 @@
-"""Types of settings: a number with its range, a choice, a name. Each is declared with its field, and pydantic checks it
-on the command line, in a form, in a file and in code."""
+"""Types of settings: a number with its range, a choice, a name. Each range is declared with its field, and pydantic
+checks it on the command line, in a form, in a file and in code."""
 
 from __future__ import annotations
 

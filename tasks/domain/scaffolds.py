@@ -1,7 +1,7 @@
 """Scaffolds (the prompt around a problem, and the delimiters of trace and answer in a completion) and arms.
 
-A scaffold is data. It renders a problem into a prompt and parses a completion into a trace and a final-answer region;
-it never grades. The grader reads only the region.
+A scaffold is data. A scaffold renders a problem into a prompt and parses a completion into a trace and a final-answer
+region; it never grades. The grader reads only the region.
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ class Scaffold(Ruled, Checked):
 
     @property
     def ends_opened(self) -> bool:
-        """Whether the template itself opens the trace, at its end."""
+        """Return whether the template itself ends with the opening tag of the trace."""
         return self.trace_tag is not None and self.template.rstrip().endswith(f"<{self.trace_tag}>")
 
     @property
     def has_steps(self) -> bool:
-        """Whether reasoning is marked separately from the answer, so that a search can go step by step."""
+        """Return whether the scaffold marks the reasoning, so that a search can sample it step by step."""
         return self.trace_tag is not None
 
     @property
@@ -137,8 +137,8 @@ class Scaffold(Ruled, Checked):
 
     @property
     def reading(self) -> str:
-        """A fingerprint of the fields that affect parsing and grading. If it changes, stored rollouts are parsed again,
-        not sampled again."""
+        """A fingerprint of the fields that affect parsing and grading. If one of these fields changes, stored rollouts
+        are parsed again, not sampled again."""
         fields = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
         return fingerprint({name: value for name, value in fields.items() if (name, value) != ("answer_kind", MATH)})
 
@@ -345,7 +345,7 @@ class Arm:
 
     @property
     def head(self) -> str:
-        """The arm with whose training it is evaluated, or its own name."""
+        """Name of the arm whose adapter this arm is evaluated with, by default its own."""
         return self.trained_as or self.name
 
 

@@ -234,8 +234,8 @@ def _is_union_of_sets(found: Shape) -> bool:
 
 
 def _joined_differently(prediction: Shape, gold: Shape) -> bool:
-    """Return whether one answer says `and` where the other says `or`. Between values of one variable both words make a
-    list."""
+    """Return whether one answer joins its values by `and` and the other by `or`. Values of one variable are a list,
+    whichever of the two words joins them."""
     some = [found for found in (prediction, gold) if found.kind == "choice"]
     symbols = {mark for found in some for mark in found.marks if mark[0] == "l"}
     listed = all(map(_lists_values, some)) and (not symbols or (symbols == {"lor"} and len(some) == 1))
@@ -298,7 +298,7 @@ def ends_of(found: Shape) -> list[str] | None:
 
 
 def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
-    """Return whether a set contains a number, given the values of its ends. It asks for all ends, whatever the number.
+    """Return whether a set contains a number, given the values of its ends.
     Raise _NoSet."""
     items, marks, texts = found.items, found.marks, [item.text for item in found.items]
     if found.kind == "interval" or (found.kind == "tuple" and len(items) == 2 and marks == ("(", ")")):

@@ -1,8 +1,8 @@
 r"""Answer kinds: how answers other than mathematics are read and compared.
 
-Regions and boxes are found as for every arm; a kind reads the texts in them. The code is ours, or from a package that
-provides a grader (`varband.graders`: an object or module with `read` and, if different texts may be the same answer,
-`same`). Model output is never executed.
+Regions and boxes are found as for every arm; a kind reads the texts in them. The code is Varband's, or that of a
+package that provides a grader (entry point `varband.graders`: an object or module with `read` and optionally `same`).
+Model output is never executed.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def pinned(kind: str) -> str:
 
 
 def is_brought(kind: str) -> bool:
-    """Whether another package grades answers of this kind."""
+    """Return whether another package grades answers of this kind."""
     return kind != MATH and kind not in OWN
 
 

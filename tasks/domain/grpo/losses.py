@@ -103,7 +103,8 @@ def _weighted(t: Tokens, cap: float) -> Tensor:
 
 def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
     """-(4/τ) · σ(τ (ratio - 1)) · A, with τ depending on the advantage's sign: a soft gate on both sides in place of
-    clipping (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1 it has the same slope as the ratio."""
+    clipping (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1 the term has the same slope as the
+    ratio."""
     tau_T = t.advantages_T.new_full(t.advantages_T.shape, config.tau_negative)
     tau_T = tau_T.masked_fill(t.advantages_T > 0, config.tau_positive)
     ratio_T = log_ratio(t.logprobs_T, t.behaviour_T).exp()
@@ -114,8 +115,8 @@ def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
     """Return e^d - d - 1 with d = reference - log-prob, clamped above, which is never negative (Schulman 2020,
     "Approximating KL divergence", k3; Shao et al. 2024, arXiv 2402.03300, eq. 4).
 
-    Its value is an unbiased estimate of KL(policy ‖ reference) from the policy's own tokens. Its gradient is not: in
-    expectation it is the gradient of the reverse direction, KL(reference ‖ policy).
+    The value of k3 is an unbiased estimate of KL(policy ‖ reference) from the policy's own tokens. The gradient of k3
+    is not unbiased: its expectation is the gradient of the reverse direction, KL(reference ‖ policy).
     """
     d = (reference_T - logprobs_T).clamp(max=MAX_LOG_RATIO)
     return d.exp() - d - 1
@@ -134,10 +135,10 @@ WeighTokens = Callable[[np.ndarray, np.ndarray, "LearnerConfig", Sequence[object
 
 
 def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
-    """cov_t = (logp_t - mean logp) · (A_t - mean A), over the tokens of one update that have an advantage. Entropy
-    decreases with it, mostly through few tokens (Cui et al. 2025, arXiv 2505.22617, eq. 6, the basis of Clip-Cov and
-    KL-Cov). logp is the sampler's, known before the forward pass, so that packing has no effect; the authors use the
-    current policy's and include the tokens of dead groups.
+    """cov_t = (logp_t - mean logp) · (A_t - mean A), over the tokens of one update that have an advantage. A large
+    covariance lowers the entropy, mostly through few tokens (Cui et al. 2025, arXiv 2505.22617, eq. 6, the basis of
+    Clip-Cov and KL-Cov). logp is the sampler's, known before the forward pass, so that packing has no effect; the
+    authors use the current policy's and include the tokens of dead groups.
 
     >>> covariances(np.array([-1.0, -3.0]), np.array([1.0, -1.0])).tolist()
     [1.0, 1.0]
@@ -231,8 +232,8 @@ def loss_for(config: LearnerConfig) -> Loss:
 def try_loss(config: LearnerConfig) -> None:
     """Call another package's loss on made-up tokens of two rollouts, under the policy that sampled them.
 
-    Errors: UserError if it raises, does not return a finite term and gradient for each token, or has another gradient
-    than REINFORCE and does not say so.
+    Errors: UserError if the loss raises, does not return a finite term and gradient for each token, or has another
+    gradient than REINFORCE without `reinforces=False`.
     """
     if config.loss in _OWN or config.loss not in LOSSES:
         return
@@ -291,8 +292,8 @@ def unread(setting: str, *configs: LearnerConfig) -> str:
 def summed(
     loss: Loss, t: Tokens, reference_T: Tensor | None, config: LearnerConfig, entropy_weight: float = 0.0
 ) -> Tensor:
-    """Return the sum of the terms over all tokens. Added to each: `kl_weight` · k3 if there is a reference (Shao et al.
-    2024, eq. 3), and minus the token's weighted entropy (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
+    """Return the sum of the terms over all tokens. Each term is added to `kl_weight` · k3 if there is a reference (Shao
+    et al. 2024, eq. 3), and minus the token's weighted entropy (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
     terms_T = loss.term(t, config)
     if t.weights_T is not None:
         held_T = (t.logprobs_T - t.behaviour_T).abs()  # never exponentiated: the further away, the more it is to pull

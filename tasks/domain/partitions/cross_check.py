@@ -1,8 +1,8 @@
 r"""Cross check, independent of the grader: its own reading of LaTeX and its own arithmetic, without an algebra system.
 
-It evaluates both texts in complex floating point at fixed pseudo-random values of their variables, and returns `same`,
-`different`, or `unknown`. It shares no code with the grader, so that a mistake of either shows as a dispute. It cannot
-hang: numbers that overflow, long texts and deep nesting are `unknown`.
+The cross check evaluates both texts in complex floating point at fixed pseudo-random values of their variables, and
+returns `same`, `different`, or `unknown`. The cross check shares no code with the grader, so that a mistake of either
+appears as a dispute. Overflowing numbers, long texts and deep nesting are `unknown`, so the check always ends.
 """
 
 from __future__ import annotations

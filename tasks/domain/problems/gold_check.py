@@ -1,4 +1,5 @@
-r"""Checks of golds and problem texts. They report findings; a PoolPolicy decides which of them exclude a problem."""
+r"""Checks of golds and problem texts. The checks report findings; a PoolPolicy decides which findings exclude a
+problem."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class PoolPolicy:
 def problem_id(problem: str) -> str:
     """Return the content hash of a text, independent of white space and Unicode composition.
 
-    It uses NFC: NFKC would turn powers, indices and fractions into plain digits.
+    The text is normalised to NFC, because NFKC would turn powers, indices and fractions into plain digits.
 
     >>> problem_id("Add 1 and 2.") == problem_id(" Add  1 and 2.\\n") != problem_id("Add 1 and 3.")
     True

@@ -126,7 +126,7 @@ class Method(Checked, ABC):
 
     @property
     def in_steps(self) -> bool:
-        """Whether it requests answers step by step, which not every scaffold supports."""
+        """Return whether the method requests answers step by step, which not every scaffold supports."""
         return False
 
     @property

@@ -161,8 +161,8 @@ class EarlyStopped(Parallel):
 
 
 def leads(leader: int, second: int) -> float:
-    """Return the chance that the leading answer is the more likely of the two, given these votes and a uniform prior:
-    that a Beta(leader + 1, second + 1) exceeds one half, as a sum of binomials.
+    """Return the probability that the leading answer is the more likely of the two, given these votes and a uniform
+    prior: the probability that a Beta(leader + 1, second + 1) exceeds one half, computed as a sum of binomials.
 
     >>> leads(0, 0), leads(1, 0), round(leads(4, 0), 5), leads(2, 2)
     (0.5, 0.75, 0.96875, 0.5)

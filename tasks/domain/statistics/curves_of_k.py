@@ -372,10 +372,10 @@ def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
 def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
-    The cost is that of k rollouts of the more expensive policy, so k of the cheaper policy is fractional. Its pass@k is
-    interpolated between the neighbouring whole k, as if one of the two k were drawn at random. If the cheaper policy
-    has too few rollouts for that cost, both spend the cost of all its rollouts, and k of the other policy is
-    fractional. No rows if lengths are unknown; no estimate if most problems lack rollouts.
+    The cost is that of k rollouts of the more expensive policy, so k of the cheaper policy is fractional. Its pass@k at
+    a fractional k is interpolated between the two neighbouring whole k. If the cheaper policy has too few rollouts for
+    that cost, both spend the cost of all its rollouts, and k of the other policy is fractional. No rows if lengths are
+    unknown; no estimate if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])

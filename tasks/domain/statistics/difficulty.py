@@ -3,7 +3,7 @@ distributions, and a beta-binomial fit.
 
 A beta-binomial gives the estimate, but its own interval is valid only if success rates follow a beta distribution: for
 some other pools it covered no study (docs/coverage.md). Intervals are therefore ranges over all distributions whose
-likelihood is close to the maximum. They are wide if there are too few rollouts to predict larger groups.
+likelihood is close to the maximum. These intervals are wide if there are too few rollouts to predict larger groups.
 
 Axes: C classes of equal (n, c), J success rates, I terms of a figure, F figures, V prices.
 """
@@ -177,8 +177,8 @@ class BetaBinomial:
 
 
 def rollouts_until_decided(n: int, c: int) -> float:
-    """Return the expected number of rollouts until one correct and one wrong were seen, drawing c correct and n − c
-    wrong ones in random order; n if all are equal. Stopping there gives the same band as drawing all n.
+    """Return the expected number of rollouts until there is one correct and one wrong, if c correct and n − c wrong
+    ones come in random order; n if all are equal. Stopping there gives the same band as drawing all n.
 
     >>> rollouts_until_decided(8, 0), rollouts_until_decided(2, 1), round(rollouts_until_decided(8, 4), 4)
     (8.0, 2.0, 2.6)

@@ -72,7 +72,8 @@ def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
 def spread(vectors_ND: np.ndarray) -> float | None:
     """Return the trace of the covariance with n − 1, which does not depend on n; None for fewer than two.
 
-    For unit vectors it equals the mean pairwise distance; publications that divide by n print (n − 1)/n of it.
+    For unit vectors the spread equals the mean pairwise distance; publications that divide by n print (n − 1)/n of this
+    value.
 
     >>> spread(np.array([[1.0, 0], [0, 1]]))
     1.0
@@ -88,8 +89,8 @@ JOINED = 0.25
 
 def num_clusters(vectors_ND: np.ndarray) -> int | None:
     """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as published; None for fewer
-    than two traces. These are the connected components of the graph that joins traces at a cosine distance of at most
-    JOINED.
+    than two traces. The clusters are the connected components of the graph that joins traces at a cosine distance of at
+    most JOINED.
 
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2

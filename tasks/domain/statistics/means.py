@@ -118,7 +118,8 @@ class Shifts:
 
     @property
     def silent_V(self) -> np.ndarray:
-        """Whether a few seeds all lie at 0 or all at 1, so that their spread cannot be estimated (docs/coverage.md)."""
+        """Return whether a few seeds all have the value 0 or all 1, so that their spread cannot be estimated
+        (docs/coverage.md)."""
         return (np.minimum(self.share_V, 1 - self.share_V) < 1e-12) & (self.seeds <= FEW_SEEDS)
 
 
@@ -155,8 +156,8 @@ class Spread:
         return np.any([np.zeros(len(self.problems_V), bool), *(one.silent_V for one in self.shifts)], axis=0)
 
     def half(self, tail: float | np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
-        """Return the half-width_V of the interval with this tail on each side. up: above or below the mean, which
-        differ by `shifts`; None ignores the skew of seeds."""
+        """Return the half-width_V of the interval with this probability in each tail. up: above or below the mean,
+        which differ by `shifts`; None ignores the skew of seeds."""
         from scipy.special import stdtrit  # scipy.stats takes a millisecond a call
 
         t_V = np.maximum(stdtrit(self.seeds_df_V, tail), -ENDLESS)
@@ -235,8 +236,9 @@ def bisected(low_V: np.ndarray, high_V: np.ndarray, reached: Callable[[np.ndarra
 def taken_off(seeds: int, policies: int) -> float:
     """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance.
 
-    It keeps coverage between 92 and 98 % whether or not seeds differ (docs/coverage.md). Several policies with seeds
-    rarely agree by chance all together, so the whole shared part is subtracted for them, and less for one policy.
+    This correction keeps coverage between 92 and 98 % whether or not seeds differ (docs/coverage.md). Several policies
+    with seeds rarely agree by chance all together, so the whole shared part is subtracted for them, and less for one
+    policy.
 
     >>> [taken_off(seeds, 1) for seeds in (2, 3, 5)], taken_off(3, 2)
     ([0.25, 0.5, 0.75], 1.0)
@@ -301,8 +303,8 @@ class Means:
         return self._ends((1 - level) / 2)
 
     def sequence(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (low_V, high_V) of a confidence sequence: it holds at all looks together, while problems, seeds or
-        rollouts are added, however many looks there are and whatever decides about the next."""
+        """Return (low_V, high_V) of a confidence sequence, which is valid at all looks together, while problems, seeds
+        or rollouts are added. The number of looks and the reason for the next one do not matter."""
         from scipy.special import ndtr
 
         variance_V = np.where(self.known_V, self.spread.variance_V, 1.0)
@@ -401,8 +403,9 @@ def combined(
 def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     """Return (S, C, V) values of C clusters of near-duplicates instead of problems, with the same means by seed.
 
-    Their variance is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². If a few large clusters hold
-    most problems (`uneven`), that variance is unreliable: all problems become one cluster, which has no interval.
+    The variance of the folded values is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². If a few
+    large clusters hold most problems (`uneven`), that variance is unreliable: all problems become one cluster, which
+    has no interval.
 
     >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
     [[[-0.333], [2.333]]]

@@ -1,11 +1,11 @@
 """Drift over nights: has the accuracy of a policy changed since its evaluation? Every night has the same problems.
 
 Without a change, all rollouts of one problem are exchangeable. Given a problem's counts over all nights, the correct
-rollouts since any night are then hypergeometric, with known mean and variance. Their standardised sum over problems is
-the Mantel-Haenszel statistic, stratified by problem. A scan takes the largest over the possible nights of change. Its
-p-value comes from permutations of rollouts within problems, and is exact for any number of problems and rollouts. Each
-night has its own level, so that false alarms add up to at most 5 % over 90 nights (simulation: docs/coverage.md). Axes:
-N nights, the first being the evaluation, and P problems.
+rollouts since any night are then hypergeometric, with known mean and variance. The standardised sum of differences over
+problems is the Mantel-Haenszel statistic, stratified by problem. A scan takes the largest over the possible nights of
+change. The p-value comes from permutations of rollouts within problems, and is exact for any number of problems and
+rollouts. Each night has its own level, so that false alarms add up to at most 5 % over 90 nights (simulation:
+docs/coverage.md). Axes: N nights, the first being the evaluation, and P problems.
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ def explained_difference(
     """Return (intercept, low, high, p), the difference at equal log length and accuracy, or the reason for none.
 
     Least squares on the log length ratio, its square and the difference in accuracy, with errors robust to
-    near-duplicates. more: variance added by seeds; freedom: its degrees of freedom. It needs three clusters of problems
-    per coefficient, and covariates that are not collinear.
+    near-duplicates. more: variance added by seeds; freedom: its degrees of freedom. The regression needs three clusters
+    of problems per coefficient, and covariates that are not collinear.
     """
     import statsmodels.api as sm
     from scipy import stats

@@ -128,7 +128,7 @@ def detectable(design: Design, *, alpha: float = 0.05) -> float | None:
 
 
 def _beyond_zero(effect: float, design: Design, alpha: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return by how much each study's interval lies above 0, and below it: positive if p < alpha, −∞ without
+    """Return the distance of each study's interval above 0, and below 0: positive if p < alpha, −∞ without an
     interval."""
     ends = [means.interval(1 - alpha) for means in _studies(effect, design, trials, seed)]
     above_T, below_T = np.concatenate([low for low, _ in ends]), np.concatenate([-high for _, high in ends])

@@ -44,8 +44,9 @@ def pkpo(group: Group, context: Context) -> Advantages:
     """Pass@k policy optimisation (Walder and Karkhanis 2025, arXiv 2505.15201): each rollout's contribution to the
     pass@k of the k-subsets that contain it, times k / G.
 
-    Unbiased for the gradient of pass@k, with the minimum-variance baseline, the same k - 1 rollouts without it. A
-    correct rollout contributes in subsets where all others are wrong; a wrong rollout contributes nothing.
+    This estimate of the gradient of pass@k is unbiased; its baseline, the same k - 1 rollouts without the rollout
+    itself, has minimum variance. A correct rollout contributes in subsets where all others are wrong; a wrong rollout
+    contributes nothing.
     """
     size, right, k = len(group.correct_G), group.num_correct, context.k
     added = (k / size) * all_wrong(size - 1, right - 1, k - 1) if right else 0.0
