@@ -61,13 +61,12 @@ def tracker_run(study: Study, store: Store, run: Run) -> TrackerRun:
 
 @dataclass(slots=True)
 class Tracker:
-    """Sends events to one tracker. known: artifacts that were sent step by step."""
+    """Sends events to one tracker."""
 
     name: str
     of: TrackerRun
     store: Store
     spent: Callable[[], Amounts]
-    known: set[Ref] = field(default_factory=set)
     _events: queue.Queue[Progress | None] = field(default_factory=lambda: queue.Queue(QUEUED))
     _away: bool = False
 
@@ -126,10 +125,9 @@ class Tracker:
         if event.values:
             values = {f"train/{name}": value for name, value in event.values.items()}
             spent = {f"spent/{name}": value for name, value in self.spent().model_dump().items()}
-            self.known.add(event.ref)
             yield Line(_trained(event.title), event.done, values | spent, shortened(event.examples))
-        elif event.event in ("made", "reused") and event.ref not in self.known:
-            self.known.add(event.ref)
+        elif event.event in ("made", "reused"):
+            # all steps of a training again: the last one before a crash may be stored without having been sent
             yield from lines_of(self.store, event.ref, event.title)
 
 

@@ -196,6 +196,17 @@ def test_a_stored_study_has_steps_evaluations_bands_and_a_summary(demo_store: Pa
     assert "heldout_objectives/accuracy" in other.values and other.run.endswith("by best_of_k")
 
 
+def test_a_step_that_a_crash_kept_from_the_tracker_is_sent_with_the_training(demo_store: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    store = Store(demo_store)
+    ref, title = store.refs("training")[0], "train panel seed 0"
+    with tracked(["tensorboard"], TrackerRun("lab", "g", tmp_path), store, Amounts) as listener:
+        listener(Progress("advanced", title, ref, 1, 4, "steps", values={"reward_mean": 0.5}))
+        listener(Progress("made", title, ref))
+    scalars = events_of(tmp_path / "tensorboard" / "g" / "panel-seed-0").Scalars("train/reward_mean")
+    assert [scalar.step for scalar in scalars] == [1, 2, 3, 4]
+
+
 def test_a_finished_study_is_sent_and_its_names_do_not_change(own_demo_store: Path) -> None:
     """The planned refs with a tracker are those without. Sent twice, it is one run of the tracker."""
     pytest.importorskip("tensorboard")
