@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import CodeType, FrameType
 
 from storage.errors import Parked
@@ -87,9 +88,11 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def deaf_children() -> Iterator[None]:
-    """Start this block's processes so that they ignore Ctrl-C from their first instruction; their parent ends them."""
-    was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def deaf_children(*signals: signal.Signals) -> Iterator[None]:
+    """Start this block's processes so that they ignore Ctrl-C, and other signals, from their first instruction; their
+    parent ends them."""
+    resource_tracker.ensure_running()  # it would unblock both signals in this process when it starts
+    was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *signals})
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import re
+import signal
 import threading
 import time
 import uuid
@@ -56,7 +57,8 @@ def tracker_run(study: Study, store: Store, run: Run) -> TrackerRun:
     """Return the tracker runs of a run of the store, without the name of one."""
     limits = {f"budget.{name}": value for name, value in run.budget.items()}
     config = {"model": study.model_names, **dict(flat(tables_of(study.profile))), **limits}
-    return TrackerRun(run.profile, run.tracked_as, store.root / "tracking", config)
+    project = run.profile.replace("/", "-")  # of a question; W&B takes no slash
+    return TrackerRun(project, run.tracked_as, store.root / "tracking", config)
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class Tracker:
         ours, theirs = context.Pipe()
         process = context.Process(target=receive, args=(theirs, self.name, self.of), daemon=True)
         thread = threading.Thread(target=self._send, args=(ours,), daemon=True)
-        with deaf_children():
+        with deaf_children(signal.SIGTERM):  # Slurm and systemd send it to every process of a run
             process.start()
         theirs.close()
         thread.start()

@@ -7,6 +7,7 @@ it. Files go to `<root>/tracking` unless the tracker's own variables say otherwi
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 import traceback
@@ -136,13 +137,15 @@ def _mlflow(of: TrackerRun) -> Iterator[Log]:
     run = runs[0] if runs else client.create_run(experiment, run_name=of.id, tags={"varband": of.id, "group": of.group})
     run_id = run.info.run_id
     # a parameter that is set cannot change, and a batch has at most 100
-    params = [Param(name, str(value)[:6000]) for name, value in of.config.items() if name not in run.data.params]
+    config = {_mlflow_name(name): value for name, value in of.config.items()}
+    params = [Param(name, str(value)[:6000]) for name, value in config.items() if name not in run.data.params]
     for first in range(0, len(params), 100):
         client.log_batch(run_id, params=params[first : first + 100])
 
     def log(line: Line) -> None:
         now = int(1000 * time.time())
-        client.log_batch(run_id, [Metric(name, value, now, line.step) for name, value in line.values.items()])
+        values = {_mlflow_name(name): value for name, value in line.values.items()}
+        client.log_batch(run_id, [Metric(name, value, now, line.step) for name, value in values.items()])
         if line.completions:
             columns = line.completions[0].keys()
             table = {name: [row[name] for row in line.completions] for name in columns}
@@ -150,6 +153,15 @@ def _mlflow(of: TrackerRun) -> Iterator[Log]:
 
     yield log
     client.set_terminated(run_id)
+
+
+def _mlflow_name(name: str) -> str:
+    """Return a name that MLflow takes.
+
+    >>> _mlflow_name("objectives.REINFORCE++.loss")
+    'objectives.REINFORCE__.loss'
+    """
+    return re.sub(r"[^\w./: -]", "_", name)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def step(n: int) -> Progress:
 
 def sent(name: str, root: Path, *steps: int) -> None:
     """Send steps of one training, as one attempt of a run. Each attempt may have another limit."""
-    config = {"model": "small", "training.kl_beta": 0.02, "budget.usd": 1.0 + len(steps)}
+    config = {"model": "small", "objectives.A++.kl_beta": 0.02, "budget.usd": 1.0 + len(steps)}
     of = TrackerRun("lab", "lab-1234-abc", root / "tracking", config)
     with tracked([name], of, Store(root), lambda: Amounts(tokens=7.0)) as listener:
         for n in steps:
@@ -61,7 +61,7 @@ def read_tensorboard(root: Path) -> tuple[list[float], str]:
     assert folder.name == "panel-seed-0"
     read = events_of(folder)
     text, config = text_of(read, "completions/0"), text_of(read, "config")
-    assert "training.kl_beta = 0.02" in config and "budget.usd = 3.0" in config
+    assert "objectives.A++.kl_beta = 0.02" in config and "budget.usd = 3.0" in config
     return [event.value for event in read.Scalars("train/reward_mean")], text
 
 
@@ -72,7 +72,7 @@ def read_mlflow(root: Path) -> tuple[list[float], str]:
     experiment: Any = client.get_experiment_by_name("lab")
     [run] = client.search_runs([experiment.experiment_id])
     table = Path(run.info.artifact_uri.removeprefix("file://")) / "completions.json"
-    assert run.data.params == {"model": "small", "training.kl_beta": "0.02", "budget.usd": "3.0"}
+    assert run.data.params == {"model": "small", "objectives.A__.kl_beta": "0.02", "budget.usd": "3.0"}
     assert run.info.status == "FINISHED"
     history = client.get_metric_history(run.info.run_id, "train/reward_mean")
     return [m.value for m in sorted(history, key=lambda m: m.step)], table.read_text()
@@ -83,7 +83,7 @@ def read_trackio(root: Path) -> tuple[list[float], str]:
 
     logs = SQLiteStorage.get_logs("lab", "lab-1234-abc-panel-seed-0")
     config = SQLiteStorage.get_run_config("lab", "lab-1234-abc-panel-seed-0") or {}
-    assert config["training.kl_beta"] == 0.02 and config["budget.usd"] == 3.0
+    assert config["objectives.A++.kl_beta"] == 0.02 and config["budget.usd"] == 3.0
     return [log["train/reward_mean"] for log in logs], json.dumps(logs)
 
 
@@ -116,7 +116,9 @@ def read_wandb(root: Path) -> tuple[list[float], str]:
             values += [json.loads(items[name]) for name in items if name == "train/reward_mean"]
             ids |= {record.run.run_id} - {""}
             config |= {item.key: item.value_json for item in record.run.config.update}
-    assert ids == {"lab-1234-abc-panel-seed-0"} and config["training.kl_beta"] == "0.02" and "budget.usd" in config
+    assert (
+        ids == {"lab-1234-abc-panel-seed-0"} and config["objectives.A++.kl_beta"] == "0.02" and "budget.usd" in config
+    )
     return values, "".join(path.read_text() for path in (root / "tracking").rglob("*.table.json"))
 
 
