@@ -69,7 +69,7 @@ def export() -> None:
 @options.root_there
 @options.as_json
 def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
-    """Copy a root, or one run of it, to TARGET. TARGET may have a part of it already; only missing artifacts are
+    """Copy a root, or one run of it, to TARGET. If TARGET already has some of the artifacts, only the missing ones are
     copied. A copy without weights can be reported and audited. Commands that need the weights stop with an error."""
     copied = copy_study(root, target, run, weights=without is None, renew=renew)
     light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
@@ -221,7 +221,7 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
 @click.option(
     "--pool",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Problems with golds, if the files have none.",
+    help="Pool file with the problems and golds, if the imported files have none.",
 )
 @click.option("--name", default="imported", help="Name of the new study.")
 @options.root

@@ -258,8 +258,8 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool,
 @options.root_there
 @options.as_json
 def runs(root: Path, as_json: bool) -> None:
-    """List the runs of this root: state, stage, spending. On a terminal, the changed settings of a run, and why it
-    paused or failed, follow the table."""
+    """List the runs of this root: state, stage, spending. On a terminal, lines below the table show each run's changed
+    settings, and why it paused or failed."""
     found = runs_table(root)
     if as_json or not sys.stdout.isatty():
         print_table(found, as_json=as_json)

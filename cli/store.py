@@ -168,7 +168,7 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 @options.as_json
 def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
     """List unreferenced artifacts; with --yes move them to the bin. Kept, with everything they were made from: reports,
-    audits, pools, trained adapters, and artifacts that unfinished runs need. The ledger is never touched."""
+    audits, pools, trained adapters, and artifacts that unfinished runs need. The ledger is never changed."""
     if yes and restore:
         raise UserError("--yes and --restore: give one of them")
     if restore:
@@ -209,13 +209,13 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
 
 @store.command()
 @click.argument("what", shell_complete=options.runs)
-@click.option("--yes", is_flag=True, help="Move it to the bin.  [default: only list the artifacts]")
+@click.option("--yes", is_flag=True, help="Move the artifacts to the bin.  [default: only list them]")
 @options.root_there
 @options.as_json
 def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
     """Remove a run, a study or an artifact. WHAT is a run's id, a study's name or an artifact's ref. A study is removed
     with all artifacts that nothing else needs. Its rollouts stay in the ledger, and its spending is still counted.
-    `varband store gc --restore` undoes it until the next `gc --yes`."""
+    `varband store gc --restore` restores the removed artifacts until the next `gc --yes`."""
     ref = next((ref for ref in Store(root).refs() if str(ref) == what), None)
     found, done = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"
     _print(found, as_json, done)

@@ -144,8 +144,8 @@ def show(which: str) -> None:
 @click.argument("word", required=False, default="")
 @options.as_json
 def settings(word: str, as_json: bool) -> None:
-    """List the settings of a study, with values, default and meaning. WORD: list only names that contain it, such as
-    `training.` or `seed`."""
+    """List the settings of a study, with values, default and meaning. WORD: list only settings whose name contains this
+    word, such as `training.` or `seed`."""
     rows, lines = [], []
     for section in sections():
         for one in section.settings:

@@ -1,4 +1,4 @@
-"""Arms, end to end: screening, training, evaluation. Each step passes its artifacts to the next.
+"""Arms, end to end: screening, training, evaluation. Each step of an arm passes its artifacts to the next step.
 
 Problems are prepared once for all arms. An arm that is evaluated with another arm's adapter gets that arm's training.
 """
@@ -111,8 +111,8 @@ class _Arms:
         return Start(replace(base, adapter=adapter, adapter_step=step), taught.training)
 
     def _taught(self, head: str) -> Start | None:
-        """Return the policy after this arm's lessons. Each lesson starts from the adapter of the one before, the first
-        from an existing adapter if the arm has one; None without either."""
+        """Return the policy after this arm's lessons. Each lesson starts from the adapter of the previous lesson. The
+        first starts from the arm's imported adapter, if any."""
         p, taught = self.study.profile, None
         if (adapter := self.study.adapters.get(head)) is not None:
             imported = import_adapter.titled(f"adapter of {head}")(adapter=adapter, base=self.study.models[head])
@@ -320,7 +320,7 @@ class Attempts:
         return made
 
     def note(self, arm: str, error: Exception) -> None:
-        """Report a failure. Only its text is kept: the exception would keep models in memory."""
+        """Report a failure. Only the error's text is kept, because the exception would keep models in memory."""
         text = sentence_of(error)
         self.failed[arm] = (Parked if isinstance(error, Parked) else ArmsFailed)(text)
         warnings.warn(Notice(f"{arm} failed: {text}"), stacklevel=2)

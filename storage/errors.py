@@ -37,7 +37,7 @@ class NotHere(UserError):
 
 
 class Parked(UserError):
-    """A resumable stop: a budget limit, a quota, or an engine that is gone. The same command resumes it."""
+    """A resumable stop: a budget limit, a quota, or an engine that is gone. The same command resumes a parked run."""
 
     exit_code = 75
 

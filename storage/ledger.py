@@ -221,7 +221,7 @@ class Entries:
 
     def rows(self, wanted: pa.Table, columns: list[str] | None = None) -> pa.Table | None:
         """Return the wanted rollouts that exist, in the order of `nth`, with the other columns of `wanted`; None
-        without any. Only shards that contain some of them are read."""
+        without any. Only shards that contain some of these rows are read."""
         found = query(
             "select min(place) as place, wanted.* from wanted join keys using (problem_id, rollout) group by all"
             " order by place",

@@ -69,8 +69,8 @@ class Listed:
 
 
 class Objects:
-    """One `s3://bucket/prefix`. root: the working copy, named in errors. Errors of every method: UserError for a
-    request that the server refuses, Unreachable if it does not answer."""
+    """An artifact root in object storage, `s3://bucket/prefix`. root: its local working copy, named in errors. Errors
+    of every method: UserError for a request that the server refuses, Unreachable if it does not answer."""
 
     def __init__(self, root: Path, address: str) -> None:
         self.root, self.address = root, address

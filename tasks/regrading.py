@@ -71,7 +71,7 @@ def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
 
 
 def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table:
-    """Return rollouts with changed verdicts. Both tables have the same order. Schema: CHANGES."""
+    """Return rollouts with changed verdicts. The rows of both tables are in the same order. Schema: CHANGES."""
     numbered = before.append_column("i", pa.array(range(before.num_rows))).append_column(
         "gold", pa.array(golds, pa.string())
     )

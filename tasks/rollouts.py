@@ -1,6 +1,6 @@
 """Obtain requested rollouts: reuse those in the ledger, sample and store the rest.
 
-Used by the stages that need rollouts (sampling, training). This module ensures that nothing is paid twice.
+Used by the stages that need rollouts (sampling, training). This module ensures that no rollout is paid for twice.
 """
 
 from __future__ import annotations

@@ -54,9 +54,9 @@ def screen_adaptively(
     training: Training | None = None,
     lora_rank: int = 0,
 ) -> Payload:
-    """Sample rollouts of every problem until there is a correct and a wrong one, at most `group_size`. They are the
-    first of the rollouts of `sample_rollouts`, so each problem's band equals that of its whole group. Further rollouts
-    in the ledger are left out, so that the artifact does not depend on earlier runs."""
+    """Sample rollouts of every problem until there is a correct and a wrong one, at most `group_size`. Adaptive
+    screening takes the first rollouts of `sample_rollouts`, so each problem's band equals the band of its whole group.
+    Further rollouts in the ledger are left out, so that the artifact does not depend on earlier runs."""
     problems = of_split(store().read(pool), store().read(splits), split)
     return _payload(problems, Sampled(policy, sampling, group_size, training, lora_rank), _until_decided)
 

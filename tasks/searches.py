@@ -195,8 +195,8 @@ Asked = tuple[Tree, Ask, RolloutRequest]
 
 
 def request_for(tree: Tree, ask: Ask, terms: Terms) -> RolloutRequest:
-    """Return the rollout request of an Ask. Only answers to the problem have its gold, single steps do not. All steps
-    of a path share the tokens of one completion; the remaining number follows from the parent."""
+    """Return the rollout request of an Ask. A request for an answer has the problem's gold; a request for a single step
+    has none. All steps of a path share the tokens of one completion; the remaining number follows from the parent."""
     problem, context = tree.problem, ask.context(tree.problem["problem_id"])
     parent = tree.parent(ask)
     return RolloutRequest(

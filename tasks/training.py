@@ -57,8 +57,8 @@ def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> S
     """Return the sampling parameters of one training step, with a seed of its own, so that a repeated problem gets new
     rollouts.
 
-    place: number of earlier trainings (lessons) before this one. Otherwise lessons with the same pool and seeds would
-    draw the same random numbers. Evaluations keep their seed, because they are paired across steps and arms.
+    place: number of earlier trainings (lessons) before this one. Without `place`, lessons with the same pool and seeds
+    would draw the same random numbers. Evaluations keep their seed, because they are paired across steps and arms.
 
     >>> [step_sampling(Sampling(max_tokens=8), 0, step).seed for step in (1, 2)]
     [1106343393, 646101234]

@@ -72,7 +72,7 @@ class Chain:
 
     @property
     def right(self) -> bool:
-        """Whether the rollout ends in a correct answer; False if it was cut."""
+        """Return whether the rollout ends in a correct answer; False if it was cut off."""
         return self.refinement is not None and self.refinement["correct"]
 
     @property

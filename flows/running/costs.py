@@ -136,8 +136,9 @@ class Estimator:
 
     def _searched(self, given: Mapping[str, Any]) -> Cost:
         """The maximum cost of a search within its budget: rollouts of the problems, minus those already stored or
-        planned, and prompts that contain two earlier completions. Each is read once more for scoring, by a reward model
-        (counted in a problem's budget) or for its token distributions (which takes only hours)."""
+        planned, and prompts that contain two earlier completions. Each rollout is read once more for scoring: by a
+        reward model, whose tokens count in the problem's budget, or for its token distributions, which costs only
+        hours."""
         wanted, policy, sampling = self.problem_set(given, given["split"]), given["policy"], given["sampling"]
         length = self._length(policy, sampling)
         draws, later = given["method"].most
@@ -187,8 +188,8 @@ class Estimator:
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """Return the cost with its GPU-hours. learned, read: tokens that take hours but no token budget; reading is
-        assumed as fast as sampling. Several engines share a stage's rollouts. They shorten training little, because
-        each step waits for its longest rollout."""
+        assumed as fast as sampling. Several engines share a stage's rollouts. More replicas shorten training little,
+        because each step waits for its longest rollout."""
         elsewhere = self._service if kind == "training" else kind in SAMPLED and not self.prices.hours_of_sampling
         sampled = 0.0 if elsewhere else cost.tokens
         if kind in self._rates and not elsewhere:

@@ -45,9 +45,10 @@ SEED_SDS = (0.02, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a run would cost and detect. called: the study's name. costs: one per planned stage. spent: amounts of the
-    run's attempts so far. sees: the difference that the study can detect. warnings: facts to know before running.
-    notes: further remarks. problems: how many are used, and why. on_cpu: hours are those of this machine's CPU."""
+    """The cost and the detectable difference of a run. called: the study's name. costs: one per planned stage. spent:
+    amounts of the run's attempts so far. sees: the difference that the study can detect. warnings: facts to know before
+    running. notes: further remarks. problems: how many are used, and why. on_cpu: hours are those of this machine's
+    CPU."""
 
     called: str
     planned: list[Planned]

@@ -82,7 +82,8 @@ def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None
 
 
 class _ServerAway(BaseException):
-    """Prefect's server does not answer. Not an Exception, so that it is not attributed to the arm in progress."""
+    """Prefect's server does not answer. A BaseException, so that the arm in progress is not blamed for the lost
+    server."""
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """Pieces of a study, each made by one worker: a training, embeddings, a search, a sampling or a shard of one.
 
-Workers are processes (`processes.py`) or a Prefect pool (`on_prefect.py`). Both fill the store, and the dispatcher
-makes the cheap stages in between. Sharding does not enter any fingerprint: a shard's rollouts go to the ledger, and the
-artifact is collected once all shards are there. Shards consist of whole batches, so that batching is the same as
-without shards.
+Workers are processes (`processes.py`) or a Prefect pool (`on_prefect.py`). Both backends fill the store, and the
+dispatcher makes the cheap stages in between. Sharding does not enter any fingerprint: a shard's rollouts go to the
+ledger, and the artifact is collected once all shards are there. Shards consist of whole batches, so that batching is
+the same as without shards.
 """
 
 from __future__ import annotations

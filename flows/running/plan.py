@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One step of a plan. reused: it is stored, and none of its inputs will be remade. left: it is not made on this
-    machine (`hardware.without`), nor is anything that depends on it."""
+    """One step of a plan. reused: the artifact is stored, and none of its inputs will be remade. left: the artifact is
+    left for another machine (`hardware.without`), with everything that depends on it."""
 
     step: Step
     reused: bool

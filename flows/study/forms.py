@@ -1,5 +1,5 @@
 """The forms of Prefect's UI: types, defaults, choices and limits, so that invalid input is refused before a run exists.
-What a form cannot check (does the model exist?) is checked when the run starts."""
+The run checks at its start what a form cannot check, such as whether the model exists."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: M
 
 
 def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: int) -> Hardware:
-    """Hardware with `tensor_parallel` as given, or with `spread`, doubled until all bases fit: several engines with one
-    GPU each are faster than one engine with several. bases: with the largest rank of their served adapters. gpus:
-    number available, of `gpu` bytes each.
+    """Hardware with `tensor_parallel` as given, or with `spread`, doubled until all base models fit. Several engines
+    with one GPU each are faster than one engine with several. bases: with the largest rank of their served adapters.
+    gpus: number available, of `gpu` bytes each.
 
     Return it unchanged if the GPUs are unknown or no number suffices; the memory plan then reports the shortage.
     """

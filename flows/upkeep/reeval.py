@@ -364,7 +364,7 @@ class _Draws:
         return entered(requests, columns)
 
     def known(self, wanted: Sequence[str]) -> bool:
-        """Whether the ledger still has the tokens of these problems' evaluation."""
+        """Return whether the ledger still has the tokens of these problems' evaluation."""
         entries = Ledger(self.current.store.root).entries(account_of(self.kept.policy, self.kept.sampling))
         return bool(wanted) and not entries.lacking(ledger_keys(self._requests(wanted, self.kept.sampling.seed)))
 

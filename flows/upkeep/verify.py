@@ -32,7 +32,7 @@ OF_THE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One thing to check. look: raises if something is wrong with it. needed: cannot be made again."""
+    """One file or artifact to check. look: raises if it is damaged. needed: it cannot be made again."""
 
     what: str
     path: Path
@@ -49,9 +49,9 @@ class Thing:
 
 
 def verify(root: Path, *, repair: bool = False) -> tuple[pa.Table, int]:
-    """Return what is damaged (schema DAMAGE), and the number of things that were read. repair: move damaged files to
-    `.damaged`; the original command makes them again. Files that are unreadable for other reasons stay, and journals of
-    charges, whose readable lines count. Raise UserError if there is no root."""
+    """Return the damaged files (schema DAMAGE), and the number of files and artifacts that were read. repair: move
+    damaged files to `.damaged`; the original command makes them again. Files that are unreadable for other reasons
+    stay, and journals of charges, whose readable lines count. Raise UserError if there is no root."""
     if not root.is_dir():
         raise UserError(f"root {root}: is not a folder, so there is nothing to verify")
     examined, rows = 0, []

@@ -40,7 +40,7 @@ class Problems(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence(Group):
-    """Artifacts of every arm that the report reads beside its tables. Each tuple may be empty.
+    """Artifacts of every arm that the report reads beside its tables. Each of these tuples may be empty.
 
     screenings, bands: one per arm. trainings: one per arm and seed. evaluations: held-out rollouts of the curve; final:
     rollouts of the base and of the last adapter, more per problem, with their diversities and answers; sliced: all

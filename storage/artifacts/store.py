@@ -1,7 +1,7 @@
 """The artifact store: immutable folders of Parquet + manifest under one root.
 
 An artifact is written to scratch, fsynced and renamed, so it exists whole or not at all; of two writers the first wins.
-Only the store decides what is reused.
+Only the store decides which artifacts are reused.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class OpenStudy:
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """A root. Its studies are those with a report."""
+    """A root. The studies of a store are those with a report."""
 
     root: Path
 

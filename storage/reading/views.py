@@ -33,8 +33,8 @@ OF_THE_STATEMENT = (
 
 
 class Views:
-    """One private connection over views; `ask` runs a named query, `sql` any other. Thread-safe. A view opens its
-    files, so it is created when a statement or a parameter first names it."""
+    """A private DuckDB connection over views of the store. `ask` runs a named query, `sql` any other. Thread-safe. A
+    view opens its files, so it is created when a statement or a parameter first names it."""
 
     def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
         self._connection = connect(threads=threads, reads=[path for paths in parquet.values() for path in paths])

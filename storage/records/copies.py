@@ -1,8 +1,8 @@
 """Copies of a study in another root: everything that a report, an audit and a resumed run need.
 
 A light copy has no checkpoints, and only the adapters that later trainings start from; the others are by far the
-largest part of a study. Its trainings list the missing files in `left.json`. Artifacts that the target has are never
-changed, except that missing weights are added.
+largest part of a study. The trainings of a light copy list the missing files in `left.json`. Artifacts that the target
+has are never changed, except that missing weights are added.
 """
 
 from __future__ import annotations

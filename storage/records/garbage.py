@@ -55,7 +55,7 @@ def collect(
     root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool, binned_for: timedelta = timedelta(0)
 ) -> pa.Table:
     """Return the garbage (schema: GARBAGE). With `remove` it is moved to the bin, and entries moved there at least
-    `binned_for` ago are deleted. Of two concurrent calls, neither deletes files that the other moves. Errors: UserError
+    `binned_for` ago are deleted. Two concurrent calls never delete files that the other one moves. Errors: UserError
     if a run or a manifest cannot be read, because needed artifacts are then unknown."""
     earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
     with collecting(root, alone=True, only_reads=not remove):

@@ -40,7 +40,8 @@ State = Literal["queued", "running", "parked", "interrupted", "finished", "faile
 
 
 class Amounts(BaseModel):
-    """What a run spends: every unit of budgets, prices, charges and forecasts. Users see the title of a field."""
+    """The amounts that a run spends, in every unit of budgets, prices, charges and forecasts. Users see the title of a
+    field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tokens: float = Field(default=0.0, title="tokens")  # of prompts and completions
@@ -291,7 +292,7 @@ def unfinished(root: Path, but: str = "") -> set[Ref]:
             run = read_record(path)
         except UserError as error:
             raise UserError(
-                f"{error}, so what that run needs is not known and nothing is collected; mend or remove it"
+                f"{error}, so the artifacts that it needs are unknown and nothing is deleted; repair or remove it"
             ) from None
         if run.state == "finished" or run.id == but:
             notes.pop(run.id, None)

@@ -36,8 +36,8 @@ PIECE_BYTES = 1 << 15
 
 
 class Charge(Amounts):
-    """One payment. kind: kind of the resulting artifact. arm: None if shared. key: of work that may be sent again but
-    is charged once; else empty."""
+    """One payment. kind: kind of the resulting artifact. arm: None if shared. key: identifies work that may be sent
+    again but is charged once; empty for other work."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     time: str

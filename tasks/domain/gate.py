@@ -48,7 +48,8 @@ class ScreenedArm:
 
 
 class Reason(NamedTuple):
-    """One failed limit. arms: affected arms. of_form: beyond it arms are compared by form, not ability."""
+    """One failed limit. arms: affected arms. of_form: beyond this limit a comparison of arms shows their form, not
+    their ability."""
 
     arms: tuple[str, ...]
     words: str

@@ -130,7 +130,7 @@ class Hardware(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Where and how training runs. It changes results only by rounding, and enters no fingerprint.
+    """Where and how training runs. These settings change results only by rounding, and enter no fingerprint.
 
     dtype: type of the frozen base and the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
     token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once. longest: rows of the
@@ -345,7 +345,7 @@ def gpus_here() -> list[Gpu]:
 
 
 def num_gpus() -> int:
-    """Return the number of visible GPUs, without loading torch. Without nvidia-ml-py device files are counted."""
+    """Return the number of visible GPUs, without loading torch. Without nvidia-ml-py, count the device files."""
     if (named := _named()) is not None:
         return len(named)
     with suppress(UserError):

@@ -80,8 +80,8 @@ def _rope(config: dict[str, Any]) -> tuple[str | None, float]:
 
 
 def positions(base: Path) -> int | None:
-    """Return the longest sequence that a model supports; None if config.json does not say. Only with linear scaling
-    does config.json have the number before scaling."""
+    """Return the longest sequence that a model supports; None if config.json does not say. With linear scaling, and
+    only then, config.json has the number before scaling."""
     config = read_config(base)
     scaled, factor = _rope(config)
     known = config.get("max_position_embeddings")

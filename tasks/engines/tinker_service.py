@@ -205,7 +205,7 @@ class Service:
         return answered(lambda: self.rest.get_external_weights_urls(path)).urls
 
     def check_alpha(self, config: LearnerConfig) -> None:
-        """Raise UserError if the service trains with another LoRA alpha. One that hands out no adapters is not
+        """Raise UserError if the service trains with another LoRA alpha. A service that gives out no adapters is not
         checked."""
         urls = self.adapter_urls(self.new_model(config), "alpha", 3600)
         if "adapter_config.json" in urls:

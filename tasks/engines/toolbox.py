@@ -110,7 +110,7 @@ class Toolbox:
 
     @property
     def exact(self) -> bool:
-        """Whether sampler and learner compute in float32."""
+        """Return whether sampler and learner compute in float32."""
         return not self.hardware.remote and device_name() == "cpu"
 
     @property

@@ -155,7 +155,7 @@ class Counts:
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
-        """Each arm's first and last step."""
+        """Return each arm's first and last step."""
         steps: dict[str, list[int]] = {}
         for arm, step, _ in self.places:
             steps.setdefault(arm, []).append(step)

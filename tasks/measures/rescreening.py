@@ -121,8 +121,8 @@ def measured(joint_33P: np.ndarray, kept: tuple[int, ...] | None, cluster_P: np.
 
 def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
     """Return (low, high) of Σ part / Σ whole, where parts are chances. Return Wilson's interval with Student's t, on
-    the effective number of problems from the linearised variance. This number is at most twice Σ whole, because each
-    half is the first draw once."""
+    the effective number of problems from the linearised variance. The effective number of problems is at most twice Σ
+    whole, because each half is the first draw once."""
     from scipy.stats import t
 
     part, whole = both_PV.sum(axis=0)

@@ -37,9 +37,9 @@ _STANDARD: dict[str, _Standard] = {}
 def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> Callable[[Stage[P, K]], Stage[P, K]]:
     """Register this stage as a standard measure; every study makes its artifact, and queries read it as `name`.
 
-    Its arguments are fields of Available with the same names. taken: argument → field, if the names differ. needs:
-    fields without which the measure is skipped. Errors: TypeError for an argument without a field or default, or for a
-    name that is taken.
+    The stage's arguments are fields of Available with the same names. taken: argument → field, if the names differ.
+    needs: fields without which the measure is skipped. Errors: TypeError for an argument without a field or default, or
+    for a name that is taken.
     """
 
     def declare(stage: Stage[P, K]) -> Stage[P, K]:

@@ -1,6 +1,6 @@
-"""Measures of width: the number of different classes, traces or words among a problem's rollouts. Each is a function
-of a group and k, with its formula and source, listed in MEASURES. The table has each policy's width by every measure,
-and rank correlations of the measures, mean length and accuracy."""
+"""Measures of width: the number of different classes, traces or words among a problem's rollouts. Each measure of width
+is a function of a group and k, with its formula and source, and is listed in MEASURES. The table has each policy's
+width by every measure, and rank correlations of the measures, mean length and accuracy."""
 
 from __future__ import annotations
 
@@ -175,7 +175,8 @@ def utility(group: Group, k: int) -> float:
 
 def entropy_by_counts(group: Group, k: int) -> float:
     """Return the semantic entropy −Σ_c p_c log p_c of k rollouts, in nats (Farquhar et al. 2024, Nature 630). p_c: the
-    share of class c. It is the plug-in estimate, which grows with k from 0 to log k; compare policies at one k."""
+    share of class c. This entropy is the plug-in estimate, which grows with k from 0 to log k, so compare policies at
+    one k."""
     n = len(group)
     return sum(_expected(n, int(size), k) for size in group.counts)
 

@@ -158,7 +158,7 @@ def excludes_zero(row: Row, name: str) -> bool:
 
 
 def corrected_away(row: Mapping[str, Any]) -> bool:
-    """Whether a difference is no longer significant after correction for its family."""
+    """Return whether a difference is no longer significant after correction for its family."""
     return row.get("p_adjusted") is not None and row["p_adjusted"] >= 0.05
 
 
@@ -431,7 +431,7 @@ def _of_two(row: Row, gaps: Sequence[Row], form: Form, trained: bool) -> str:
 
 
 def _of_one_arm(own: Sequence[Row]) -> str:
-    """Whether the diversity of traces of a study's only arm changed with training."""
+    """Return a sentence on whether the diversity of traces of the study's only arm changed with training."""
     alone = "With one arm there is no other to have gained more or searched more widely"
     if not own:
         return f"{alone}."

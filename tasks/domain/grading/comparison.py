@@ -336,7 +336,7 @@ def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
 
 
 def _holds_several(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
-    """The same for a union, and for conditions on one name."""
+    """Return the same as `_holds` for a union, and for conditions on one name."""
     items, listed = found.items, found.kind == "list"
     names = [named(item) for item in items if item.kind == "relation"]
     if (names and not set.intersection(*names)) or (

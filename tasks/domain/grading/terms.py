@@ -124,9 +124,9 @@ def worded(text: str) -> str:
 
 
 def same_terms(prediction: str, gold: str) -> Match:
-    r"""Return how `prediction` equals `gold` in value. Both are normalised terms; one may omit its unit. A percent sign
-    is a factor of 1/100. A gold between 1 and 100 may be an implicit percentage: `50\%` matches 50 and 0.5, and
-    `2000\%` matches only 20. Raise Undecided, with the reason, if the numbers are too large.
+    r"""Return how `prediction` equals `gold` in value. Both arguments are normalised terms; one may omit its unit. A
+    percent sign is a factor of 1/100. A gold between 1 and 100 may be an implicit percentage: `50\%` matches 50 and
+    0.5, and `2000\%` matches only 20. Raise Undecided, with the reason, if the numbers are too large.
 
     >>> same_terms("0.333333", "1/3")
     'equal within 1e-06, relative: the digits written'

@@ -246,8 +246,8 @@ _COUNTED = {"!", "!!", "binom", "sum", "prod", "gcd", "lcm"}
 
 
 def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, Fraction]]:
-    """Test points for the variables; one empty point if there are none. They depend only on the names. Whole and large
-    points reveal steps and corners; counting expressions have values only at whole numbers."""
+    """Test points for the variables; one empty point if there are none. The points depend only on the names. Whole and
+    large points reveal steps and corners; counting expressions have values only at whole numbers."""
     if not names:
         yield {}
         return

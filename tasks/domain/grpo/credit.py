@@ -168,8 +168,8 @@ def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None 
 def weighed_tokens(
     groups: Sequence[PromptGroup], weigh: WeighTokens, config: LearnerConfig, key: Sequence[object]
 ) -> list[PromptGroup]:
-    """The same groups, with each token's weight among all tokens with an advantage; there may be none if KL or entropy
-    acts. key: seed of random draws."""
+    """Return the same groups, with each token's weight among all tokens with an advantage. If KL or entropy acts, there
+    may be no such token. key: seed of random draws."""
     known = [(t, np.isfinite(t.behaviour_T)) for g in groups for t in g.trajectories if t.advantage]
     if not known:
         return list(groups)

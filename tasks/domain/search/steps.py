@@ -30,9 +30,9 @@ Plan = Generator[Sequence[Ask], tuple[list[Candidate], dict[str, float]], None]
 class StepSearch(Method):
     """Base of step searches. The answer is that of the ended path with the highest score, then the highest likelihood.
 
-    by: the score: the policy's own rating of a path (`self`), the mean probability of its tokens (`likelihood`), or a
-    reward model, of every step (`process`) or of the whole (`outcome`). over: how a process model's scores of a path
-    are combined. end: the text that ends a step. depth: the largest number of steps.
+    by: the source of the scores: the policy's own rating of a path (`self`), the mean probability of its tokens
+    (`likelihood`), or a reward model for every step (`process`) or for the whole path (`outcome`). over: how a process
+    model's scores of a path are combined. end: the text that ends a step. depth: the largest number of steps.
     """
 
     by: By = "self"

@@ -123,8 +123,8 @@ def paired(first_P: np.ndarray, second_P: np.ndarray) -> dict[str, Any]:
 
 
 def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
-    """Correct the p-values of one family: `holm` (confirmatory) or `bh` (exploratory). None stays None and does not
-    count.
+    """Correct the p-values of one family: `holm` (confirmatory) or `bh` (exploratory). A p-value of None stays None and
+    does not count in the family.
 
     >>> adjust([0.01, None, 0.04], "holm"), adjust([0.01, 0.04], "bh")
     ([0.02, None, 0.04], [0.02, 0.04])

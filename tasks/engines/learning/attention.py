@@ -1,7 +1,8 @@
 """Attention over packs: each segment's queries attend to the key rows that the pack lists for it.
 
-The GPU uses one variable-length kernel, the CPU padded SDPA in buckets of segments of similar length. Both align the
-last query with the last key, so that a completion attends to its group's prompt and its own past.
+The GPU uses one variable-length kernel, the CPU padded SDPA in buckets of segments of similar length. Both
+implementations align the last query with the last key, so that a completion attends to its group's prompt and its own
+past.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A step is a function of the state before it and of its rollouts. `sample` makes rollouts durable before it returns, so a
 killed run repeats at most the update in progress and samples nothing twice. With `staleness` 1 the rollouts of step s
 come from the policy after step s - 2 and are sampled while step s - 1 trains. Each rollout comes from one policy and is
-stored in the ledger under it, so a resumed run requests the same ones.
+stored in the ledger under this policy, so a resumed run requests the same rollouts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Data parallelism of the learner: every process takes a share of a step's packs, and gradients are summed.
 
-The first process runs the study: it samples and writes. It starts one more process per further GPU of its machine and
-sends them the job and every step's rollouts through a pipe; they run the same loop. The process group is the learner's
-own, because vLLM in the first process uses torch's default one. Any user of the machine can reach the store that forms
-it, so nothing that is unpickled goes through that store.
+The first process runs the study: it samples and writes. The study's process starts another process for each further GPU
+and sends it the job and every step's rollouts through a pipe. All processes run the same loop. The process group is the
+learner's own, because vLLM in the first process uses torch's default one. Any user of the machine can reach the store
+that forms it, so nothing that is unpickled goes through that store.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _team: _Team | None = None
 
 @contextmanager
 def team(processes: int, job: object, logs: Path) -> Iterator[None]:
-    """Start `processes - 1` others on this job and stop them at the end. It does nothing with one process, or in
+    """Start `processes - 1` others on this job and stop them at the end. The team does nothing with one process, or in
     processes other than the first. Errors: Parked if another process died; its output is in `logs`."""
     global _team
     if processes == 1 or _team is not None:
@@ -85,8 +85,8 @@ def _failed(other: subprocess.Popen[bytes]) -> bool:
 
 
 def _store(port: int) -> Any:
-    """Return the first process's key-value store; for port 0 it opens one. It listens on localhost only; torch's own
-    socket would listen on all interfaces."""
+    """Return the first process's key-value store; for port 0 it opens one. The store listens on localhost only; torch's
+    own socket would listen on all interfaces."""
     c10d: Any = dist
     how: dict[str, Any] = {"timeout": PATIENCE, "wait_for_workers": False}
     if port:

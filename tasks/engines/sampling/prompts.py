@@ -70,8 +70,8 @@ def default_system_prompt(tokenizer: Any) -> bool:
 
 
 def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
-    """Return whether this model's chat template ends the prompt with the opening tag of the scaffold's trace. None if
-    the scaffold has no chat or no tag, or the model no tokenizer or template."""
+    """Return whether this model's chat template ends the prompt with the opening tag of the scaffold's trace. Return
+    None if the scaffold has no chat or no tag, or the model no tokenizer or template."""
     if not scaffold.chat or scaffold.trace_tag is None or (tokenizer := loaded_tokenizer(model)) is None:
         return None
     if tokenizer.chat_template is None:

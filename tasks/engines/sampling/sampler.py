@@ -1,7 +1,8 @@
-"""The sampler: requests in, graded rows out. It renders prompts, samples, grades, and makes each batch durable.
+"""The sampler: requests in, graded rows out. The sampler renders prompts, samples, grades, and makes each batch
+durable.
 
-It depends on neither the ledger nor the store: `keep` is called with each batch of rows. `sample` keeps each batch
-before it samples the next; `LiveSampling` keeps finished rollouts during sampling and accepts further requests;
+The sampler depends on neither the ledger nor the store: it calls `keep` with each batch of rows. `sample` keeps each
+batch before it samples the next; `LiveSampling` keeps finished rollouts during sampling and accepts further requests;
 `stream` yields one completion piece by piece.
 """
 
@@ -234,8 +235,8 @@ class LiveSampling:
                 self._changed.wait_for(lambda: self._feed or not self._at_work or self._failure, timeout=1.0)
 
     def _keep_all(self, ended: SimpleQueue[Completion | None]) -> None:
-        """Keep finished rollouts in a separate thread, so that the engine does not wait for graders and files. None in
-        `ended` means that the engine is idle."""
+        """Keep finished rollouts in a separate thread, so that the engine does not wait for graders and files. If
+        `ended` contains None, the engine is idle."""
         some, due, idle = list[Completion](), 0.0, False
         while not (idle and self._over and ended.empty()):
             fresh = list[Completion | None]()

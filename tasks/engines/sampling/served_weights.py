@@ -1,7 +1,7 @@
 """The weights that vLLM samples with, and the base weights that adapters are merged into, in the model's process.
 
-A dense model keeps a second copy of its base weights on the device. Those of a mixture would not fit: they are in
-pinned host memory, and each layer is copied while the previous one is merged.
+A dense model keeps a second copy of its base weights on the device. The base weights of a mixture would not fit on the
+GPU: they are in pinned host memory, and each layer is copied while the previous one is merged.
 """
 
 from __future__ import annotations

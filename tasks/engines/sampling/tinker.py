@@ -62,7 +62,9 @@ class TinkerGenerator(PromptEncoder):
         path, gone = None, ""
         if adapter is not None:
             if not (adapter.folder / REMOTE).is_file():
-                raise UserError(f"adapter {adapter.name} was not trained on a Tinker service, which samples only those")
+                raise UserError(
+                    f"adapter {adapter.name} was not trained on a Tinker service: sample it with another engine"
+                )
             remote = json.loads((adapter.folder / REMOTE).read_text())
             path, until = remote["sampler"], remote["sampler_expires"]
             gone = f"{path} is no longer there (adapter {adapter.name}" + (f", until {until})" if until else ")")

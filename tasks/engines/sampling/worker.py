@@ -70,8 +70,8 @@ class SamplingWorker:
 
 @contextmanager
 def ending_with_this_process() -> Iterator[None]:
-    """Make vLLM processes that start within this context end with this process. Otherwise vLLM's core waits forever and
-    holds the device."""
+    """Make vLLM processes that start within this context end with this process. Without this, vLLM's core would wait
+    forever and hold the device."""
     os.environ[_USER] = str(os.getpid())
     try:
         yield

@@ -32,7 +32,8 @@ Json = dict[str, Any]
 
 
 def app_of(api: Api) -> FastAPI:
-    """Return the application. It answers requests that name this machine, so that no other site's page can use it."""
+    """Return the application. The app only answers requests that name this machine, so that the page of another site
+    cannot use it."""
     app = FastAPI(title="Varband's Tinker server", docs_url=None, redoc_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
 
