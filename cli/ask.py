@@ -101,7 +101,8 @@ class Target:
 
 
 def policy_of(root: Path, adapter: str | None, step: int | None, model: str | None) -> Target:
-    """Return the model and adapter to ask. Errors: UserError if one is missing, or they do not fit."""
+    """Return the model and adapter to ask. Errors: UserError if the base model or the adapter is missing, or if they do
+    not fit."""
     if adapter is None:
         if step is not None:
             raise UserError("--step selects one of a training's adapters, so it needs --adapter")

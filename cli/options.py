@@ -44,7 +44,7 @@ class Number(click.FloatRange):
 
 
 def check_there(root: Path) -> Path:
-    """Return the root. Errors: UserError if it does not exist."""
+    """Return the root. Errors: UserError if the root does not exist."""
     if not root.is_dir():
         raise UserError(f"--root {root}: there is no such folder; varband run demo --root {root} makes one")
     return root

@@ -51,7 +51,7 @@ class Unreachable(Parked):
 
 
 class Notice(UserWarning):
-    """A message that stops nothing. The command line prints it."""
+    """A message that stops nothing. The command line prints the notice."""
 
 
 def printable(text: str, kept: str = "") -> str:

@@ -180,7 +180,8 @@ def findings_of(rows: Mapping[str, Sequence[Row]]) -> pa.Table:
 
 
 def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
-    """Return near-duplicates of held-out problems among the others. `trains`: problem → arms that train on it."""
+    """Return near-duplicates of held-out problems among the other problems. `trains`: problem → arms that train on
+    it."""
     held, others = sides_of(pool, splits)
     found = find_leaks(held, others, "heldout", "train").to_pylist()
     return [r | {"trains": trains.get(r["other_id"]), "place": place} for r in found]

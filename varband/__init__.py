@@ -1,6 +1,7 @@
-"""The one name of this project in an environment. Importing it makes the packages `tasks`, `storage`, … importable.
+"""The one name of this project in an environment. After `import varband` the packages `tasks`, `storage`, … can be
+imported.
 
-A wheel has them in a folder of this package that is on nobody's path; in a checkout they lie beside it
+In a wheel these packages are in a folder of `varband`, outside the import path; in a checkout they are beside `varband`
 (docs/decisions/0011-one-name-in-an-environment.md).
 """
 

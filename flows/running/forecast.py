@@ -63,8 +63,8 @@ class Forecast:
 
     @classmethod
     def of(cls, study: Study, store: Store, budget: Budget, machine: Machine | None = None) -> Forecast:
-        """Compute it without making anything. machine: where it will run, if that is known. Raise UserError for
-        unreadable prices."""
+        """Compute the forecast without making anything. machine: where the study will run, if known. Raise UserError
+        for unreadable prices."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware, study.on_server)
         estimator = Estimator(study, store, planned, prices)

@@ -143,8 +143,8 @@ def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
 
 @contextmanager
 def _workers(given: object, places: Sequence[tuple[str, ...]]) -> Iterator[dict[Connection, BaseProcess]]:
-    """Yield the processes that work on a study, by the line to each. If the block ends by an error, they are stopped.
-    given: what they get. places: the GPUs visible to each."""
+    """Yield the processes that work on a study, by the line to each. If the block ends by an error, the workers are
+    stopped. given: arguments of the workers. places: the GPUs visible to each."""
     release_memory()
     context, workers = get_context("spawn"), dict[Connection, BaseProcess]()
     try:

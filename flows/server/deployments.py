@@ -259,7 +259,8 @@ def _pool(client: Any, name: str, of_type: str, queues: dict[str, int]) -> Itera
 
 
 def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None, *, anyway: bool = False) -> bool:
-    """Resume a suspended run with the amounts that the new budget adds to its limits. False if it is not suspended."""
+    """Resume a suspended run with the amounts that the new budget adds to its limits. Return False if the run is not
+    suspended."""
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound

@@ -1,5 +1,5 @@
 """How a study's work is laid out on this machine's GPUs: GPUs per engine, engines, learner processes, and the adapters
-that engines serve. Results do not depend on it."""
+that engines serve. Results do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: i
     with one GPU each are faster than one engine with several. bases: with the largest rank of their served adapters.
     gpus: number available, of `gpu` bytes each.
 
-    Return it unchanged if the GPUs are unknown or no number suffices; the memory plan then reports the shortage.
+    Return the hardware unchanged if the GPUs are unknown or no number of them suffices; the memory plan then reports
+    the shortage.
     """
     if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
         return hardware

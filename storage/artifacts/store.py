@@ -245,8 +245,8 @@ class Store:
     @contextmanager
     def keeping(self, ref: Ref) -> Iterator[Callable[[Sequence[Path]], None]]:
         """Yield a function that keeps files of an unfinished artifact for other machines and replaces earlier ones. On
-        object storage they are uploaded in the background; if several wait, only the newest is. For a root on a disk
-        this function does nothing. The block ends after the last upload."""
+        object storage checkpoints are uploaded in the background; if several wait, only the newest is uploaded. For a
+        root on a disk this function does nothing. The block ends after the last upload."""
         if (mirror := self._mirror) is None:
             yield lambda paths: None
             return
@@ -273,7 +273,8 @@ class Store:
 
     @contextmanager
     def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Hold the lease of `ref` while it is made. A second process, on any machine, waits and reuses it."""
+        """Hold the lease of `ref` while it is made. A second process, on any machine, waits for the artifact and reuses
+        it."""
         with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
             yield
 

@@ -54,9 +54,9 @@ def collecting(root: Path, *, alone: bool, only_reads: bool = False) -> Iterator
 def collect(
     root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool, binned_for: timedelta = timedelta(0)
 ) -> pa.Table:
-    """Return the garbage (schema: GARBAGE). With `remove` it is moved to the bin, and entries moved there at least
-    `binned_for` ago are deleted. Two concurrent calls never delete files that the other one moves. Errors: UserError
-    if a run or a manifest cannot be read, because needed artifacts are then unknown."""
+    """Return the garbage (schema: GARBAGE). With `remove` unneeded artifacts are moved to the bin, and entries moved
+    there at least `binned_for` ago are deleted. Two concurrent calls never delete files that the other one moves.
+    Errors: UserError if a run or a manifest cannot be read, because needed artifacts are then unknown."""
     earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
     with collecting(root, alone=True, only_reads=not remove):
         store, binned = Store(root), [call for call in earlier if call.exists()]

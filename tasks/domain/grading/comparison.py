@@ -148,7 +148,7 @@ class Comparison:
         return RIGHT if self.same(prediction.text, gold.text) else WRONG
 
     def _conclusion(self, steps: Shape) -> Shape | None:
-        """The final value of steps (`3y=15, y=5`): the last of several equations, if it satisfies all of them."""
+        """Return the final value of steps (`3y=15, y=5`): that of the last equation, if it satisfies all equations."""
         equations = steps.items
         if {*steps.marks} & {"or", "lor"} or not all(i.kind == "relation" and {*i.marks} == {"="} for i in equations):
             return None
@@ -207,7 +207,8 @@ class Comparison:
         return RIGHT if self.same(prediction.text, gold.text) else WRONG
 
     def _named(self, prediction: Shape, gold: Shape) -> Judgement:
-        """A gold such as `x = 1` or `|AB| = 1` accepts the value, alone or with its name, not that of another name."""
+        """A gold such as `x = 1` or `|AB| = 1` accepts the value alone or with the same name, but not with another
+        name."""
         name, value = gold.items[0].text, gold.items[-1]
         if prediction.kind != "relation":
             return self.compare(prediction, value)

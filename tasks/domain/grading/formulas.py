@@ -205,7 +205,7 @@ class _Parser:
         return found
 
     def argument(self) -> Expr:
-        """A group in braces or one token; a minus sign belongs to what follows it."""
+        """Read a group in braces or one token; a minus sign belongs to the token after it."""
         if self.peek() in ("-", "+"):
             return Expr("neg", (self.argument(),)) if self.take() == "-" else self.argument()
         return self.group("{", "}")[0] if self.peek() == "{" else self.primary()

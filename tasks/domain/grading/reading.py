@@ -62,8 +62,8 @@ def extract_answers(region: str | None, form: AnswerForm, truncated: bool = Fals
 
 
 def answer_texts(region: str | None, form: AnswerForm, truncated: bool = False) -> tuple[list[str], bool, str]:
-    """(distinct texts of a region: its boxes, else, in a tag, all of it; whether they form one list; why there is no
-    text)."""
+    """Return (the distinct texts of a region, whether they form one list, the reason if there is no text). The texts
+    are the region's boxes, or else, in a tag, its whole text."""
     if region is None:
         return [], False, "truncated before an answer" if truncated else "no answer tag"
     tagged = form == "tag" and "<answer>" in region

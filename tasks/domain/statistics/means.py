@@ -351,9 +351,9 @@ class Means:
 
 def errors_at_any_look(variance_V: np.ndarray) -> np.ndarray:
     """Return the number of standard errors within which an estimate stays of the truth at all looks together, in 95 %
-    of studies. The covariance of a mean over crossed problems and seeds with the same mean of more of them is the
-    variance of the latter. The mean over its variance therefore has independent increments, and Robbins' mixture over a
-    normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
+    of studies. The covariance of a mean over crossed problems and seeds with the mean over more of them equals the
+    variance of the second mean. The mean over its variance therefore has independent increments, and Robbins' mixture
+    over a normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
 
     >>> errors_at_any_look(np.array([0.05, 0.02, 0.005]) ** 2).round(2).tolist()
     [3.08, 3.1, 3.47]

@@ -2,12 +2,12 @@
 
 Before the first request of a step, its model and the number of that request are written here. After the updates the
 model's state is saved there, under a name that holds the step. A resumed training starts a new model from the state of
-its last checkpoint. If the next step was sent, the service decides what happened to it:
+its last checkpoint. If the next step was sent before a crash, the service knows what happened to the step:
 
-- Its state is there: the training goes on from it.
-- Its model is still in memory: the step is sent again to that model with the same numbers. The service answers each
-  number once, so what it did is not done again.
-- Otherwise the service lost the model before it saved the step. The step is sent again and paid again.
+- The state after the step is saved: the training continues from this state.
+- The model is still in memory: the step is sent again to this model with the same request numbers. The service answers
+each request number once, so it does not repeat finished work.
+- Neither: the service lost the model before it saved the step. The step is sent again and paid again.
 """
 
 from __future__ import annotations

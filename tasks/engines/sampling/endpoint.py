@@ -173,7 +173,7 @@ class Endpoint:
         stop: threading.Event | None = None,
     ) -> T:
         """Send a request (POST with a body, else GET) and return `read` of the answer; retry if it raises Garbled.
-        stop: set to end retries. Errors: see the table above."""
+        stop: set to end retries. Errors: as in the table of the module's docstring."""
         stop, pause, failing = stop or threading.Event(), FIRST_PAUSE, math.inf
         while True:
             wait, silent = 0.0, "did not answer"
