@@ -60,7 +60,7 @@ def error_line(error: BaseException) -> str:
 class Registry(Mapping[str, T]):
     """Entries by name: those of this project, and those of other packages, which are imported on access.
 
-    entry: makes one of what another package has; it gets that, its name, and its package with version.
+    entry: makes an entry from the object of another package, its name, and the package with version.
     """
 
     def __init__(self, group: Group, own: Mapping[str, T], entry: Callable[[object, str, str], T]) -> None:

@@ -130,7 +130,7 @@ class Sampling(Checked):
 
 
 def _others(value: object, spelt: set[str]) -> dict[str, object]:
-    """Return fields beside those that an identity always includes, if they are not at their default. A new field
+    """Return the fields that enter an identity only if they differ from their default. A new field
     therefore changes no existing fingerprint."""
     known = canonical(value)
     assert isinstance(known, dict)

@@ -1,7 +1,7 @@
 """Adapter files: check whether an adapter can be served or trained on, read it, and write the learner's.
 
-Stored adapters have PEFT's format. There, a mixture's adapter has 37,000 named matrices, and reading them takes longer
-than merging the weights. The learner therefore gives the next step's adapter to a merging sampler as
+Stored adapters have PEFT's format. In PEFT's format a mixture's adapter has 37,000 named matrices, and reading them
+takes longer than merging the weights. The learner therefore gives the next step's adapter to a merging sampler as
 `served.safetensors`: in the sampler's type, with the experts of a layer and projection stacked.
 """
 
@@ -78,7 +78,7 @@ class AdapterFiles:
 
     @property
     def digest(self) -> str:
-        """sha256 over its two files."""
+        """Return the sha256 over the adapter's two files."""
         lines = [f"{name}:{remembered_digest(self.folder / name)}\n" for name in ADAPTER_FILES]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 

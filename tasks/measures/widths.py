@@ -38,7 +38,8 @@ ORDERS = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Words:
-    """A window: the first words of each trace. grams: gram_NT by order: the n-gram that begins at each place."""
+    """The first words of each trace, up to the window's length. grams: gram_NT by order: the n-gram that begins at each
+    place."""
 
     grams: tuple[np.ndarray, ...]
 

@@ -136,7 +136,8 @@ def tokens(text: str, prose: bool = False) -> list[Token]:
 
 
 def _marks(piece: re.Match[str], alone: bool, after_word: bool, prose: bool) -> list[Token]:
-    """The words or the remark that a piece is; none if it belongs to a formula. alone: no letter or digit precedes."""
+    """Return the words or the remark in a piece of text; none if the piece belongs to a formula. alone: no letter or
+    digit precedes."""
     inner, remark, word = piece["text"], piece["remark"], piece["word"]
     if inner and any(is_word(w) or w.lower() in _JOINS for w in re.findall(r"[A-Za-z]{2,}", inner)):
         return tokens(inner + {None: "", "2": " squared", "3": " cubed"}[piece["power"]], prose=True)
@@ -146,7 +147,7 @@ def _marks(piece: re.Match[str], alone: bool, after_word: bool, prose: bool) -> 
 
 
 def _formula(chunk: str, before: list[Token]) -> list[Token]:
-    """A formula and the punctuation around it; behind a word, an equals sign is punctuation too."""
+    """Return a formula and the punctuation around it; after a word, an equals sign is punctuation too."""
     marks: list[Token] = []
     if before and before[-1].kind == "w" and (equals := re.match(r" ?=(?= ?[^= ])", chunk)):
         marks, chunk = [Token("p", "=")], chunk[equals.end() :]
@@ -308,7 +309,7 @@ def _parse(marks: list[Token], text: str) -> Extraction:
 
 
 def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> str:
-    """The answer of a sentence; empty if its unit or a remark in it is not understood."""
+    """Return the answer of a sentence; empty if its unit or a remark in the sentence is not understood."""
     group = {name: text or "" for name, text in found.groupdict().items()}
 
     def formula(name: str) -> str:

@@ -24,7 +24,8 @@ _COUNTS_PERIODS = re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\
 
 
 def with_parameter_of(text: str, gold: str) -> str:
-    r"""The text with the gold's name for the integer parameter of periods, if each has one and it is free.
+    r"""Return the text with the gold's name for the integer parameter of periods, if both texts have one parameter and
+    the name is free.
 
     >>> with_parameter_of(r"\frac{\pi}{6}+n\pi", r"\frac{\pi}{6}+k\pi"), with_parameter_of("2^n", r"2^k")
     ('\\frac{\\pi}{6}+k\\pi', '2^n')
@@ -206,7 +207,7 @@ _PLUS_MINUS = re.compile(r"(\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-)")
 
 
 def _plus_minus(text: str) -> list[str]:
-    r"""`1 \pm \sqrt2` is two numbers; each ± is independent, unless ∓ ties them."""
+    r"""Expand ±: `1 \pm \sqrt2` is two numbers. Each ± has its own sign, unless the expression also has ∓."""
     pieces = _PLUS_MINUS.split(text)
     signs = pieces[1::2]
     listed = any(len(list(filter(None, split(text, mark)[0]))) > 1 for mark in (_BETWEEN, _JOINED))
@@ -233,7 +234,8 @@ def alike(prediction: Shape, gold: Shape) -> tuple[Shape, Shape]:
 
 
 def _as_tuple(found: Shape, flat: bool) -> Shape:
-    """A matrix by its rows, a vector (if `flat`) by its entries; `[1,2]` and `[[1,2],[3,4]]` as tuples."""
+    """Return a matrix as the tuple of its rows, and a vector (if `flat`) as the tuple of its entries; `[1,2]` and
+    `[[1,2],[3,4]]` become tuples."""
     items = found.items
     if found.kind == "matrix":
         if flat and 1 in (len(items), len(items[0].items)):

@@ -1,8 +1,8 @@
 r"""Equality of two terms: text and exact arithmetic first, then algebra.
 
-Two exact values are equal or they are not. Tolerance applies only to a decimal compared with an exact value that has no
-finite decimal form: the last digit may be rounded or truncated, and at least `LEAST_DIGITS` digits must be given and
-correct. The reason of a verdict states the tolerance. Two explicit numbers match only if equal.
+Two exact values are compared without tolerance. Tolerance applies only to a decimal compared with an exact value that
+has no finite decimal form: the last digit may be rounded or truncated, and at least `LEAST_DIGITS` digits must be given
+and correct. The reason of a verdict states the tolerance. Two explicit numbers match only if equal.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ MAX_WORDED_CHARS = 200
 
 
 def bare_words(text: str) -> str:
-    r"""A text in lower case, without `\text`, dollar signs, final punctuation and lead-in; empty if it is long."""
+    r"""Return a text in lower case, without `\text`, dollar signs, final punctuation and lead-in; empty if the text is
+    long."""
     plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text)) if len(text) <= MAX_WORDED_CHARS else ""
     lead_in = r"^(?:(?:it is|it's|the (?:final )?answer is|answer:|so|therefore|thus|hence),? )"
     return re.sub(lead_in, "", plain.strip(" .!*").lower())
@@ -202,8 +203,8 @@ def _difference(left: str, right: str) -> Expr:
 
 
 def _tolerance(prediction: str, gold: str) -> Fraction | None:
-    """The rounding error allowed if one side is a single decimal (times i) and the other is not; none inside
-    formulas."""
+    """Return the allowed rounding error if one side is a single decimal (or one times i) and the other is not; none
+    inside formulas."""
     real = (re.sub(r"(?<=\d) ?i$", "", text) for text in (prediction, gold))
     written = [lone for text in real if (lone := number(text)) is not None and lone.decimal]
     return decimal_tolerance(written[0]) if len(written) == 1 else None

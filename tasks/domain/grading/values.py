@@ -221,7 +221,7 @@ class _Evaluation:
         return _hashed(*found)
 
     def written(self, formula: Expr) -> str:
-        """A value as text, independent of how it was computed."""
+        """Return a value as text, the same for every way to compute the value."""
         if _has_infinity(formula):
             return repr(formula)
         value = self.of(formula)
@@ -322,7 +322,7 @@ def _digits(bits: int) -> int:
 
 
 def _at_point(formulas: tuple[Expr, ...], at: dict[str, Fraction]) -> tuple[list[Any], int, bool]:
-    """(values, their bits, whether all are real), computed again if the numbers need more digits."""
+    """Return (values, their bits, whether all are real), computed again if the numbers need more digits."""
     digits, bits = DIGITS, 0
     while True:
         point = _Evaluation(at, digits)

@@ -102,8 +102,8 @@ class ObjectiveState:
     critic: ObjectiveState | None = None
 
     def entropy_weight(self, config: LearnerConfig) -> float:
-        """Return the weight of the entropy bonus in the next step. With a target the bonus is off while entropy is
-        above it (Skywork-OR1, He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
+        """Return the weight of the entropy bonus in the next step. With a target entropy the bonus is off while the
+        entropy is above the target (Skywork-OR1, He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
         if config.entropy_target is None:
             return config.entropy_weight
         if self.entropy is not None and self.entropy > config.entropy_target:
@@ -111,8 +111,9 @@ class ObjectiveState:
         return self._coefficient(config)
 
     def after(self, groups: Iterable[Group], entropy: float | None, config: LearnerConfig) -> ObjectiveState:
-        """The state after a step. entropy: mean over its trained tokens; None without an update. The coefficient
-        increases by `entropy_delta` below the target and decreases by it above, never below zero."""
+        """The state after a step. entropy: mean over its trained tokens; None without an update. The entropy
+        coefficient rises by `entropy_delta` if the entropy is below the target and falls by as much if it is above,
+        never below zero."""
         visits = _counted(self.visits, groups) if "visits" in ADVANTAGES[config.advantage].needs else self.visits
         if config.entropy_target is None or entropy is None:
             return ObjectiveState(visits, self.entropy, self.entropy_coefficient)

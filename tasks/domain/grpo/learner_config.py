@@ -57,7 +57,7 @@ def check_layers(names: Sequence[str]) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig(Ruled, Checked):
     """All that changes the result of training, and nothing else. Defaults are the original recipe's. Steps, group sizes
-    and the learning rate have none: profiles give them (flows/study/builtin/*.toml)."""
+    and the learning rate have no defaults here: profiles set them (flows/study/builtin/*.toml)."""
 
     steps: Annotated[Whole, Field(ge=1, le=10 * MOST)]
     """Training steps."""

@@ -110,7 +110,7 @@ def plan_shares(groups: Sequence[PromptGroup], budget: int, processes: int) -> l
 
 
 def _deal(packs: list[list[PromptGroup]], processes: int) -> list[list[list[PromptGroup]]]:
-    """Assign the costliest pack first, each to the least loaded process; a share keeps their order."""
+    """Assign each pack, the costliest first, to the least loaded process; a share keeps the order of its packs."""
     costs = list(map(pack_cost, packs))
     shares: list[list[int]] = [[] for _ in range(processes)]
     for i in sorted(range(len(packs)), key=lambda i: -costs[i]):

@@ -28,8 +28,8 @@ CRITIC = Scaffold(
 
 
 def second_scaffold(config: LearnerConfig, own: Scaffold) -> Scaffold | None:
-    """The scaffold that this training uses beside the arm's own; None if it needs no other. Raise UserError for an arm
-    whose answers are not separable when one completion has several.
+    """Return the scaffold that this training uses beside the arm's own; None if the training needs no second scaffold.
+    Raise UserError for an arm whose answers are not separable when one completion has several.
 
     >>> second_scaffold(LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=0, lora_rank=1,
     ...     lora_alpha=1, advantage="refined"), CRITIC).name

@@ -1,7 +1,7 @@
 """Partition by strategy: rollouts that share equations and named methods. Needs no encoder.
 
 A profile is the set of a trace's normalised equations and method words. Similarity is the Jaccard index of two
-profiles; its threshold is calibrated like that of traces.
+profiles. The threshold is calibrated in the same way as the threshold for traces.
 """
 
 from __future__ import annotations

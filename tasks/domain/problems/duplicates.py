@@ -1,4 +1,4 @@
-"""Near-duplicates: problems that share most of their wording, or a long stem.
+"""Near-duplicates: problems that share most of their wording, or a long beginning.
 
 A shingle is five consecutive words; notes, which are whole sentences in parentheses, do not count. Two problems are
 near-duplicates if at least half of the shorter one's shingles are in the other (`CONTAINED`), or if they share a stem
@@ -69,8 +69,9 @@ def _look(text: str) -> str:
 
 def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
     """Return pairs within `texts`, or across `texts` (first) and `others` (second), sorted by position. Copies are
-    merged first: each is linked to its first copy, and only that one is compared with others. Across two sets, every
-    text with a duplicate in the other set has a pair. Texts without words match only their copies."""
+    merged first: each is linked to the first copy, and only the first copy is compared with other texts. Between two
+    sets, every text that has a near-duplicate in the other set is in a pair. Texts without words match only their
+    copies."""
     everything = [*texts, *(others or ())]
     border = None if others is None else len(texts)
     alike: dict[str, list[int]] = defaultdict(list)

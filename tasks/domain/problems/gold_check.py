@@ -211,7 +211,7 @@ _BARE_COMMAND = re.compile(r"(?<![\\A-Za-z])(?:[cdt]?frac|rac|[dt]?binom|inom|te
 
 
 def why_no_answer(gold: str) -> str:
-    r"""Return why a published gold is no answer; empty if it may be one.
+    r"""Return the reason why a published gold cannot be an answer; empty if it can.
 
     >>> why_no_answer("nan"), why_no_answer('["2", "9"]'), why_no_answer("\frac12"), why_no_answer("[2, 9]")
     ('stands in place of an answer', 'is JSON and no answer', 'a backslash was lost before rac12', '')

@@ -31,7 +31,7 @@ class PoolPolicy:
     on_issue: `exclude` or `keep` problems with a finding of severity `exclude`. also_exclude: codes of findings that
     exclude too. limit: the largest number of problems. draw_seed: seed of the random choice for a limited pool; None
     takes the first ones. grader: version that checked the golds. answer_kinds: kinds of the study's arms; each gold
-    must be valid for all of them. Golds are normalised only if one of them is mathematics.
+    must be valid for all of them. Golds are normalised only if one of these kinds is mathematics.
     """
 
     on_issue: str = "exclude"

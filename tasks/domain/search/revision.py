@@ -30,7 +30,7 @@ def listed(attempts: Sequence[Candidate]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision(Method):
-    """Sequential revision (Snell et al. 2024, arXiv 2408.03314): the policy sees its last attempt and tries again. The
+    """Sequential revision (Snell et al. 2024, arXiv 2408.03314): the policy reads its last attempt and tries again. The
     newest answer counts. revisions: the largest number of revisions."""
 
     revisions: AtLeastOne = 4

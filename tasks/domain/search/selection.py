@@ -46,8 +46,8 @@ class Parallel(Method):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First(Parallel):
-    """The baseline for all other methods: the answer of the first rollout. The other rollouts of its width are sampled
-    for pass@1 and the oracle, which are computed from their verdicts."""
+    """The baseline for all other methods: the answer of the first rollout. The other rollouts, up to `width`, are
+    sampled for pass@1 and the oracle, which are computed from their verdicts."""
 
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
         return seen[0] if seen else None

@@ -99,8 +99,8 @@ class StepSearch(Method):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beam(StepSearch):
-    """Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best paths are kept and extended. An ended path
-    keeps its place. beams: paths that are kept. expand: next steps of each."""
+    """Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best paths are kept and extended. A finished
+    path stays in the beam. beams: number of paths that are kept. expand: number of next steps of each path."""
 
     beams: AtLeastOne = 4
     expand: AtLeastOne = 4

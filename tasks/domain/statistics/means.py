@@ -33,7 +33,7 @@ class Seeded:
 
     @property
     def cluster_P(self) -> np.ndarray:
-        """The last column, if it is the cluster of near-duplicates."""
+        """Return the last column, if it contains the clusters of near-duplicates."""
         return self.values_SPV[:1, :, -1].reshape(-1)
 
     def clustered(self) -> np.ndarray:
@@ -94,8 +94,8 @@ class Shifts:
     seeds: int
 
     def half(self, t_V: np.ndarray, up: bool | np.ndarray) -> np.ndarray:
-        """Return the half-width_V of the signed mean above (`up`) or below, due to seeds: t_V standard errors of its
-        logit.
+        """Return the half-width_V above (`up`) or below the signed mean that is due to seeds: t_V standard errors of
+        its logit.
 
         Twice the error of Cox's correction, τ⁴(1 − 2p)²/(S − 1), is added, because few seeds estimate their variance τ²
         badly. The logit of a mean is biased away from the middle by half its variance; therefore the whole variance is
@@ -295,7 +295,7 @@ class Means:
 
     @property
     def holds_for(self) -> str | None:
-        """The population that an interval generalises to, beyond its problems; None for untrained policies."""
+        """Return the population of trainings that an interval generalises to; None for untrained policies."""
         return holds_for(self.seeds)
 
     def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:

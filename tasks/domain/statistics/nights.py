@@ -115,8 +115,8 @@ def _standardised(late: np.ndarray, mean_N: np.ndarray, sd_N: np.ndarray) -> np.
 
 
 def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> tuple[float, float]:
-    """Return (accuracy since this night minus that before it, SD without a change), over common problems, weighted by
-    the later rollouts."""
+    """Return (accuracy since this night minus accuracy before this night, its SD if nothing changed), over common
+    problems, weighted by the later rollouts."""
     before_P, after_P = rollouts_NP[:since].sum(axis=0), rollouts_NP[since:].sum(axis=0)
     both_P, all_P = (before_P > 0) & (after_P > 0), before_P + after_P
     share_P, sampled = _shares(correct_NP, rollouts_NP), max(1, int(after_P[both_P].sum()))

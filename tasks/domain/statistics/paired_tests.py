@@ -28,7 +28,8 @@ ROUNDING = 1e-9  # values closer than this share of the largest difference are e
 def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
     """Return the two-sided p of the mean under random signs. d_PV: tests the length of the mean vector.
 
-    Exact over all 2^n patterns of n ≤ 20 nonzero values, else from `draws` patterns plus the observed one, so never 0.
+    The p-value is exact over all 2^n patterns for n ≤ 20 nonzero values. For more values it comes from `draws` patterns
+    and the observed one, so it is never 0.
 
     >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
     0.25
@@ -192,9 +193,9 @@ def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.nd
     """Return the difference at equal accuracy with an interval that allows for noisy accuracy, or the reason for none.
     noise: sampling variance of a problem's difference in accuracy.
 
-    Noise attenuates the slope on accuracy and leaves part of its effect in the difference, unless diversity comes from
-    the same rollouts. The interval covers both: as fitted, and corrected for attenuation (errors in variables, Fuller
-    1987).
+    Noise in accuracy makes its slope too small, so part of its effect stays in the difference, unless diversity comes
+    from the same rollouts. The interval covers both: as fitted, and corrected for attenuation (errors in variables,
+    Fuller 1987).
     """
     from scipy import stats
 

@@ -125,8 +125,8 @@ def around(
 
 
 def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
-    """Return the number of problems added at 0 and at 1: one half within SCARCE problems of an edge, further away less,
-    by the square.
+    """Return the number of problems added at 0 and at 1: one half within SCARCE problems of an edge; further away the
+    number falls with the square of the distance.
 
     >>> unseen(np.array([0.0, 0.03, 0.06, 0.5]), 100).round(4).tolist()
     [0.5, 0.5, 0.125, 0.0018]
@@ -138,8 +138,8 @@ def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) 
     """Return the degrees of freedom_V of the effective number of problems, 2n over the variance of its influence
     function, between n − 1 and 4n.
 
-    Problems that are all right or all wrong have variance p(1 − p), which is not estimated; n − 1 would be too few for
-    them.
+    For problems whose rollouts are all right or all wrong the variance p(1 − p) need not be estimated, so n − 1 degrees
+    of freedom would be too few.
 
     >>> half = np.array([[0.0], [1.0], [0.0], [1.0]]); _freedom(half, half.mean(axis=0), half.var(axis=0)).tolist()
     [16.0]

@@ -21,7 +21,7 @@ from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centr
 
 
 def ucb_mean(group: Group, context: Context) -> Advantages:
-    """b_i minus the mean of the others' b.
+    """Return the bonus b_i of each rollout minus the mean bonus of the other rollouts.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> seen = Context(gated=False, visits={"p": {"3": 4, "5": 1}})
