@@ -216,7 +216,7 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
 
 
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--arm", "arms", multiple=True, help="Name of each file's arm, or one for all files.")
 @click.option(
     "--pool",
@@ -232,9 +232,9 @@ def import_(
     """Import rollouts of other tools.
 
     FILES: JSONL, CSV or Parquet with a column completion, samples of lm-eval, .eval files of inspect, traces of
-    verifiers, completions of TRL. Each file is an arm; files with the same --arm are one. Varband grades the rollouts
-    and stores them in the ledger. NAME.toml is a study that compares the arms: `varband run NAME.toml` makes its report
-    and samples nothing.
+    verifiers, completions of TRL, or folders of these. Each file is an arm; files with the same --arm are one. Varband
+    grades the rollouts and stores them in the ledger. NAME.toml is a study that compares the arms: `varband run
+    NAME.toml` makes its report and samples nothing.
     """
     store = Store(root)
     store.prepare()

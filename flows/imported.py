@@ -27,7 +27,7 @@ from storage.ledger import LEDGER, Ledger
 from tasks.domain.policies import Policy
 from tasks.domain.scaffolds import ARMS
 from tasks.engines.problem_files import Row, read_problems
-from tasks.engines.rollout_files import Foreign, read_rollouts
+from tasks.engines.rollout_files import Foreign, files_of, read_rollouts
 from tasks.measures.standard import names_of_measures
 from tasks.rollouts import account_of, as_read_by, described
 
@@ -115,10 +115,11 @@ class Import:
 
 
 def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
-    """Enter the rollouts of files, and write the study NAME.toml and its NAME-problems.jsonl. arms: the name of each
-    file's arm, or one for all; by default the name in the file, or the file's name. pool: problems with golds, if the
-    files have none. Raise UserError before anything is written."""
+    """Enter the rollouts of files and of folders' files, and write the study NAME.toml and its NAME-problems.jsonl.
+    arms: the name of each file's arm, or one for all; by default the name in the file, or the file's name. pool:
+    problems with golds, if the files have none. Raise UserError before anything is written."""
     check_study_name(name, "--name", "choose another")
+    files = [file for path in files for file in files_of(path)]
     if len(arms) not in (0, 1, len(files)):
         raise UserError(f"{len(files)} files have {len(arms)} --arm names: give one per file, one for all, or none")
     read = [(path, *read_rollouts(path)) for path in files]

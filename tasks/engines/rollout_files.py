@@ -42,6 +42,8 @@ FIELDS = {
 }
 #: Fields that a row with several completions has once for each.
 OF_ROLLOUTS = ("correct", "finish", "num_tokens", "token_ids", "logprobs")
+#: Of the files of a folder.
+ENDINGS = (".eval", ".jsonl", ".csv", ".parquet")
 CUT = ("length", "max_tokens", "model_length")
 FORMATS = (
     f"Formats: JSONL, CSV or Parquet with a column {', '.join(FIELDS['completion'])}, samples of lm-eval, traces of"
@@ -65,6 +67,15 @@ class Foreign:
     arm: str | None = None
     token_ids: Sequence[int] = ()
     logprobs: Sequence[float] = ()
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return a file, or the files below a folder that may hold rollouts. Errors: UserError for a folder without any."""
+    if not path.is_dir():
+        return [path]
+    if not (found := sorted(file for file in path.rglob("*") if file.suffix in ENDINGS)):
+        raise UserError(f"{path}: has no file that ends in {', '.join(ENDINGS)}")
+    return found
 
 
 def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:

@@ -153,16 +153,17 @@ def test_an_arm_may_have_dots_several_files_or_the_name_of_a_built_in_arm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("files").mkdir()
     for n in (1, 2):
         rows = [
             {"problem": f"{n}+{n}?", "gold": 2 * n, "text": "#### 4", "model": name} for name in ("gpt-4.1", "panel")
         ]
-        Path(f"{n}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = json.loads(command("import", "1.jsonl", "--root", "r", "--json").stdout)
+        Path(f"files/{n}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = json.loads(command("import", "files/1.jsonl", "--root", "r", "--json").stdout)
     assert [(one["arm"], one["correct"]) for one in done["entered"]] == [("gpt-4.1", 0), ("imported-panel", 0)]
-    done = json.loads(command("import", "1.jsonl", "2.jsonl", "--arm", "x", "--name", "x", "--json").stdout)
+    done = json.loads(command("import", "files", "--arm", "x", "--name", "x", "--json").stdout)
     assert [(one["arm"], one["rollouts"], one["correct"]) for one in done["entered"]] == [("x", 4, 2)]
-    assert "several files have this arm" in str(command("import", "1.jsonl", "2.jsonl", "--name", "y").exception)
+    assert "several files have this arm" in str(command("import", "files", "--name", "y").exception)
     assert not [*Path().glob("y*")]
 
 
