@@ -86,43 +86,37 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str) -> Verd
     if finish == "stop" and (verdict := _in_words(texts[: MAX_ANSWERS + 1], gold)) is not None:
         return verdict
     found = extract_answers(region, form, truncated=finish == "length")
-    if found.status == "ok" or (found.status == "unread" and _same_text(found.answers[0], gold)):
+    if found.status == "ok":
         return _judge(found, gold)
     name: VerdictName = "wrong" if found.status == "unread" else found.status
     return Verdict(name, found.reason, found.answers[0] if found.answers else None, None)
 
 
-def _same_text(answer: str, gold: str) -> bool:
-    return len(gold) <= MAX_ANSWER_CHARS and normalise(answer) == normalise(gold)
-
-
 def _in_words(texts: list[str], gold: str) -> Verdict | None:
     """Return the verdict on an answer that is the gold's own text, or yes, no or "none" in words; None for any other
     answer."""
-    first, words = min(texts, default=None), {worded(text) or text.strip() for text in texts}
-    if len(words) == 1 and words & {gold.strip(), worded(gold)} - {"", "nan", "null"}:
-        return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
+    first = min(texts, default=None)
+    short = len(gold) <= MAX_ANSWER_CHARS
+    words, wanted = ({(worded(t) or normalise(t)) if short else t.strip() for t in some} for some in (texts, [gold]))
+    if words == wanted and not words & {"", "nan", "null"}:
+        return Verdict("correct", "identical text", gold, gold if short else None)
     if texts and denies_existence(gold) and all(map(denies_existence, texts)):
         # `no negative solutions` and `no maximum` are not the same as `no solutions`
         denied, *others = ({*_PARTICULAR.findall(bare_words(t).replace("-", ""))} for t in (gold, *texts))
         if all(particulars <= (denied or {"real"}) for particulars in others):
             return Verdict("correct", "both say that there is none", first, None)
         return Verdict("wrong", "denies less than is asked for", first, None)
-    meanings = {yes_or_no(text) for text in texts}
-    if (wanted := yes_or_no(gold)) and meanings and "" not in meanings:
-        return Verdict("correct" if meanings == {wanted} else "wrong", "says yes or no", first, None)
+    meanings, meant = {yes_or_no(text) for text in texts}, yes_or_no(gold)
+    if meant and meanings and "" not in meanings:
+        return Verdict("correct" if meanings == {meant} else "wrong", "says yes or no", first, None)
     return None
 
 
 def _judge(found: Extraction, gold: str) -> Verdict:
     text = " , ".join(found.answers)
-    if text.strip() == gold.strip():
-        return Verdict("correct", "identical text", text, text if len(text) <= MAX_ANSWER_CHARS else None)
     if len(gold) > MAX_ANSWER_CHARS:
         return Verdict("ungradable", f"gold longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
     if max(map(len, found.answers)) > MAX_ANSWER_CHARS:
-        if text.strip().isdigit():
-            return Verdict("wrong", "not equal", text[:200], None)
         return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
     whole = [repaired(with_parameter_of(normalise(answer), gold)) for answer in found.answers]
     if None in whole:
