@@ -237,47 +237,30 @@ def _plain(formula: Expr) -> tuple[Fraction, Fraction | None] | None:
     return None
 
 
-_INDEXED = re.compile(r"\(?(\d+)\)? ?_ ?(?:\{ ?\(?(\d{1,2})\)? ?\}|(\d))(?!\d)")
-_NAMED_INDEX = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?\\(?:text|mathrm|mbox) ?\{ ?([a-z]+) ?\} ?\}?")
-_IN_WORDS = re.compile(r"(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?", re.I)
+_BASED = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?(\\(?:text|mathrm|mbox) ?\{ ?)?\(?(\d{1,2}|[a-z]+)\)?[ }]*")
 
 
-def _based(text: str, *patterns: re.Pattern[str]) -> tuple[str, int] | None:
-    """(digits, base) of a number with an explicit base."""
-    found = next((m for pattern in patterns if (m := pattern.fullmatch(text.strip(" $")))), None)
-    if found is None:
-        return None
-    name = next(filter(None, found.groups()[1:]))
-    base = int(name) if name.isdigit() else number_in_words(name)
-    return (found[1], int(base)) if base is not None and base.denominator == 1 and 2 <= base <= 36 else None
-
-
-def says_base(text: str) -> bool:
-    """Return whether a text is a number with its base in words.
-
-    >>> says_base("137 (base eight)"), says_base("137 in base 8"), says_base("7 at the base")
-    (True, True, False)
-    """
-    return _based(text, _IN_WORDS) is not None
+def _based(text: str) -> tuple[str, int, bool] | None:
+    """(digits, base, whether the base is in words) of a number with an explicit base."""
+    found = _BASED.fullmatch(text.strip(" $"))
+    base = None if found is None else int(found[3]) if found[3].isdigit() else number_in_words(found[3])
+    return (found[1], int(base), bool(found[2])) if found and base in range(2, 37) else None  # type: ignore[arg-type]
 
 
 def same_in_base(prediction: str, gold: str) -> bool | None:
-    r"""`101_2` equals 5, and an answer to the gold `101_2` may omit the base; None if no base is given.
+    r"""`101_2` equals 5, and an answer to the gold `101_2` may omit the base; None if no base is given. A base in words
+    answers only a gold with that base.
 
-    A base in words marks a number as not decimal, so it does not match a gold without a base.
-
-    >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base("101 (base two)", "101_2")
-    (True, True, True)
-    >>> same_in_base("7 (base eight)", "7"), same_in_base("7", "7")
-    (False, None)
+    >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base(r"7_{\text{eight}}", "7")
+    (True, True, False)
     """
-    want, got = _based(gold, _INDEXED, _NAMED_INDEX), _based(prediction, _INDEXED, _NAMED_INDEX)
-    if (worded := _based(prediction, _IN_WORDS)) is not None:
-        return worded == want
-    if want is not None:
-        return got == want if got else (prediction == want[0] or None)
-    plain = number(gold) if got else None
-    if got is None or plain is None:
+    want, got = _based(gold), _based(prediction)
+    if want and not got:
+        return prediction == want[0] or None
+    if got is None:
         return None
-    digits, base = got
-    return max(map(int, digits)) < base and int(digits, base) == plain.value
+    digits, base, in_words = got
+    if want or in_words:
+        return want is not None and got[:2] == want[:2]
+    plain = number(gold)
+    return None if plain is None else max(map(int, digits)) < base and int(digits, base) == plain.value

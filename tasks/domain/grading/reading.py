@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, prose_words, rewritten
-from tasks.domain.grading.quantities import SCALES, number_in_words, says_base, unit_of
+from tasks.domain.grading.quantities import SCALES, number_in_words, unit_of
 from tasks.domain.grading.regions import answer_blocks, boxed
 from tasks.domain.scaffolds import AnswerForm
 
@@ -242,14 +242,15 @@ def read(text: str) -> Extraction:
     if len(text) > MAX_ANSWER_CHARS:
         return Extraction("ok", "", (text,))
     bare = re.sub(r"(?i)^(?:(?:the )?(?:final )?answers? (?:is|are)|it (?:is|takes)):? ", "", text.strip(" .*"))
-    if says_base(bare):
-        return Extraction("ok", "", (bare,))
+    if found := _BASE_IN_WORDS.fullmatch(bare):
+        return Extraction("ok", "", (rf"{found[1]}_{{\text{{{found[2].lower()}}}}}",))
     marks = tokens(normalise(text))
     if not any(t.kind in "w@" for t in marks):
         return Extraction("ok", "", (text,))
     return _parse(_with_numbers(marks), text)
 
 
+_BASE_IN_WORDS = re.compile(r"(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?", re.I)
 #: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.
 _DECORATION = (
     (r"\s+", " "),
