@@ -123,7 +123,6 @@ _POWERS = (
     (r"(?<=[\w)])\*\*(?=[\w({])", "^"),
     (r"\*\*|`", ""),
     (r"([\^_]) ?(-?\d*\.\d+|-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}"),
-    (r"\^ ?\(([^()]*)\)", r"^{\1}"),
 )
 #: Quotes, emphasis and a command around all of the text.
 _WHOLE = (

@@ -90,7 +90,7 @@ _TEXT_UNIT = re.compile(
     re.S,
 )
 _WORD_UNIT = re.compile(
-    r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|[^\W\d_a-zA-Z]+)"
+    r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|(?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec)|[^\W\d_a-zA-Z]+)"
     r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$",
     re.S,
 )
@@ -130,20 +130,16 @@ def split_unit(text: str) -> tuple[str, str | None]:
     for sign, unit in _CURRENCIES.items():
         if text.startswith(sign):
             return text[len(sign) :].lstrip("\\$ "), unit
-    if speed := re.match(r"(.*[\d})]) ?((?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec))(?: ?\^ ?\{?(2)\}?)?$", text):
-        return speed[1], re.sub("hr|sec", lambda name: name[0][0], speed[2]) + (speed[3] or "")
     if warm := _TEMPERATURE.fullmatch(text):
         return warm[1], f"°{warm[2]}"
     for suffix, unit in ((r"\%", "%"), ("%", "%"), (r"^{\circ}", "°"), *_CURRENCIES.items()):
         if text.endswith(suffix):
             return text[: -len(suffix)].rstrip(), unit
     match = _TEXT_UNIT.match(text) or _WORD_UNIT.match(text)
-    if match is None:
-        return text, None
-    groups = match.groupdict()
+    groups = match.groupdict() if match else {}
     word = re.sub(r"\bper cent\b", "percent", (groups.get("word") or groups.get("glued") or "").strip())
     unit = unit_of(word)
-    if unit is None:
+    if match is None or unit is None:
         return text, None
     power = (groups.get("power") or "").strip(" ^{}") or next((p for w, p in _POWERS if w.search(word)), "")
     return match["number"].strip(), (unit + power) or "unit"
