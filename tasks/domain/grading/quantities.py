@@ -90,8 +90,8 @@ _TEXT_UNIT = re.compile(
     re.S,
 )
 _WORD_UNIT = re.compile(
-    r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|(?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec)|[^\W\d_a-zA-Z]+)"
-    r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$",
+    r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|(?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec)"
+    r"|[^\W\d_a-zA-Z]+)| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$",
     re.S,
 )
 _TEMPERATURE = re.compile(r"(.*[\d})]) ?\^\{\\circ\} ?(?:\\(?:text|mathrm) ?\{ ?)?([CF])(?: ?\})?")

@@ -117,24 +117,19 @@ def _shape(text: str) -> Shape:
         return Shape("scalar", text)
     if (matrix := _matrix(text)) is not None:
         return matrix
-    if both := _plus_minus(text):
-        return Shape("list", text, _shapes(both))
     for notation, form in _NOTATIONS:
         if found := re.fullmatch(notation, text, re.I):
             return _shape(found.expand(form))
     if text[:1] == "]" and (interval := _bracketed(text)):
         return interval
-    chosen, joins = split(text, _JOINED)
-    chosen = [part for part in (c.strip(" ,;") for c in chosen) if part]
-    if len(chosen) > 1:
-        items = _shapes(chosen)
-        marks = tuple(_JOINS.get(join[1:], "or" if "or" in join.lower() else "and") for join in joins)
-        return Shape("choice", text, _as_tuples(items) if _same_names(items) else _flatten(items), marks)
-    for separator in (_SEMICOLON, _COMMA):
-        parts = [p for p in split(text, separator)[0] if p]
-        if len(parts) > 1:
-            items = _shapes(parts)
-            return Shape("list", text, _as_tuples(items) if separator is _SEMICOLON else _flatten(items))
+    for separator in (_JOINED, _SEMICOLON, _COMMA):
+        parts, joins = split(text, separator)
+        if len(parts := [part for p in parts if (part := p.strip(" ,;"))]) > 1:
+            marks = tuple(_JOINS.get(join[1:], "or" if "or" in join.lower() else "and") for join in joins)
+            chosen = separator is _JOINED
+            return Shape("choice" if chosen else "list", text, _as_items(parts), marks if chosen else ())
+    if both := _plus_minus(text):
+        return Shape("list", text, _shapes(both))
     unions, _ = split(text, _CUP)
     sides, signs = split(text, _RELATION)
     if len(unions) > 1 and not (signs[:1] == ["="] and r"\cup" in sides[0]):
@@ -161,7 +156,7 @@ def _matrix(text: str) -> Shape | None:
 def _bracketed(text: str) -> Shape | None:
     if text.startswith(r"\{") and text.endswith(r"\}") and text.count(r"\{") == 1:
         inner = text[2:-2].strip()
-        return Shape("set", text, _flatten(_shapes(split(inner, _BETWEEN)[0])) if inner else ())
+        return Shape("set", text, _as_items(split(inner, _BETWEEN)[0]) if inner else ())
     if text == r"\emptyset":
         return Shape("set", text, ())
     if text.startswith("{") and closing(text, 1) == len(text) - 1:
@@ -187,20 +182,13 @@ def _one_bracket(text: str) -> bool:
     return min(depths) >= 0 == depths[-1]
 
 
-def _flatten(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """`1, 2 and 3` is one list of three."""
+def _as_items(parts: Iterable[str]) -> tuple[Shape, ...]:
+    """`1, 2 and 3` is one list of three; `p=5, q=2; p=7, q=2` is two pairs."""
+    items = _shapes(parts)
+    names = {tuple(part.items[0].text if part.kind == "relation" else "" for part in item.items) for item in items}
+    if all(item.kind == "list" for item in items) and len(names) == 1 and "" not in min(names):
+        return tuple(Shape("tuple", item.text, item.items, ("(", ")")) for item in items)
     return tuple(term for item in items for term in (item.items if item.kind == "list" else (item,)))
-
-
-def _as_tuples(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """`p=5, q=2; p=7, q=2` is two pairs; other lists between semicolons are one list."""
-    named = all(i.kind == "list" and all(part.kind == "relation" for part in i.items) for i in items)
-    return tuple(Shape("tuple", i.text, i.items, ("(", ")")) for i in items) if named else _flatten(items)
-
-
-def _same_names(items: tuple[Shape, ...]) -> bool:
-    """`a=1, b=2 or a=2, b=1`: does every part assign values to the same names?"""
-    return len({tuple(part.items[0].text if part.items else "" for part in item.items) for item in items}) == 1
 
 
 _PLUS_MINUS = re.compile(r"(\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-)")
@@ -210,8 +198,7 @@ def _plus_minus(text: str) -> list[str]:
     r"""Expand ±: `1 \pm \sqrt2` is two numbers. Each ± has its own sign, unless the expression also has ∓."""
     pieces = _PLUS_MINUS.split(text)
     signs = pieces[1::2]
-    listed = any(len(list(filter(None, split(text, mark)[0]))) > 1 for mark in (_BETWEEN, _JOINED))
-    if not 0 < len(signs) <= 4 or text.startswith(r"\{") or listed:
+    if not 0 < len(signs) <= 4 or text.startswith(r"\{"):
         return []
     found = []
     for choice in ("+" * len(signs), "-" * len(signs)) if r"\mp" in signs else product("+-", repeat=len(signs)):
