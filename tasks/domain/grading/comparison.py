@@ -18,15 +18,13 @@ from mpmath import mp
 from tasks.domain.grading.formulas import Unreadable, number, parse
 from tasks.domain.grading.shapes import (
     Shape,
-    alike,
+    as_tuple,
     in_order_of,
     is_closed,
     is_inequality,
     is_label,
     is_name,
     named,
-    named_values,
-    renamed,
     same_label,
     shape,
 )
@@ -88,7 +86,10 @@ class Comparison:
                 return self._in_order(ordered.items, gold.items)
         if prediction.kind == "relation" and gold.kind != "relation":
             return self._value(prediction, gold)
-        prediction, gold = alike(prediction, gold)
+        kinds = {prediction.kind, gold.kind}
+        if gold.kind in ("matrix", "tuple") and "matrix" in kinds and "scalar" not in kinds:
+            flat = len(kinds) > 1  # a vector equals a tuple in any notation, unless both specify row or column
+            prediction, gold = as_tuple(prediction, flat), as_tuple(gold, flat)
         if gold.kind == "relation":
             return self._relation(prediction, gold)
         return self._several(prediction, gold) if gold.kind in (*_SEVERAL, "tuple") else self._scalar(prediction, gold)
@@ -123,7 +124,7 @@ class Comparison:
         if prediction.kind not in (*_SEVERAL, "tuple") or ordered or {gold.kind, prediction.kind} == {"set", "tuple"}:
             return "wrong", f"a {prediction.kind} where a {gold.kind} is asked for"
         if gold.kind == "tuple":
-            return self._in_order(named_values(prediction.items), gold.items)
+            return self._in_order(in_order_of(None, prediction).items, gold.items)
         if prediction.kind == "tuple":
             return self._in_order(prediction.items, gold.items)
         compare = self._as_sets if "set" in (gold.kind, prediction.kind) else self._one_to_one
@@ -216,8 +217,9 @@ class Comparison:
         constant = prediction.marks[0] == r"\equiv" and squeeze(name).startswith(f"{squeeze(left)}(")
         if same_label(left, name) or constant:
             return self._value(prediction, value)
-        if names := renamed(name, left):
-            old, new = names
+        one, other = (re.fullmatch(r"([A-Za-z]+) ?\(([a-z])\)", squeeze(n)) for n in (name, left))
+        if one and other and one[1] == other[1]:
+            old, new = one[2], other[2]
             if re.search(rf"(?<![A-Za-z\\]){old}(?![A-Za-z])", last.text):
                 return "wrong", f"a constant {old}, not a function of it"
             return self.compare(shape(re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, last.text)), value)

@@ -96,10 +96,12 @@ def _in_words(texts: list[str], gold: str) -> Verdict | None:
     """Return the verdict on an answer that is the gold's own text, or yes, no or "none" in words; None for any other
     answer."""
     first = min(texts, default=None)
-    short = len(gold) <= MAX_ANSWER_CHARS
-    words, wanted = ({(worded(t) or normalise(t)) if short else t.strip() for t in some} for some in (texts, [gold]))
+    words, wanted = (
+        {t.strip() if len(t) > MAX_ANSWER_CHARS else worded(t) or normalise(t) for t in some}
+        for some in (texts, [gold])
+    )
     if words == wanted and not words & {"", "nan", "null"}:
-        return Verdict("correct", "identical text", gold, gold if short else None)
+        return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
     if texts and denies_existence(gold) and all(map(denies_existence, texts)):
         # `no negative solutions` and `no maximum` are not the same as `no solutions`
         denied, *others = ({*_PARTICULAR.findall(bare_words(t).replace("-", ""))} for t in (gold, *texts))

@@ -201,26 +201,13 @@ def _plus_minus(text: str) -> list[str]:
     if not 0 < len(signs) <= 4 or text.startswith(r"\{"):
         return []
     found = []
-    for choice in ("+" * len(signs), "-" * len(signs)) if r"\mp" in signs else product("+-", repeat=len(signs)):
-        pieces[1::2] = (
-            ("-" if c == "+" else "+") if sign == r"\mp" else c for sign, c in zip(signs, choice, strict=True)
-        )
+    for minus in ((0,) * len(signs), (1,) * len(signs)) if r"\mp" in signs else product((0, 1), repeat=len(signs)):
+        pieces[1::2] = ["-+"[below == (sign == r"\mp")] for sign, below in zip(signs, minus, strict=True)]
         found.append(re.sub(r"(^|[=<>({,\[])\s*\+\s*", r"\1", "".join(pieces)).strip())
     return found
 
 
-def alike(prediction: Shape, gold: Shape) -> tuple[Shape, Shape]:
-    """(prediction, gold) as tuples if one is a vector or matrix and the other can be read as one. A vector equals a
-    tuple in any notation, unless both specify row or column. Square brackets around numbers are a vector if the gold is
-    one."""
-    kinds = (prediction.kind, gold.kind)
-    if gold.kind not in ("matrix", "tuple") or "matrix" not in kinds or "scalar" in kinds:
-        return prediction, gold
-    flat = prediction.kind != gold.kind
-    return _as_tuple(prediction, flat), _as_tuple(gold, flat)
-
-
-def _as_tuple(found: Shape, flat: bool) -> Shape:
+def as_tuple(found: Shape, flat: bool) -> Shape:
     """Return a matrix as the tuple of its rows, and a vector (if `flat`) as the tuple of its entries; `[1,2]` and
     `[[1,2],[3,4]]` become tuples."""
     items = found.items
@@ -228,7 +215,7 @@ def _as_tuple(found: Shape, flat: bool) -> Shape:
         if flat and 1 in (len(items), len(items[0].items)):
             items = tuple(entry for row in items for entry in row.items)
     elif found.kind == "tuple" or (found.kind == "interval" and found.marks == ("[", "]")):
-        items = tuple(_as_tuple(item, flat) for item in items)
+        items = tuple(as_tuple(item, flat) for item in items)
     else:
         return found
     return Shape("tuple", found.text, items)
@@ -274,10 +261,11 @@ def named(relation: Shape) -> set[str]:
     return {i.text for i in relation.items if is_name(i.text) and i.text.strip() not in _CONSTANTS}
 
 
-def in_order_of(names: Sequence[Shape], answer: Shape) -> Shape:
-    """`(q,p)=(5,2)` and `q=5, p=2` as the tuple in the order `(p,q)`; anything else unchanged."""
-    equations = answer.items if answer.kind in ("list", "choice") else (answer,)
-    if not all(e.kind == "relation" and e.marks == ("=",) for e in equations) or {*answer.marks} & {"or", "lor"}:
+def in_order_of(names: Sequence[Shape] | None, answer: Shape) -> Shape:
+    """`(q,p)=(5,2)` and `q=5, p=2` as the tuple in the order `(p,q)`; anything else unchanged. Without names it is that
+    of the alphabet for single letters, and as written for others (`r=3, \\theta=0`)."""
+    equations = (answer,) if answer.kind == "relation" else answer.items
+    if {(e.kind, e.marks) for e in equations} != {("relation", ("=",))} or {*answer.marks} & {"or", "lor"}:
         return answer
     sides = [equation.items for equation in equations]
     if answer.kind == "relation":
@@ -286,26 +274,12 @@ def in_order_of(names: Sequence[Shape], answer: Shape) -> Shape:
             return answer
         sides = list(zip(left.items, right.items, strict=True))
     values = {squeeze(side[0].text): side[1] for side in sides}
-    wanted = [squeeze(name.text) for name in names]
+    letters = all(re.fullmatch("[A-Za-z]", name) for name in values)
+    wanted = [squeeze(name.text) for name in names] if names else sorted(values) if letters else [*values]
     if sorted(wanted) != sorted(values) or len(sides) != len(values):
         return answer
     ordered = tuple(values[name] for name in wanted)
     return Shape("tuple", f"({','.join(value.text for value in ordered)})", ordered, ("(", ")"))
-
-
-def renamed(gold_name: str, name: str) -> tuple[str, str] | None:
-    """(gold's variable, prediction's) of two applications of one function: f(x) and f(n)."""
-    one, other = (re.fullmatch(r"([A-Za-z]+) ?\(([a-z])\)", squeeze(n)) for n in (gold_name, name))
-    return (one[2], other[2]) if one and other and one[1] == other[1] else None
-
-
-def named_values(items: Sequence[Shape]) -> Sequence[Shape]:
-    r"""`y=2, x=1` gives the coordinates of (1, 2): values in the order of their names, if every one has a name. Names
-    that are not all Latin letters keep their written order: `r=3, \theta=0`."""
-    if not all(i.kind == "relation" and i.marks == ("=",) and is_name(i.items[0].text) for i in items):
-        return items
-    latin = all(re.fullmatch(r"[A-Za-z]", i.items[0].text) for i in items)
-    return [i.items[-1] for i in (sorted(items, key=lambda i: i.items[0].text) if latin else items)]
 
 
 _BETWEEN_BARS, _SIGN = re.compile(r"\|[^|]*\|"), re.compile("[-+]")
