@@ -18,15 +18,18 @@ import sys
 import tarfile
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 
 import click
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.errors import Parked
 from storage.records.copies import copy_study
 from storage.sql import query
+from tasks.domain.statistics.means import Seeded, by_seed, contrast, on_common_problems
 
 SEED = 20261126
 LEVELS = ("3", "4", "5")
@@ -51,6 +54,12 @@ COST = """
 select format('{:,} rollouts of {:,} tokens, {:.2f} hours of {}, {:.2f} US$ at the prices of the root, {}', sum(rollouts)::bigint,
     sum(tokens)::bigint, sum(gpu_hours), any_value(device), sum(usd), min(time)::date::varchar) as paid
 from charges
+"""
+SPREAD = """
+select problem_id, adapter, dense_rank() over (order by cluster) as cluster, diversity
+from (select problem_id, if(arm = 'panel', 101, 1) + seed as adapter, diversity from d
+    where arm = $arm and step = $step and "window" = 'whole' and n > 1)
+join (select problem_id, min(cluster) as cluster from p group by all) using (problem_id) order by all
 """
 
 
@@ -149,12 +158,41 @@ def page(root: Path, dest: Path) -> None:
     verdict, holds, words = answer.partition("\n## Bands\n")[0].split("\n\n", 2)
     chart = f"![Gain of each arm and seed]({beside.name}/answer_gain.svg)"
     paid = query(COST, charges=_charges(root))["paid"][0].as_py()
-    first = (title, verdict, holds, chart, about.strip(), words.strip(), f"## Cost\n\n{paid}")
+    first = (title, verdict, holds, chart, about.strip(), words.strip(), _diversity(root), f"## Cost\n\n{paid}")
     parts = (*first, (beside / "attempts.md").read_text())
     dest.write_text("\n\n".join(parts))
     rows = "select distinct on (sampled, arm, adapter, step, seed, problem_id, rollout) * from rows order by all"
     tables = pa.concat_tables(_rows(file.parent) for file in sorted(root.glob("rollouts/*/data.parquet")))
     pq.write_table(query(rows, rows=tables), beside / "rollouts.parquet", compression="zstd")
+
+
+def _diversity(root: Path) -> str:
+    """The section on the distance of a problem's traces, from the tables of each policy: the embeddings stayed on the
+    machine that made them, so that the report has no such section."""
+    d, p = (
+        pa.concat_tables(map(pq.read_table, sorted(root.glob(f"{kind}/*/data.parquet"))))
+        for kind in ("diversity", "pool")
+    )
+    ends = list[Seeded]()
+    for arm, step in product(("panel", "think_tags"), (20, 0)):
+        rows = query(SPREAD, {"arm": arm, "step": step}, d=d, p=p)
+        values = np.column_stack([rows["diversity"], rows["cluster"]])
+        ends.append(by_seed(rows["problem_id"].to_numpy(), rows["adapter"].to_numpy(), values))
+    ends = on_common_problems(ends)
+    text = f"## Diversity\n\nMean cosine distance of a problem's traces, {len(ends[0].problem_P)} problems. The encoder reads the "
+    text += (
+        "first 384 tokens.\n\n| | seeds | before | after | change | 95 % interval |\n|---|---:|---:|---:|---:|---|\n"
+    )
+    for name, four, signs in (
+        ("panel", ends[:2], (1, -1)),
+        ("think_tags", ends[2:], (1, -1)),
+        ("panel − think_tags", ends, (1, -1, -1, 1)),
+    ):
+        found = contrast(signs, four, shares=False, starts=range(1, len(four), 2))
+        after, before = (f"{one.values_SPV[:, :, 0].mean():.3f}" for one in four[:2]) if len(four) == 2 else ("", "")
+        low, high = (end_V[0] for end_V in found.interval())
+        text += f"| {name} | {found.seeds} | {before} | {after} | {found.estimate_V[0]:+.3f} | {low:+.3f} to {high:+.3f} |\n"
+    return text.replace("_", "\\_")
 
 
 def _rows(artifact: Path) -> pa.Table:

@@ -59,12 +59,13 @@ def gain_rows(groups: pa.Table) -> list[Row]:
 
 
 def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tuple[Row, list[float]]:
-    """Return (row of Σ sign · accuracy on the common problems, the mean of each end). p_equivalent: p-value of the
-    equivalence test with margin ±MARGIN, or None. alike: the reason if no problem differs."""
+    """Return (row of Σ sign · accuracy on the common problems, the mean of each end). ends: after and before of each
+    arm. p_equivalent: p-value of the equivalence test with margin ±MARGIN, or None. alike: the reason if no problem
+    differs."""
     common = on_common_problems(ends)
     if not len(common[0].problem_P):
         return {"n": 0}, []
-    found = contrast(signs, common, reach=len(ends) / 2)
+    found = contrast(signs, common, reach=len(ends) / 2, starts=range(1, len(ends), 2))
     p, (low_V, high_V) = float(found.p_equivalent(MARGIN)[0]), found.sequence()
     figures = estimate_rows(found, len(common[0].problem_P), alike=alike)[0] | {
         "p_equivalent": p if np.isfinite(p) else None
@@ -139,7 +140,7 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage(Curves, version=15)
+@stage(Curves, version=16)
 def training_curves(
     *,
     trainings: tuple[Training, ...],
@@ -197,7 +198,7 @@ def gains_of(groups: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(named, schema=GainDifferences.schema)
 
 
-@stage(GainDifferences, version=11)
+@stage(GainDifferences, version=12)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """Compare the held-out gains of every two arms."""
     return gains_of(read_groups(evaluations))

@@ -100,7 +100,7 @@ def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) 
     start, *policies = on_common_problems([start, *ends.values()])
     n, rows = len(start.problem_P), list[Row]()
     for objective, end in zip(ends, policies, strict=True):
-        change = estimate_rows(contrast((1.0, -1.0), [end, start], reach=1.0), n, ALIKE)
+        change = estimate_rows(contrast((1.0, -1.0), [end, start], reach=1.0, starts=[1]), n, ALIKE)
         over = estimate_rows(contrast((1.0, -1.0), [end, policies[0]], reach=1.0), n, ALIKE)
         means = [one.values_SPV.mean(axis=(0, 1)) for one in (start, end)]
         for metric, before, after, gained, more in zip(metrics, *means, change, over, strict=False):
@@ -156,7 +156,7 @@ def _steps(training: Training) -> list[Row]:
     end_answers="objective_end_answers",
     trainings="objective_trainings",
 )
-@stage(Objectives, version=7)
+@stage(Objectives, version=8)
 def compare_objectives(
     *,
     objectives: tuple[str, ...],

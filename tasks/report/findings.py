@@ -6,6 +6,7 @@ Differences in form (no answer, malformed tags, truncation) are not reported as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -368,13 +369,23 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
     if not trained:
         return "Nothing was trained in this run."
     moved, others, idle = list[str](), list[str](), list[str]()
-    for row in trained:
-        seed = f" (seed {row['seed']})" if len([r for r in summary if r["arm"] == row["arm"]]) > 1 else ""
-        if row["updates"] == 0:
-            idle.append(f"{row['arm']}{seed}")
+    over_seeds = {row["arm"]: row for row in gains if row["source"] == "all" and row["gain_low"] is not None}
+    for arm in dict.fromkeys(row["arm"] for row in trained):
+        seeds = [row for row in trained if row["arm"] == arm]
+        if len(seeds) > 1 and arm in over_seeds and all(row["updates"] != 0 for row in seeds):
+            before, after = (fmean(row[f"heldout_{end}"] for row in seeds) for end in ("before", "after"))
+            least, most = (signed(100 * end(row["gain"] for row in seeds)) for end in (min, max))
+            climb = f"{points(over_seeds[arm])}; {len(seeds)} seeds from {least} to {most}"
+            text = f"{arm} from {percent(before)} to {percent(after)} ({climb})"
+            (moved if excludes_zero(over_seeds[arm], "gain") else others).append(text)
             continue
-        climb = f"from {percent(row['heldout_before'])} to {percent(row['heldout_after'])} ({points(row)})"
-        (moved if excludes_zero(row, "gain") else others).append(f"{row['arm']}{seed} {climb}")
+        for row in seeds:
+            name = f"{arm} (seed {row['seed']})" if len(seeds) > 1 else arm
+            if row["updates"] == 0:
+                idle.append(name)
+                continue
+            climb = f"from {percent(row['heldout_before'])} to {percent(row['heldout_after'])} ({points(row)})"
+            (moved if excludes_zero(row, "gain") else others).append(f"{name} {climb}")
     parts = [f"training moved held-out accuracy of {listed(moved)}"] if moved else []
     parts += [f"held-out accuracy went under {listed(others)}"] if others else []
     parts += [f"nothing was learnt under {listed(idle)}: training made no update"] if idle else []
@@ -383,8 +394,6 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
         held = row["gain_low"] is not None and not excludes_zero(row, "gain")
         if row["gain_low"] is not None and (held or corrected_away(row)):
             counted = "" if held else " once all gains are counted"
-            if held and any(one["arm"] == row["arm"] and excludes_zero(one, "gain") for one in summary):
-                counted = f" over all its seeds ({points(row)})"
             unchanged = _equivalence(row, "that it is unchanged")
             parts.append(f"no evidence of a change under {row['arm']}{counted}, {unchanged}")
     if mute := [why for arm in dict.fromkeys(row["arm"] for row in trained) for why in form.mute(arm)]:

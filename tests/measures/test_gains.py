@@ -66,6 +66,22 @@ def test_held_out_and_gain_by_hand(rollouts: Make) -> None:
     assert gain["holds_for"] == "these adapters, not the recipe"
 
 
+def test_a_lesson_before_all_seeds_is_no_seed(rollouts: Make) -> None:
+    """The start's only adapter is the lesson's: the interval is over the two seeds that were trained from it."""
+    parts = [
+        part
+        for arm in ("panel", "thinking")
+        for part in (
+            rollouts({"a": "ww", "b": "cw"}, arm=arm, adapter=f"lesson-{arm}"),
+            rollouts({"a": "cw", "b": "cw"}, arm=arm, step=9, adapter=f"{arm}-1"),
+            rollouts({"a": "cc", "b": "cw"}, arm=arm, step=9, adapter=f"{arm}-2"),
+        )
+    ]
+    curves = curves_of(count_groups(pa.concat_tables(parts)), None, {}, {}).to_pylist()
+    found = [told(*parts)["all"], *(r for r in curves if r["series"] == "gain" and r["source"] == "all")]
+    assert {(r["seeds"], r["holds_for"]) for r in found} == {(2, "the recipe after these lessons, by 2 seeds")}
+
+
 def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
     # every problem gains the same within a seed: +1 under one, 0 under the other, so only drawing seeds varies it
     before = rollouts(dict.fromkeys("abcd", "ww"))

@@ -132,6 +132,17 @@ def test_training_moved_only_what_it_updated_and_its_interval_shows(updates: int
     assert ("Training moved" in found) is said.startswith("Training moved")
 
 
+def test_seeds_of_an_arm_are_one_gain() -> None:
+    seeds = [
+        SUMMARY | {"seed": i, "gain": gain, "gain_low": 0.0, "gain_high": 0.2, "heldout_after": 0.5 + gain}
+        for i, gain in enumerate((0.03, 0.07))
+    ]
+    assert (
+        "Training moved held-out accuracy of panel from 50 % to 55 % (+5.0 pp, 95 % interval [+1.0, +9.0]; 2 seeds from "
+        "+3.0 to +7.0)." in text(summary=seeds, gains=[GAIN])
+    )
+
+
 def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> None:
     """`no_panel` asks panel's adapter without its prompt: nothing was trained as it."""
     rates = [("panel", None, 4), ("panel", "training-1", 12), ("no_panel", None, 4), ("no_panel", "training-1", 8)]

@@ -11,7 +11,7 @@ a share (`Shifts`), so near 0 and 1 the end away from the edge is further off. C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from statistics import NormalDist
@@ -283,7 +283,7 @@ ADAPTERS = "these adapters, not the recipe"
 class Means:
     """Estimates estimate_V and their spread over n problems, counting near-duplicates once. known_V: False if all
     values are equal and no reach bounds their variance; varies_V: whether values differ. seeds: the fewest seeds of a
-    trained policy, 0 if none is trained."""
+    trained policy, 0 if none is trained. lessons: whether it started from an adapter that all seeds share."""
 
     estimate_V: np.ndarray
     spread: Spread
@@ -292,11 +292,12 @@ class Means:
     n: int
     seeds: int
     reach: float | None = None
+    lessons: bool = False
 
     @property
     def holds_for(self) -> str | None:
         """Return the population of trainings that an interval generalises to; None for untrained policies."""
-        return holds_for(self.seeds)
+        return holds_for(self.seeds, self.lessons)
 
     def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
         """Return (low_V, high_V) within the reach, NaN where unknown."""
@@ -450,14 +451,22 @@ def on_common_problems(policies: Sequence[Seeded]) -> list[Seeded]:
 
 
 def contrast(
-    signs: Sequence[float], policies: Sequence[Seeded], reach: float | None = None, *, shares: bool = True
+    signs: Sequence[float],
+    policies: Sequence[Seeded],
+    reach: float | None = None,
+    *,
+    shares: bool = True,
+    starts: Collection[int] = (),
 ) -> Means:
     """Return Σ sign · policy of each column but the last (the cluster), for policies on the same problems. Paired by
-    problem, and by seed if the policies use the same adapters. reach, shares: see `combined`."""
+    problem, and by seed if the policies use the same adapters. reach, shares: see `combined`. starts: places of the
+    policies that others were trained from; the one adapter of such a policy is a lesson's, not a seed."""
     cluster_P = policies[0].cluster_P
     parts = [(sign, folded(one.values_SPV[:, :, :-1], cluster_P)) for sign, one in zip(signs, policies, strict=True)]
     paired = same_adapters([one.adapter_S for one in policies])
-    return combined(parts, [one.trained for one in policies], reach, shares=shares, paired=paired)
+    lessons = {at for at in starts if policies[at].trained and len(policies[at].adapter_S) == 1}
+    trained = [one.trained and at not in lessons for at, one in enumerate(policies)]
+    return replace(combined(parts, trained, reach, shares=shares, paired=paired), lessons=bool(lessons))
 
 
 def ratio(
@@ -504,10 +513,11 @@ def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
     return max(1.0, worst / _normal.inv_cdf((1 + LEVEL) / 2))
 
 
-def holds_for(seeds: int) -> str | None:
+def holds_for(seeds: int, lessons: bool = False) -> str | None:
     """Return the population that an interval holds for, by the number of trained seeds; None for an untrained
-    policy."""
-    return None if seeds == 0 else ADAPTERS if seeds == 1 else f"the recipe, by {seeds} seeds"
+    policy. lessons: whether all seeds started from one lesson's adapter."""
+    recipe = "the recipe after these lessons" if lessons else "the recipe"
+    return None if seeds == 0 else ADAPTERS if seeds == 1 else f"{recipe}, by {seeds} seeds"
 
 
 def seeds_of(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool]) -> int:
