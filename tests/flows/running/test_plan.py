@@ -28,7 +28,7 @@ from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import ARMS, PANEL, Example, Message, Scaffold
 from tasks.rollouts import account_of
 from tasks.stage import Step
-from tests import warm
+from tests import mini, warm
 from tests.plugged import install
 from tests.stages.test_regrading import ROWS
 
@@ -138,6 +138,22 @@ def test_what_the_ledger_holds_is_not_paid_for_again(tmp_path: Path) -> None:
     screen = dict(priced(PLAIN, tmp_path))["screen panel"]
     assert (screen.rollouts, screen.rollouts_reused, screen.basis) == (540, 100, "measured")
     assert screen.tokens == 540 * 30
+
+
+def test_a_step_has_no_more_groups_than_there_are_problems_in_the_band(demo_store: Path) -> None:
+    """One step without evaluations, of which each group has two rollouts."""
+    store = Store(demo_store)
+    shape = ("steps=1", "eval_every=1", "group_size=2", "groups_per_step=1000")
+    settings = (*mini.SETTINGS, *(f"training.{one}" for one in shape), "evaluation.group_size=1", "arms=panel")
+    study = Request(profile="demo", settings=settings).study(store)
+    planned = plan(study, store)
+    (bands,) = (p.step.ref for p in planned if p.step.ref.kind == "bands" and p.reused)
+    train = {r["problem_id"] for r in store.read(store.refs("splits")[0]).to_pylist() if r["split"] == "train"}
+    live = {r["problem_id"] for r in store.read(bands).to_pylist() if r["band"] == "variance"} & train
+    each = costs(study, store, planned, Prices())
+    (cost,) = (one for one, p in zip(each, planned, strict=True) if p.step.ref.kind == "training")
+    heldout = store.read(store.refs("splits")[0]).num_rows - len(train)
+    assert 0 < len(live) < len(train) and cost.rollouts == 2 * len(live) + heldout
 
 
 # A price needs no weights and no data: what is not here is said, and everything that hangs on it is to be made.
