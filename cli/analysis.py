@@ -95,7 +95,7 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
 @click.command()
 @click.option(
     "--effect",
-    type=options.Number(0.001, 0.9),
+    type=click.FloatRange(0.001, 0.9),
     default=0.05,
     help="Difference in accuracy to detect, as a share: 0.05 is 5 percentage points.",
 )
@@ -110,7 +110,7 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, help="Number of trainings of each policy.")
 @click.option(
     "--seed-sd",
-    type=options.Number(0.0, 0.5),
+    type=click.FloatRange(0.0, 0.5),
     default=0.0,
     help="Standard deviation of accuracy (or of distance) between seeds; 0.03 is 3 percentage points.",
 )
@@ -121,7 +121,7 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
 )
 @options.root
 @click.option("-k", type=click.IntRange(1, 4096), default=1, help="Compare pass@k with this k.")
-@click.option("--alpha", type=options.Number(0.0001, 0.5), default=0.05, help="Significance level.")
+@click.option("--alpha", type=click.FloatRange(0.0001, 0.5), default=0.05, help="Significance level.")
 @click.option("--trials", type=click.IntRange(100, 100_000), default=2000, help="Number of simulated studies.")
 @click.option("--seed", type=int, default=0, help="Seed of the simulation.")
 @options.as_json

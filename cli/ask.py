@@ -47,7 +47,7 @@ from tasks.rollouts import weights_left
 )
 @click.option("--gold", help="Reference answer: grade the completion against it.")
 @click.option("--max-tokens", type=click.IntRange(min=1), default=512, help="Token limit of the completion.")
-@click.option("--temperature", type=options.Number(min=0.0, max=2.0), default=1.0, help="Sampling temperature.")
+@click.option("--temperature", type=click.FloatRange(min=0.0, max=2.0), default=1.0, help="Sampling temperature.")
 @click.option("--seed", type=int, default=0, help="Sampling seed.")
 @options.engine
 @options.root

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -33,14 +32,6 @@ class Root(click.ParamType):
         if os.path.isfile(str(root)):  # without a request to object storage
             raise UserError(f"--root {root}: this is a file; choose a folder")
         return check_there(root) if self.there else root
-
-
-class Number(click.FloatRange):
-    """A finite float within its range."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = super().convert(value, param, ctx)
-        return found if math.isfinite(found) else self.fail(f"{value} is no finite number.", param, ctx)
 
 
 def check_there(root: Path) -> Path:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import options
-from storage.errors import UserError, printable
+from storage.errors import printable
 
 MAX_ROWS = 1000
 #: Longer texts are shortened on a terminal.
@@ -26,10 +26,7 @@ RULE = 3
 
 def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> None:
     """Print a table. Long texts are wrapped; a table of words that is too wide for the terminal keeps its width."""
-    try:
-        rows = (table if as_json else table.slice(0, MAX_ROWS)).to_pylist()
-    except (OverflowError, ValueError) as error:  # DuckDB has dates outside Python's range
-        raise UserError(f"a value cannot be written ({error}); cast it to text, as in day::varchar") from None
+    rows = (table if as_json else table.slice(0, MAX_ROWS)).to_pylist()
     if as_json:
         options.write_json(rows)
         return

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     ProfileName = ArmName = SettingName = str
 else:
     ProfileName, ArmName = Literal[*PROFILES], Literal[*ARMS]
-    SettingName = Literal[*settable(PROFILES["demo"])]
+    SettingName = Literal[*settable(replace(PROFILES["demo"], arms=tuple(ARMS)))]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
 Name = Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")]
 FileText = Annotated[str, Field(max_length=200_000, json_schema_extra={"format": "textarea"})]
@@ -45,20 +45,6 @@ class SettingForm(BaseModel):
     value: Text = Field(description="Value, as after `--set field=` in a command.")
 
 
-class ArmForm(BaseModel):
-    """Base model, adapter and scaffold of one arm, where they differ from the profile."""
-
-    model_config = FORM | ConfigDict(title="Arm")
-    arm: Annotated[str, Field(pattern=rf"^{NAME.pattern}$", description="One of the study's arms, or of its file's.")]
-    model: Text | None = Field(default=None, description="Its base model: a name, a folder, or OWNER/NAME@COMMIT.")
-    adapter: Text | None = Field(default=None, description="The adapter it starts from: a folder or OWNER/NAME@COMMIT.")
-    evaluated_only: bool = Field(default=False, description="An arm that is evaluated and never trained.")
-
-    def settings(self) -> list[str]:
-        fields = {"model": self.model, "adapter": self.adapter, "trained_as": "none" if self.evaluated_only else None}
-        return [f"arms.{self.arm}.{name}={value}" for name, value in fields.items() if value is not None]
-
-
 class StudyForm(BaseModel):
     """The study. Empty fields keep the profile's values."""
 
@@ -70,12 +56,9 @@ class StudyForm(BaseModel):
     pools: list[Text] = Field(default=[], description="Files of problems, named sets, or sets on the hub.")
     data: Text | None = Field(default=None, description="Folder of the sources' files on the workers.")
     model: Text | None = Field(default=None, description="A folder, OWNER/NAME@COMMIT, or sha256:… of a folder.")
-    stands_on: list[ArmForm] = Field(
-        default=[], title="Base models", description="Arms with their own base model or adapter."
-    )
     encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or its sha256:….")
     engine: EngineName = Field(default="auto", description="Sampling engine; auto: vLLM if it runs, else transformers.")
-    settings: list[SettingForm] = Field(default=[], description="Other settings, e.g. training.steps 80.")
+    settings: list[SettingForm] = Field(default=[], description="Other settings, e.g. arms.thinking.model.")
     file: FileText = Field(default="", description="The text of a study.toml of your own, instead of a profile.")
     name: Name = Field(default="", description="Name shown in lists of runs and reports.")
     question: Annotated[str, Field(max_length=200)] = Field(default="", description="One of the file's questions.")
@@ -83,7 +66,6 @@ class StudyForm(BaseModel):
     def request(self) -> Request:
         named = named_in(self.file)
         word = f"{named or self.name or 'study'}{ENDING}" if self.file else self.profile
-        own = [setting for arm in self.stands_on for setting in arm.settings()]
         return Request(
             profile="/".join(filter(None, (word, self.question))),
             text=self.file,
@@ -92,7 +74,6 @@ class StudyForm(BaseModel):
             encoder=self.encoder,
             settings=(
                 *short_settings({name: value for name, value in self if name in SHORT}),
-                *own,
                 *(f"{s.field}={s.value}" for s in self.settings),
             ),
         )

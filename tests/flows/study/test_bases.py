@@ -56,9 +56,8 @@ def test_an_arms_model_changes_what_hangs_on_it_and_nothing_of_the_others(places
 def test_a_file_a_setting_and_a_form_say_the_same(places: Path, tmp_path: Path) -> None:
     settings = (f"arms.thinking.model={places}/other", "arms.thinking.trained_as=none")
     text = f"base = 'demo'\n[arms.panel]\n[arms.thinking]\nmodel = '{places}/other'\ntrained_as = 'none'\n"
-    form = StudyForm.model_validate(
-        {"stands_on": [{"arm": "thinking", "model": f"{places}/other", "evaluated_only": True}]}
-    )
+    pairs = (one.partition("=") for one in settings)
+    form = StudyForm.model_validate({"settings": [{"field": field, "value": value} for field, _, value in pairs]})
     studies = [asked(*settings), Request(profile="mine.toml", text=text), form.request()]
     assert len({json.dumps(refs(one, tmp_path)) for one in studies}) == 1
 
