@@ -111,8 +111,14 @@ def _named_marks(of: str, looks: Mapping[str, Style]) -> tuple[Spec, Spec]:
     return colour, _scale(of, {name: look.shape for name, look in looks.items()})
 
 
-def _points(size: int, **encoding: Any) -> Spec:
-    return {"mark": {"type": "point", "filled": True, "size": size, "opacity": 1}, "encoding": encoding}
+def _layer(mark: str, encoding: Spec, only: str = "", **look: Any) -> Spec:
+    """Return one mark of a chart. only: condition on the rows that have it."""
+    chosen = {"transform": [{"filter": only}]} if only else {}
+    return chosen | {"mark": {"type": mark, **look}, "encoding": encoding}
+
+
+def _point(encoding: Spec, size: int, only: str = "", **look: Any) -> Spec:
+    return _layer("point", encoding, only, size=size, filled=True, opacity=1, **look)
 
 
 def lines(chart: Chart, table: pa.Table, arms: Sequence[str], dash: str | None = None) -> list[Spec]:
@@ -140,11 +146,11 @@ def lines(chart: Chart, table: pa.Table, arms: Sequence[str], dash: str | None =
     if f"{y}_low" in table.column_names:
         tips += [_field(f"{y}_{end}") for end in ("low", "high")]
         ends = {"y": _field(f"{y}_low", title=chart.y_name, **shares), "y2": {"field": f"{y}_high"}}
-        layer.append({"mark": {"type": "area", "opacity": 0.14} if places > 1 else {"type": "rule"}, "encoding": ends})
+        layer.append(_layer("area", ends, opacity=0.14) if places > 1 else _layer("rule", ends))
     strokes = {"strokeDash": _strokes(several[0], rows)} if several else {}
-    layer.append({"mark": {"type": "line", "strokeWidth": 2}, "encoding": strokes})
+    layer.append(_layer("line", strokes, strokeWidth=2))
     if places < 60:
-        layer.append(_points(50, shape=shape, tooltip=tips))
+        layer.append(_point({"shape": shape, "tooltip": tips}, 50))
     return [_spec(rows, f"{chart.y_name} by {chart.x_name}", encoding=encoding, layer=layer)]
 
 
@@ -190,18 +196,8 @@ def bars(rows: Sequence[Row], labels: Sequence[str]) -> list[Spec]:
     colour = _scale("band", colours, legend={"symbolOpacity": 1})
     ink = {"condition": {"test": f"datum.band == '{Band.VARIANCE}'", "value": "#fff"}, "value": "#15181c"}
     wide = {"condition": {"test": "datum.problems > 0.06 * datum.all", **_field("problems")}, "value": ""}
-    layer = [
-        {"mark": "bar", "encoding": {"x": x, "color": colour}},
-        {
-            "mark": "text",
-            "encoding": {
-                "x": x | {"bandPosition": 0.5},
-                "text": wide,
-                "color": ink,
-                "detail": _field("band", "nominal"),
-            },
-        },
-    ]
+    number = {"x": x | {"bandPosition": 0.5}, "text": wide, "color": ink, "detail": _field("band", "nominal")}
+    layer = [_layer("bar", {"x": x, "color": colour}), _layer("text", number)]
     return [_spec(long, "problems by band", height=26 * len(long) / 3 + 20, encoding=encoding, layer=layer)]
 
 
@@ -225,14 +221,8 @@ def heat(rows: Sequence[Row], arm: str, other: str) -> list[Spec]:
     dark = {"test": f"datum.inner && datum.count > {0.55 * max(count.values())}", "value": "white"}
     ink = {"condition": [dark, {"test": "datum.inner", "value": "#15181c"}], "value": INK}
     shade = _field("count", scale={"range": ["#eaf3f8", ARM_STYLES[0].light]}, legend=None)
-    layer = [
-        {
-            "transform": [{"filter": "datum.inner"}],
-            "mark": {"type": "rect", "cornerRadius": 3},
-            "encoding": {"color": shade},
-        },
-        {"mark": {"type": "text", "fontSize": 15}, "encoding": {"text": _field("count", format=","), "color": ink}},
-    ]
+    number = {"text": _field("count", format=","), "color": ink}
+    layer = [_layer("rect", {"color": shade}, "datum.inner", cornerRadius=3), _layer("text", number, fontSize=15)]
     description = f"{arm} against {other}, {sum(count.values())} problems"
     return [_spec(cells, description, height=240, encoding=encoding, layer=layer)]
 
@@ -257,25 +247,21 @@ def levels(rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
         row["told"] = (
             "" if row["gain"] is None or row["row"] == "seed" else f"{row['gain']:+.1f} points".replace("-", "−")
         )
-    main = {"filter": "datum.row == 'level'"}
+    main = "datum.row == 'level'"
     y = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
     scale: Spec = {"scale": {"zero": False, "nice": True}}
-    at = {"x": _field("after_rate", title="held-out accuracy, %", **scale)}
-    layers: list[Spec] = [
-        {"transform": [main], "mark": {"type": "rule", "size": 9, "opacity": 0.3}}
-        | {"encoding": colour | y | {"x": _field("after_rate_low", title=at["x"]["title"], **scale)}
-           | {"x2": {"field": "after_rate_high"}}},
-        {"transform": [main], "mark": {"type": "rule", "size": 2}}
-        | {"encoding": colour | y | {"x": _field("before_rate", **scale), "x2": {"field": "after_rate"}}},
-        {"transform": [main], "mark": {"type": "point", "size": 90, "fill": "white", "opacity": 1}}
-        | {"encoding": colour | y | {"x": _field("before_rate", **scale)}},
-        {"transform": [{"filter": "datum.row == 'seed'"}], "mark": {"type": "point", "filled": True, "size": 22}}
-        | {"encoding": colour | y | at},
-        {"transform": [main], "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1}}
-        | {"encoding": colour | y | at},
-        {"transform": [main], "mark": {"type": "text", "align": "left", "x": ANSWER_WIDTH + 14, "color": INK}}
-        | {"encoding": y | {"text": _field("told", "nominal")}},
-    ]  # fmt: skip
+    title = "held-out accuracy, %"
+    after = colour | y | {"x": _field("after_rate", title=title, **scale)}
+    before = colour | y | {"x": _field("before_rate", **scale)}
+    ends = {"x": _field("after_rate_low", title=title, **scale), "x2": {"field": "after_rate_high"}}
+    layers = [
+        _layer("rule", colour | y | ends, main, size=9, opacity=0.3),
+        _layer("rule", before | {"x2": {"field": "after_rate"}}, main, size=2),
+        _layer("point", before, main, size=90, fill="white", opacity=1),
+        _layer("point", after, "datum.row == 'seed'", filled=True, size=22),
+        _point(after, 110, main),
+        _layer("text", y | {"text": _field("told", "nominal")}, main, **_BESIDE),
+    ]
     lines_above = len({row["label"] for row in marks})
     panels: list[Spec] = [
         {"data": {"values": marks}, "width": ANSWER_WIDTH, "height": 34 * lines_above, "layer": layers}
@@ -298,6 +284,8 @@ _LABELS: Spec = {
     "ticks": False,
     "labelPadding": 10,
 }
+#: Look of the numbers to the right of the panels.
+_BESIDE: Spec = {"align": "left", "x": ANSWER_WIDTH + 14, "color": INK}
 DIFFERENCE = ("gain", "gain_low", "gain_high", "detectable_gain")
 
 
@@ -308,16 +296,14 @@ def _differences(rows: Sequence[Row]) -> Spec:
     y = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
     ends = {"x": _field("gain_low", title="difference, points"), "x2": {"field": "gain_high"}}
     grey = {"x": _field("least", title="difference, points"), "x2": {"field": "detectable_gain"}}
-    layers: list[Spec] = [
-        {"mark": {"type": "bar", "height": 26, "color": LINE, "opacity": 0.6}, "encoding": y | grey},
-        {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "strokeDash": [3, 3], "color": SOFT}}
-        | {"encoding": {"x": _field("zero")}},
-        {"mark": {"type": "rule", "size": 2, "color": INK}, "encoding": y | ends},
-        {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "color": INK}}
-        | {"encoding": y | {"x": _field("gain")}},
-        {"mark": {"type": "text", "align": "left", "x": ANSWER_WIDTH + 14, "color": INK}}
-        | {"encoding": y | {"text": _field("told", "nominal")}},
-    ]  # fmt: skip
+    zero = _layer("rule", {"x": _field("zero")}, strokeDash=[3, 3], color=SOFT) | {"data": {"values": [{"zero": 0}]}}
+    layers = [
+        _layer("bar", y | grey, height=26, color=LINE, opacity=0.6),
+        zero,
+        _layer("rule", y | ends, size=2, color=INK),
+        _point(y | {"x": _field("gain")}, 90, color=INK),
+        _layer("text", y | {"text": _field("told", "nominal")}, **_BESIDE),
+    ]
     return {"data": {"values": list(rows)}, "width": ANSWER_WIDTH, "height": 34 * len(rows), "layer": layers}
 
 
@@ -332,22 +318,17 @@ def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: 
         for axis, name, of in zip("xy", names, (arm, other), strict=True)
     }
 
-    def apart(mark: Spec, *values: Row) -> Spec:
-        return {
-            "data": {"values": values},
-            "mark": mark,
-            "encoding": {axis: _field(axis, scale=scale) for axis in "xy"},
-        }
+    def apart(mark: str, *values: Row, **look: Any) -> Spec:
+        at = {axis: _field(axis, scale=scale) for axis in "xy"}
+        return _layer(mark, at, **look) | {"data": {"values": values}}
 
-    diagonal = {"type": "line", "strokeDash": [5, 4], "color": BAND_STYLES[Band.ALL_ZERO].light}
-    cross = {"type": "point", "shape": "cross", "filled": True, "size": 160, "color": ARM_STYLES[1].light}
-    dots = {
-        "mark": {"type": "circle", "size": 60, "color": ARM_STYLES[0].light, "opacity": 0.7},
-        "encoding": here | {"tooltip": [_field("problem_id", "nominal"), *map(_field, names)]},
-    }
+    tips = {"tooltip": [_field("problem_id", "nominal"), *map(_field, names)]}
+    dots = _layer("circle", here | tips, size=60, color=ARM_STYLES[0].light, opacity=0.7)
     ends, mean = [{"x": v, "y": v} for v in (0, high)], {"x": rows[0]["mean"], "y": rows[0]["other_mean"]}
     description = f"{chart.y_name} of {len(rows)} problems, {arm} against {other}"
-    return _spec(rows, description, title=when, layer=[apart(diagonal, *ends), dots, apart(cross, mean)])
+    diagonal = apart("line", *ends, strokeDash=[5, 4], color=BAND_STYLES[Band.ALL_ZERO].light)
+    cross = apart("point", mean, shape="cross", filled=True, size=160, color=ARM_STYLES[1].light)
+    return _spec(rows, description, title=when, layer=[diagonal, dots, cross])
 
 
 def points(chart: Chart, rows: Sequence[Row], arm: str) -> list[Spec]:
@@ -361,11 +342,8 @@ def points(chart: Chart, rows: Sequence[Row], arm: str) -> list[Spec]:
     here = {"x": _field(x, title=chart.x_name), "y": _field(y, title=chart.y_name), "color": colour}
     tips = [_field(label, "nominal"), *(_field(f"{of}{end}") for of in (x, y) for end in ("", "_low", "_high"))]
     rules = [
-        {
-            "mark": {"type": "rule", "opacity": 0.4},
-            "encoding": {axis: _field(f"{of}_low"), f"{axis}2": {"field": f"{of}_high"}},
-        }
+        _layer("rule", {axis: _field(f"{of}_low"), f"{axis}2": {"field": f"{of}_high"}}, opacity=0.4)
         for axis, of in (("x", x), ("y", y))
     ]
-    layer = [*rules, _points(60, shape=shape, tooltip=tips)]
+    layer = [*rules, _point({"shape": shape, "tooltip": tips}, 60)]
     return [_spec(known, f"{chart.y_name} against {chart.x_name}, {arm}", encoding=here, layer=layer)]
