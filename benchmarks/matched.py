@@ -52,7 +52,7 @@ KEPT = (
 )
 COST = """
 select format('{:,} rollouts of {:,} tokens, {:.2f} hours of {}, {:.2f} US$ at the prices of the root, {}', sum(rollouts)::bigint,
-    sum(tokens)::bigint, sum(gpu_hours), any_value(device), sum(usd), min(time)::date::varchar) as paid
+    sum(tokens)::bigint, sum(gpu_hours), string_agg(distinct device, ' and ') filter (device <> 'cpu'), sum(usd), min(time)::date::varchar) as paid
 from charges
 """
 SPREAD = """
@@ -155,6 +155,7 @@ def page(root: Path, dest: Path) -> None:
     )
     title, _, rest = text.partition("\n")
     about, _, answer = rest.partition("## The answer\n\n")
+    answer = answer.replace("\n\nThis run does not compare two arms' diversity.", "")  # `_diversity` does
     verdict, holds, words = answer.partition("\n## Bands\n")[0].split("\n\n", 2)
     chart = f"![Gain of each arm and seed]({beside.name}/answer_gain.svg)"
     paid = query(COST, charges=_charges(root))["paid"][0].as_py()
