@@ -47,7 +47,8 @@ WIDTH, SHOWN = 30, 240
 
 
 class Clock(TimeRemainingColumn):
-    """Time since a stage began while its amount of work is unknown, as when an engine loads; then the time left."""
+    """A stage's elapsed time while its amount of work is unknown, such as when an engine loads; after that its
+    remaining time."""
 
     def render(self, task: Task) -> Text:
         return TimeElapsedColumn().render(task) if task.total is None else super().render(task)

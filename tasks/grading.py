@@ -26,8 +26,8 @@ def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Se
     """Return ledger rows, in order, with verdicts of the session's grader.
 
     Present verdicts are kept, unless a plugin grader raised on them, because it may have been fixed. Errors: UserError
-    if it always raises. scaffold: parses every row; None: each row's arm. stands: whether each row's verdict is of this
-    parser and gold; None: all are.
+    if the grader always raises. scaffold: parses every row; None: the scaffold of each row's arm. stands: whether each
+    row's verdict is of this parser and gold; None: all are.
     """
     tools = toolbox()
     versions = rows["grader_version"].to_pylist()

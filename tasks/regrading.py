@@ -105,7 +105,7 @@ def moved(before: pa.Table, after: pa.Table) -> pa.Table:
 
 
 def outside(ledger_rows: pa.Table, artifacts: Sequence[pa.Table]) -> pa.Table:
-    """Return ledger rows that are in no rollouts artifact, such as those of trainings."""
+    """Return ledger rows that are in no rollouts artifact, such as the rollouts of trainings."""
     if not artifacts:
         return ledger_rows
     columns = ["arm", "adapter", "step", "seed", "problem_id", "rollout"]

@@ -307,7 +307,7 @@ Had = dict[tuple[Policy, Sampling], set[Key]]
 
 
 def search(problems: Sequence[dict[str, Any]], method: Method, terms: Terms) -> tuple[list[Tree], SamplingStats]:
-    """Run every problem's search to its end."""
+    """Run the search of every problem until it has finished."""
     trees, total = [Tree(problem, method, terms) for problem in problems], SamplingStats()
     size = toolbox().batch_size
     if size is None:

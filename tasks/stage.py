@@ -1,8 +1,8 @@
 """@stage: recipe → fingerprint → store.
 
 A stage call computes the Ref of its artifact from the stage's name and version, its arguments and its inputs' refs. A
-planning session only records the call. Other sessions make the artifact unless the store has it, with an orchestrator
-as one of its tasks.
+planning session only records the call. In other sessions a stage call makes the artifact unless the store has it. With
+an orchestrator the call is one of its tasks.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Step:
 
     @property
     def awaited(self) -> tuple[Ref, ...]:
-        """The step's inputs and the artifacts of its condition, which must exist before it is made."""
+        """Return the step's inputs and the artifacts of its condition, which must exist before the step is made."""
         return (*self.recipe.input_refs, *(self.condition.after if self.condition else ()))
 
 
@@ -184,7 +184,7 @@ def only_noted() -> Iterator[list[Step]]:
 
 @contextmanager
 def provided(condition: Condition | None) -> Iterator[None]:
-    """Make steps of the block only if the condition holds."""
+    """Make the steps of this block only if the condition holds."""
     token = _condition.set(condition)
     try:
         yield

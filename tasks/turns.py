@@ -199,8 +199,8 @@ class Turns:
         return {*ADVANTAGES[self.learner.advantage].needs}
 
     def sampled(self, requested: Sequence[RolloutRequest], serve: Serve, *, apart: bool = False) -> list[TrainRollout]:
-        """Return one training rollout for each request. serve is called once per turn. apart: the critic is trained too
-        and already differs from the generator; both start equal."""
+        """Return one training rollout for each request. `serve` is called once per turn. apart: the critic is trained
+        too, and already differs from the generator, with which it started."""
         own, needs, second = self.start.scaffold, self.needs, self.second
         if not requested:
             serve(requested)

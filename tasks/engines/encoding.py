@@ -56,7 +56,7 @@ class SentenceEncoder:
         return vectors_WND[0], coverage_WN[0]
 
     def encode_windows(self, texts: Sequence[str], windows: Sequence[Window | None]) -> tuple[np.ndarray, np.ndarray]:
-        """Return (vectors_WND, coverage_WN) for several windows of each text. If a text is shorter than its windows, it
+        """Return (vectors_WND, coverage_WN) for several windows of each text. A text that is shorter than its windows
         is encoded once. Errors: UserError if a vector is not finite."""
         if not texts:
             size = self.model.get_embedding_dimension() or 0

@@ -122,8 +122,8 @@ class Hardware(Checked):
 
     @property
     def learner_share(self) -> float:
-        """The share of a GPU's memory that the sampler leaves to the learner: all, if they have separate GPUs, or if
-        the engine is not vLLM, which always takes its whole share."""
+        """Return the share of a GPU's memory that the sampler leaves to the learner. The share is 1 if they have
+        separate GPUs, or if the engine is not vLLM (vLLM always takes its whole share)."""
         apart = self.sampler_apart or self.engine not in ("auto", "vllm")
         return 1.0 if apart else 1.0 - self.memory_fraction
 
@@ -198,8 +198,9 @@ def release_memory() -> None:
     next call.
 
     PyTorch keeps freed memory (20 to 35 GB after training a 1.5B model). Call this before another process or engine
-    needs memory; tensors in reference cycles are freed first. Also call it after loading an engine or learner, even
-    with the engine in another process: each full collection of the libraries' objects took 0.5 to 0.75 s.
+    needs memory; tensors in reference cycles are freed first. Call this function after loading an engine or learner
+    too, even if the engine is in another process: each full garbage collection of the libraries' objects took 0.5 to
+    0.75 s.
     """
     if "torch" in sys.modules:
         import torch
@@ -310,7 +311,7 @@ def child(module: str, *words: object, log: IO[bytes] | None = None) -> tuple[su
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU of this machine. free, total: bytes; None if the driver does not say. parts: whether it may be divided."""
+    """A GPU of this machine. free, total: bytes; None if unknown. parts: whether the GPU may be divided."""
 
     name: str
     driver: str

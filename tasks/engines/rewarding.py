@@ -73,8 +73,8 @@ class RewardModel:
         """Return one score for each (problem, answer text, whether it has ended), in batches. rubric: the question to
         a causal model; a classifier reads it after the problem.
 
-        The padded shape depends on a text's own length, so that its score does not depend on other texts: a resumed
-        search meets its texts in other batches, and its choices depend on the scores.
+        The padded shape depends on a text's own length, so that its score does not depend on the other texts of the
+        batch. A resumed search scores its texts in other batches, and must make the same choices.
         """
         if self._no_yes:
             ids = [question_ids(self._tokenizer, problem, written, rubric or RUBRIC) for problem, written, _ in texts]

@@ -1,5 +1,5 @@
-"""A Tinker service as its clients here see it: what it can train, the study's model there, and its errors in the
-project's terms.
+"""The interface to a Tinker service: the settings that it can train with, its name of the study's model, and its errors
+as errors of this project.
 
 The operator sets its address and key (TINKER_BASE_URL, TINKER_API_KEY), never a study.
 """
@@ -38,7 +38,7 @@ LONGEST_WAIT = 600.0
 
 
 def unserved(config: LearnerConfig, temperature: float) -> dict[str, str]:
-    """Return the settings that a Tinker service cannot train with, each with what it has instead."""
+    """Return the settings that a Tinker service cannot train with, each with the value that it supports."""
     two = "agents" in ADVANTAGES[config.advantage].needs
     found = {
         "loss": config.loss not in SERVICE_LOSSES and f"no loss {config.loss}; it has {', '.join(SERVICE_LOSSES)}",
@@ -115,7 +115,8 @@ def answered(call: Callable[[], Any], gone: str = "") -> Any:
 
 
 def _in_words(error: Any, gone: str) -> UserError | None:
-    """Return the project's error for one of the SDK's, which may be the cause or the context of what it raised."""
+    """Return the project's error for an error of the SDK, which may be the cause or the context of the raised
+    exception."""
     tinker: Any = sdk()
     link: Any = error
     while link is not None and not isinstance(link, tinker.APIStatusError):
@@ -212,8 +213,8 @@ class Service:
             refuse_other_alpha(answered(lambda: httpx.get(urls["adapter_config.json"]).json())["lora_alpha"], config)
 
     def sampler(self, gone: str, **named: str) -> Any:
-        """Return a sampling client, which sends nothing while the service asks to wait; the SDK alone would try again
-        after a second. gone: see answered."""
+        """Return a sampling client, which sends no request while the service asks to wait; the SDK alone would try
+        again after a second. gone: see `answered`."""
         sampler = answered(lambda: self.client.create_sampling_client(**named), gone)
         send = sampler._send_asample_request
 

@@ -1,6 +1,6 @@
 """The engines of one process, created on first use and shared by its stages; and the paths of models and files.
 
-Nothing here enters a result's identity: recipes have digests, the toolbox has the folders.
+The toolbox does not affect fingerprints: recipes name files by digest, and the toolbox knows their folders.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class Toolbox:
 
     @property
     def batch_size(self) -> int | None:
-        """Rollouts sampled and made durable together; None for a remote engine, which batches by itself."""
+        """Return the number of rollouts that are sampled and stored together; None for a remote engine, which forms its
+        own batches."""
         return None if self.hardware.remote else self.hardware.batch_size
 
     def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> SentenceEncoder:

@@ -1,4 +1,4 @@
-"""Experiment trackers: each in a process of its own, which receives lines and may fail, hang or print as it likes.
+"""Experiment trackers. Each runs in a separate process, so that it cannot stop the run if it fails or hangs.
 
 A tracker run is named by its group (a run of the store) and its name (an arm and seed), so that a resumed run continues
 it. Files go to `<root>/tracking` unless the tracker's own variables say otherwise (docs/guide/connect.md).

@@ -38,9 +38,9 @@ def heldout_rows(groups: pa.Table) -> list[Row]:
 
 
 def gain_rows(groups: pa.Table) -> list[Row]:
-    """Return `gain` rows: accuracy at each arm's last step minus that at its first, paired by problem. The last step
-    counts, even if another was better. p_adjusted: Benjamini-Hochberg over the arms' gains on all sources, and over
-    those by source. p_equivalent: p-value of the equivalence test with margin ±MARGIN."""
+    """Return `gain` rows: accuracy at each arm's last step minus that at its first, paired by problem. Gains use the
+    last step, even if an earlier step was better. p_adjusted: Benjamini-Hochberg over the arms' gains on all sources,
+    and over those by source. p_equivalent: p-value of the equivalence test with margin ±MARGIN."""
     counts, rows = counts_of(groups), list[Row]()
     for arm, (first, last) in counts.spans.items():
         for source in counts.sources:

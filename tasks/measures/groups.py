@@ -168,7 +168,7 @@ class Counts:
 
 def counts_of(groups: pa.Table) -> Counts:
     """Sort groups into slices. problem, cluster, adapter and policy become numbers with one meaning in all slices;
-    adapter 0 means no adapter. Without a column `cluster` each problem is its own cluster."""
+    adapter 0 means no adapter. Without a column `cluster`, each problem is a cluster of its own."""
     cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
     kept = ", ".join(f'"{name}"' for name in groups.column_names if name not in _KEYS)
     ordered = query(

@@ -41,7 +41,7 @@ def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float
     seed and problem per source. Ends are NaN for fewer than three seeds.
 
     The variance adds a bootstrap over the problems of each source, corrected near 0 and 1, and a jackknife over seeds.
-    The interval is that of a share (`shares.around`), so it has a positive width at 0 and 1 too.
+    The interval is computed as for a share (`shares.around`), so its width is positive at 0 and 1 too.
     """
     seeds = len(parts_SP[0])
     scores = np.stack([part.mean(axis=1) for part in parts_SP])

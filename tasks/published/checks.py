@@ -174,8 +174,8 @@ def stop_rows(root: Path) -> list[Row]:
 
 
 def note_rows(root: Path) -> list[Row]:
-    """Return remarks of the run log on the grader, and its statements that contradict its own figures. Each check:
-    code, place in the log, a pattern with the stated figures, when they are wrong, the note."""
+    """Return remarks of the run log on the grader, and its statements that contradict its own figures. Each check has a
+    code, a place in the log, a pattern with the stated figures, a test that they are wrong, and the note."""
     log = parsed(root / LOG)
     text = json.dumps(log, ensure_ascii=False)
     run, headline = log["rl_run"], log["project_status"]["headline_result"]

@@ -32,8 +32,8 @@ SCREENING, START, TRAINED = "screening", "held-out, start", "held-out, trained"
 
 
 def answer(ask: Ask, looks: int = 1) -> list[str]:
-    """Return the sentences: did one arm gain more, do its bands give more to learn from, was anything learnt, and are
-    its traces more diverse. looks: at this question so far, including this one."""
+    """Return the report's sentences: whether one arm gained more, has more problems with a gradient, learnt at all, and
+    has more diverse traces. looks: number of looks at this question so far, including this one."""
     summary, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     return [
         *_difference_of_gains(gains(ask, looks), form, broken_gate(ask)),
@@ -100,8 +100,8 @@ def decided_before(registered: str, looks: int) -> str:
 
 
 def gains(ask: Ask, looks: int) -> list[Row]:
-    """Return the rows of the difference of gains. After more than one look: with the interval valid over all looks and
-    the difference it detects, without p-values, which are valid for one look."""
+    """Return the rows of the difference of gains. After more than one look the sentences use the interval that is valid
+    over all looks, and no p-values, which are valid for one look only."""
     rows = ask("report_difference_of_gains").to_pylist()
     return rows if looks == 1 else [_at_all_looks(row) for row in rows]
 
@@ -244,7 +244,7 @@ Verdict = Literal["withheld", "unknown", "alike", "undecided", "different"]
 def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
     """Return the conclusion about two arms that a row of the difference of gains allows, and the reasons that limit it.
 
-    gate: measured shares of each arm, keyed by name. `alike`: they gain the same to within MARGIN.
+    gate: measured shares of each arm, keyed by name. `alike`: their gains are equal to within MARGIN.
     """
     arms = (row["arm"], row["other"])
     own = [fact for fact in gate if {*arms} & {word.strip(",") for word in fact.split()}]

@@ -1,4 +1,5 @@
-"""The first screen of a study: a sentence, what it holds for, a chart and four tiles, by the question of the study."""
+"""The first screen of a study: a sentence that answers its question, the population for which it holds, a chart and
+four tiles."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The report: one self-contained page and its Markdown version, every figure tied to a query and to artifacts.
 
-Nothing is computed here: named queries over the inputs' rows give the figures, `tasks.domain` formats and draws them.
-Text that depends on the clock is inside `<time>`, so that the rest is identical in every run of the same experiment.
+This module computes no figures: named queries over the inputs' rows give the figures, and `tasks.domain` formats and
+draws them. Text that depends on the clock is inside `<time>`, so that the rest is identical in every run of the same
+experiment.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ STYLES = {f"s{n}": style for n, style in enumerate(ARM_STYLES)} | {
 
 
 def style_sheet() -> str:
-    """Light; dark if the reader's system is; light for print."""
+    """Return the style sheet: light, or dark if the reader's system is dark; light for print."""
     palette = PAGE_STYLES | STYLES
     light, dark = (f":root{{{variables(palette, dark=on)}}}" for on in (False, True))
     by_medium = f"@media(prefers-color-scheme:dark){{{dark}}}\n@media print{{{light}}}"

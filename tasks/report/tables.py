@@ -53,7 +53,8 @@ WRAPPED = 30
 
 
 def _width(name: str, cells: Sequence[str]) -> int:
-    """Characters that a column takes, with the space behind it; its name is broken between words."""
+    """Return the width of a column in characters, including the space after it. The column's name is broken between
+    words."""
     return max(max(map(len, name.split()), default=0), *(min(len(cell), WRAPPED) for cell in cells), 0) + 2
 
 
@@ -78,7 +79,7 @@ def percent(value: float | None) -> str:
 
 
 def minus(text: str) -> str:
-    """With a minus sign as wide as a plus."""
+    """Return the text with a minus sign that is as wide as a plus."""
     return text.replace("-", "−")
 
 
@@ -108,7 +109,7 @@ def spell(name: str, value: object) -> str:
 
 
 def cut(text: str, most: int = MAX_CHARS) -> str:
-    """One line, truncated with a note. Control characters are shown as names."""
+    """Return one line, truncated with a note. Control characters are shown as names."""
     line = "".join(c if c.isprintable() else {"\n": "⏎", "\t": " "}.get(c, "\ufffd") for c in text[:most])
     return line if len(text) <= most else f"{line}… ({len(text):,} characters)"
 

@@ -83,8 +83,8 @@ class Adapters:
         self.policy.lora.experts.begin()
 
     def _remember(self, step: int) -> None:
-        """Keep weights (and the critic's) that rollouts will still come from after the learner's next update; None if
-        staleness is 0, because weights then do not change meanwhile."""
+        """Keep the weights (and the critic's) that later rollouts are sampled with after the learner's next update;
+        None if staleness is 0, because the weights then do not change in between."""
         lora, stale = self.policy.lora, self.config.staleness > 0
         second = lora.second if lora.second is None or not stale else lora.second.clone()
         self._recent[step] = lora.work.clone() if stale else None, second
@@ -104,8 +104,8 @@ class Adapters:
             return self.policy.score(groups, temperature, second if critic else weights, base=base)
 
     def written(self) -> None:
-        """Wait for the adapter being written. Until then weights must not change and no later checkpoint may be
-        written: after a kill, a resumed run would accept a half-written file as an adapter."""
+        """Wait for the adapter being written. Until the files are complete, weights must not change and no later
+        checkpoint may be written: after a kill, a resumed run would accept a half-written file as an adapter."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()

@@ -1,8 +1,8 @@
 """Resumable trainer state on disk, written atomically.
 
 A checkpoint is a folder `step-NNNN` with the flat float32 vectors (weights, Adam's moments) and a JSON of position,
-rows so far and the objective's state. There is no random state: prompt order and seeds are functions of (seed, step,
-problem).
+rows so far and the objective's state. A checkpoint has no random state: prompt order and seeds are functions of (seed,
+step, problem).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from tasks.engines.model_files import weights_identity
 @dataclass(frozen=True, slots=True)
 class State:
     """The state after `step` optimiser updates. tensors: kept in host memory. recipe: hash of all inputs of the
-    training. steps, exposure, diagnostics: rows so far. objective: its state. remote: path of the state on a service,
-    which then has the tensors."""
+    training. steps, exposure, diagnostics: rows so far. objective: its state. remote: path of the state on a Tinker
+    service, which then has the tensors."""
 
     step: int
     recipe: str

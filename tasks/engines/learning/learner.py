@@ -41,7 +41,7 @@ __all__ = ["Execution", "Interrupted", "SampleFn", "StepMetrics", "TrainResult",
 
 
 class Interrupted(Parked):
-    """Training stopped between two phases on request; the same call resumes it."""
+    """Raised if training was asked to stop between two phases; the same call resumes the training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +270,7 @@ class StepRollouts:
         self._thread = _like_this_thread()
 
     def of(self, step: int) -> Groups:
-        """Return the step's groups by problem. With resampling, dead groups are followed by groups of further
-        prompts."""
+        """Return the step's groups by problem. With resampling, groups of further prompts replace dead groups."""
         prompts, budget = self.schedule[step - 1], self.config.max_extra_groups
         groups = self._grouped(self._plan(step, prompts))
         spare = extra_prompts(self.problems, self.config, step, prompts) if budget else []

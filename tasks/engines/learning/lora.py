@@ -1,8 +1,8 @@
 """LoRA on frozen linear layers: float32 masters in one flat vector, working copies in the compute type.
 
-One vector holds every matrix, so that casting, clipping, the optimiser step and the reduction over processes are one
-kernel each. Gradients of working copies go to a second flat vector; each copy's `.grad` is a view of it. A layer
-multiplies by A and B separately from its base weight, or by a merged weight.
+A single vector contains all matrices, so that casting, clipping, the optimiser step and the reduction over processes
+are one kernel each. Gradients of working copies go to a second flat vector; each copy's `.grad` is a view of it. A
+layer multiplies by A and B separately from its base weight, or by a merged weight.
 
 Between matrix products a decoder layer is bound by memory traffic: with transformers' own norms and activations a 1.5B
 model moves about 0.9 MB per token and layer, a third of the time of a training step. The GPU therefore uses one kernel

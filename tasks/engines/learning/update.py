@@ -210,7 +210,7 @@ class Updater:
 @dataclass(slots=True)
 class Sums:
     """Sums over the tokens of one gradient, which add up over packs and processes. norm: norm of the gradient. made:
-    whether it led to an optimiser update, which a non-finite gradient does not."""
+    whether the gradient led to an optimiser update; a non-finite one does not."""
 
     tokens: int = 0
     masked: int = 0

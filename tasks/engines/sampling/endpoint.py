@@ -10,7 +10,8 @@ money or time park the run.
 | 401, 403 | the key is wrong: UserError |
 | any other 4xx | the request is wrong: Refused, a UserError with the server's message |
 
-The operator sets the key and the addresses that it may be sent to; a study's settings alone cannot send it elsewhere.
+The operator of the machine sets the key and the addresses that may receive the key; a study's settings alone cannot
+send it to another address.
 """
 
 from __future__ import annotations
@@ -243,9 +244,9 @@ def _retry_after(header: str | None) -> float:
 
 
 def model_of(text: bytes, url: str, names: Collection[str] | None, served: str = "") -> str:
-    """Return the name under which a server lists the base model. Adapters name it as their parent; aliases have its
-    folder. names: possible names of the study's model; None accepts any model. served: the exact name, if set. Errors:
-    UserError for another model, for several models, and for an answer that is not a list of models."""
+    """Return the name under which a server lists the base model. Adapters name the base model as their parent, and
+    aliases have its folder. names: possible names of the study's model; None accepts any model. served: the exact name,
+    if set. Errors: UserError for another model, for several models, and for an answer that is not a list of models."""
     try:
         bases = {one.id: one.root or one.id for one in parsed(text, _Models).data if not one.parent}
     except Garbled as error:

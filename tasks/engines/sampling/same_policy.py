@@ -1,7 +1,7 @@
 """Check that an engine samples from the intended weights, before any of its rollouts is stored.
 
 After every change of weights the learner scores a few of the first sampled tokens, and the log-probs of engine and
-learner are compared. Rounding makes a known difference; other weights make a larger one.
+learner are compared. Rounding changes log-probs by a known amount; other weights change them by more.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def gap(sampled: Sampled, learned_K: np.ndarray) -> float:
     """Return the root mean square difference between the engine's and the learner's log-probs, each clipped to 1.
 
     Squares separate the two cases best: other weights differ much at few tokens, rounding differs little at many. With
-    top_p, a token may be up to 1 / top_p times as probable, and the distance from that range counts. In a mixture one
-    token in a thousand may differ much, because rounding selects another expert.
+    top_p, a token may be up to 1 / top_p times as probable, so the gap is the distance from this range. In a mixture
+    one token in a thousand may differ much, because rounding selects another expert.
 
     >>> one = Sampled((), np.log([0.5, 0.2]), 1.0, 1.0)
     >>> round(gap(one, np.log([0.5, 0.1])), 3)  # log 2 / sqrt 2

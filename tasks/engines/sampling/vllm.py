@@ -1,7 +1,7 @@
 """Sampling by vLLM: CPU or GPU, adapters merged or unmerged, log-probs of the sampled tokens.
 
-Requests are added to the engine and it is stepped from here, so that finished rollouts can be made durable while others
-still decode. On the CPU every call starts with an empty prefix cache, so that its result depends on its requests only.
+This module adds requests to the engine and calls its steps, so that finished rollouts can be stored while others are
+still decoded. On the CPU every call starts with an empty prefix cache, so that its result depends on its requests only.
 
 vLLM pads a step to the next captured CUDA graph; larger steps run without one, and then 1,024 concurrent rollouts
 decode four times slower per token. A step contains one token per decoding rollout, and the prompt tokens computed with

@@ -39,8 +39,8 @@ class SamplingWorker:
     model_runner: Any
 
     def abilities(self) -> dict[str, bool]:
-        """Return what this engine supports. keep: the model runner V2 on a GPU, whose sampler knows slot and position.
-        merge: all linear layers and experts are unquantised and whole on this device."""
+        """Return the abilities of this engine. keep: the model runner V2 on a GPU, whose sampler knows slot and
+        position. merge: all linear layers and experts are unquantised and whole on this device."""
         return {"keep": _keeps(self.model_runner), "merge": mergeable(self.model_runner.get_model())}
 
     def keep_logprobs(self, on: bool) -> None:
