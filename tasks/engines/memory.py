@@ -22,8 +22,6 @@ GIB = 1 << 30
 _WORKING = 3 * GIB // 2
 #: Ranks that vLLM can allocate slots for.
 _SLOT_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-#: Temporary adapters of a training on the disk: of the running steps, and the one being written.
-_SERVED = 3
 #: More rows than any pack has.
 UNBOUNDED = 1 << 62
 

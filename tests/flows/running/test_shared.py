@@ -38,19 +38,6 @@ for study in studies:
 
 
 @pytest.mark.slow
-def test_two_processes_share_the_pieces_of_a_study(tmp_path: Path) -> None:
-    both = [mini.start(tmp_path / "store", "--engine", "transformers", "--shared") for _ in range(2)]
-    made = []
-    for process in both:
-        _, printed = process.communicate(timeout=300)
-        assert process.returncode == 0, printed
-        made.append({*MADE.findall(printed)})
-    costly = [{title for title in one if not title.startswith("evaluate")} for one in made]
-    assert all(costly) and not costly[0] & costly[1]
-    assert {"screen panel", "screen thinking", "train panel seed 0", "train thinking seed 0"} <= costly[0] | costly[1]
-
-
-@pytest.mark.slow
 def test_three_hosts_share_twelve_studies_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each host has a working copy of its own. Every study is finished and no rollout is sampled twice. The final
     evaluation of the 8 problems held out is part of the screening of all 32, which has the same seed."""
