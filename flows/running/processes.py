@@ -76,7 +76,7 @@ class Claims:
         self._open.append(piece)
 
     def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
-        waited = False
+        waited, leases = False, leases_of(self.store.root)
         while True:
             failed = self.elsewhere()
             for piece in sorted(self._open, key=lambda piece: (piece.turn, piece.arm != self._arm)):
@@ -84,7 +84,7 @@ class Claims:
                     self._open.remove(piece)
                     yield piece, failed[piece.key]
                     return
-                with leases_of(self.store.root).claimed({f"piece-{piece.key}": ["whole"]}, wait=False) as mine:
+                with leases.claimed({f"piece-{piece.key}": ["whole"]}, wait=False) as mine:
                     if mine:
                         self._open.remove(piece)
                         yield piece, self._made(piece)
@@ -92,7 +92,7 @@ class Claims:
             if not waited:
                 self.waits(WAITING)
             waited = True
-            time.sleep(POLL_SECONDS)
+            time.sleep(max(POLL_SECONDS, leases.poll))
 
     def _made(self, piece: Piece) -> UserError | None:
         """Make a piece, or find that another process has made it; return its error. A stop is raised."""
