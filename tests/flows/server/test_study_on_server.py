@@ -323,7 +323,7 @@ def test_a_night_is_green_only_if_all_was_compared_and_held(
     held = a_night("panel", 1, tonight=0.6, **band).keep(root)
     drifted = a_night("panel", 2, tonight=0.2, state="drifted", found="accuracy 0.200", **band).keep(root)
     for found, name in (([], "Unchecked"), ([held], "Completed"), ([held, drifted], "Drifted")):
-        monkeypatch.setattr(deployed, "reevaluate", lambda *_, found=found: iter(found))
+        monkeypatch.setattr(deployed, "reevaluate", lambda *_, found=found, **__: iter(found))
         state = deployed.reeval(canary_tokens=5, sample_anyway=True, return_state=True)
         (page, *_) = pages("nightly")
         assert state.name == name and page["description"] in state.message
