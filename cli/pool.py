@@ -74,7 +74,8 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
     """Make a pool from SOURCES.
 
     SOURCES are files (JSONL, JSON, CSV, Parquet) with fields problem or question, and gold or answer; names of known
-    sets; or sets on the hub, NAME@COMMIT or OWNER/NAME@COMMIT:SPLIT. Without any: the 877 olympiad problems.
+    sets; or sets on the hub, NAME@COMMIT or OWNER/NAME@COMMIT:SPLIT. Without SOURCES the pool has the 877 olympiad
+    problems.
     """
     with _built(root, wishes) as (store, ref):
         issues, problems = store.read(list_pool_issues(pool=ref)), store.read(ref)

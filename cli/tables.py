@@ -1,4 +1,5 @@
-"""Arrow tables on a terminal, fitted to its width, and as CSV. In a pipe: whole texts, a line a row, no colours."""
+"""Arrow tables on a terminal, fitted to its width, and as CSV. In a pipe texts are not abbreviated; each row is a line,
+without colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a wider search leave reinforcement learning more to gain? The whole experiment as one DAG."""
+"""The whole experiment as one DAG. It asks whether reinforcement learning gains more if one sample searches wider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The problems of a study: pools, splits, benchmarks. Prepared once for all arms, before any model is used."""
+"""The problems of a study: pools, splits, benchmarks. These artifacts are made once for all arms, before any model is
+used."""
 
 from __future__ import annotations
 

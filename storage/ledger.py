@@ -237,7 +237,7 @@ class Entries:
         return rows.sort_by("nth")
 
     def _near(self, wanted: pa.Table) -> pa.Table:
-        """Return the keys of the wanted problems; otherwise DuckDB may have a million keys in memory."""
+        """Return the keys of the wanted problems only, because all keys may be a million rows in memory."""
         return self.keys.filter(pc.field("problem_id").isin(wanted["problem_id"].unique()))
 
     def _taken(self, place_N: np.ndarray, columns: list[str] | None) -> Iterator[pa.Table]:

@@ -51,8 +51,9 @@ def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Se
 
 
 def by_grader(graders: Graders, kind: str = MATH) -> Equal:
-    """Return a function for equality of answers: each must be correct with the other as gold. Plugins run in processes
-    that can be killed. For built-in kinds other than mathematics, different texts are different answers."""
+    """Return a function for equality of answers: each must be correct with the other as gold. Graders of other packages
+    run in processes that can be killed. For built-in kinds other than mathematics, different texts are different
+    answers."""
     bare = replace(BARE["tag"], answer_kind=kind)
 
     def equal(pairs: Sequence[Pair]) -> Sequence[bool]:

@@ -169,7 +169,8 @@ class Forecast:
 
 
 def amounts(cost: Cost) -> list[str]:
-    """Cells of a plan's line; a dash for resources that the stage does not use. `kept`: rollouts in the ledger."""
+    """Cells of a plan's line; a dash for resources that the stage does not use. `kept` is the number of rollouts in the
+    ledger."""
     numbers = (
         (cost.rollouts, f"{cost.rollouts:,}"),
         (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),

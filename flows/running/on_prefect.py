@@ -164,7 +164,8 @@ def _with_state(
 
 @dataclass(slots=True)
 class PrefectPool:
-    """Workers of a pool, which run a deployment once per piece. Knows deployments and their runs, not stages.
+    """Workers of a pool, which run a deployment once per piece. This class knows deployments and their runs, but not
+    stages.
 
     - run: the run that the pieces belong to; with the piece's key it identifies the work.
     - parent: the flow run that needs it; `cancel_children` finds its children by it.

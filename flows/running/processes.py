@@ -1,8 +1,9 @@
 """Pieces of a study made by several processes that share a root: workers of this command, jobs of a cluster, or hosts
-with one bucket. No process leads: each makes the pieces whose leases are free, and the lease of a dead one is free.
+with one bucket. The processes are equal: each makes the pieces whose leases are free. The lease of a dead process is
+free too.
 
-One small model leaves most cores idle. A worker of this command ends with its parent, however the parent ends; its
-artifacts and rollouts are kept.
+One process with a small model would leave most cores idle. A worker of this command ends with its parent, however the
+parent ends; its artifacts and rollouts are kept.
 """
 
 from __future__ import annotations
@@ -114,9 +115,10 @@ class Claims:
 
 def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
     """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. With more processes than arms,
-    several sample for one arm. A single process is started only on a GPU, for several arms with several seeds: it takes
-    pieces by their turns, so that an interrupted study has the same seeds of all arms. listener: receives the events of
-    all processes. Errors as for `dispatch`; Parked if a process was lost and no other made its piece."""
+    several processes sample for one arm. A single process is started only on a GPU, for several arms with several
+    seeds: it takes pieces by their turns, so that an interrupted study has the same seeds of all arms. listener:
+    receives the events of all processes. Errors as for `dispatch`; Parked if a process was lost and no other made its
+    piece."""
     p = study.profile
     places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
     if len(places) == 1 and (p.hardware.device != "cuda" or len(p.arms) == 1 or len(p.seeds) <= 1):

@@ -89,7 +89,7 @@ OMITTED = ("budget", "objectives", "scaffolds", "tracking")
 
 
 def tables_of(study: Profile) -> dict[str, Any]:
-    """Every field, as in `study.toml`, without labels."""
+    """Return every field, as in `study.toml`, without labels."""
     tables = fields_of(study)
     own = {arm.name: arm for arm in study.own}
     tables["scaffolds"] = {

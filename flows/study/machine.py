@@ -71,7 +71,7 @@ def side_by_side(profile: Profile) -> int:
 
 def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
     """Divide the GPUs beyond the minimum equally among parallel arms, as sampling replicas and learner processes. jobs:
-    number that could run in parallel. Unchanged on a CPU, and with too few GPUs for one arm.
+    number that could run in parallel. The hardware is unchanged on a CPU, and with too few GPUs for one arm.
 
     >>> apart = Hardware(device="cuda", engine_process="core", sampler_apart=True, arms_at_once=2, spread=True)
     >>> [(h.arms_at_once, h.processes, h.replicas) for h in (spread(apart, n, 2) for n in (1, 2, 4, 8))]

@@ -1,4 +1,5 @@
-"""The objectives that a study compares, as changed settings of its training. Data; formulas are in docs/training.md.
+"""The objectives that a study compares, as changed settings of its training. This module has data only; the formulas
+are in docs/training.md.
 
 Equivalent objectives are listed once: `leave_one_out` differs from `centred` by a positive factor, and `ppo`, `tis`,
 `cispo` and `rloo` equal the default loss while each batch gets one update.

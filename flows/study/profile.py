@@ -204,7 +204,7 @@ class Search(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(Checked):
-    """One complete study, by name. `own`: arms that the study defines or changes."""
+    """One complete study, with its name. `own`: arms that the study defines or changes."""
 
     name: str
     """Name of the profile that the study is based on."""

@@ -86,8 +86,8 @@ def questions(study: Profile) -> Iterator[Profile]:
 
 
 def _sized(lesson: Lesson, study: Profile) -> Lesson:
-    """Return the lesson with the limits, steps and learning rate of the study's lesson of that name. If there is none,
-    only the completion limit is the study's."""
+    """Return the lesson with the limits, steps and learning rate of the study's lesson of that name. If the study has
+    no such lesson, only the completion limit is taken from the study."""
     own = {known.name: known for known in study.lessons}
     cap = min(lesson.rollouts.max_tokens, study.rollouts.max_tokens)
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))

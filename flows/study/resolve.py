@@ -1,5 +1,5 @@
-"""Resolve a profile to exactly what will run: find files and models and identify them by content. Mistakes in the input
-are found here, before work starts."""
+"""Resolve a profile to exactly what will run: find files and models and identify them by content. This module finds
+mistakes in the input before work starts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Study:
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """Each arm's prompt, with its tags and stop."""
+        """Return each arm's prompt, with its tags and stop strings."""
         scaffolds = {name: self.profile.arm(name).scaffold for name in self.profile.arms}
         return tuple(
             f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}"

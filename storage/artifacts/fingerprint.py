@@ -36,8 +36,8 @@ class Ambiguous(TypeError):
 def canonical(value: object) -> object:
     """Return the identity of a value as JSON: tuples become lists, dataclasses tagged dicts, enums their value.
 
-    Fields of a dataclass at their declared default are left out, so that a new field changes no existing name. Labels
-    (`compare=False`) are left out too. Defaults from a factory are always included.
+    Fields of a dataclass at their declared default are left out, so that a new field changes no existing name. Fields
+    that are labels (`compare=False`) are left out too. Defaults from a factory are always included.
 
     >>> canonical({"b": (1, 2.0), "a": None})
     {'a': None, 'b': [1, {'float': '2.0'}]}
@@ -126,7 +126,8 @@ def restored(kind: Any, value: Any) -> Any:
 
 
 def fingerprint(value: object) -> str:
-    """Return 16 hex digits of sha256 over canonical JSON. Collisions: one in 10^7 stores of a million artifacts."""
+    """Return 16 hex digits of sha256 over canonical JSON. About one in 10^7 stores of a million artifacts has a
+    collision."""
     return hashlib.sha256(_text(canonical(value)).encode()).hexdigest()[:HEX_DIGITS]
 
 

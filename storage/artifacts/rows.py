@@ -162,7 +162,8 @@ def beside(
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield each part with the rows of `others` for the same problems. A part holds whole problems.
 
-    others: parts of whole problems too, in about the same order. known: their problems. schema: theirs.
+    others: tables of whole problems too, in about the same order. known: the problems of others. schema: the schema of
+    others.
 
     >>> rows = pa.table({"problem_id": ["b", "a"], "n": [2, 1]})
     >>> pairs = beside([rows.slice(1), rows.slice(0, 1)], [rows], {"a", "b"}, rows.schema)

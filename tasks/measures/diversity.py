@@ -142,7 +142,7 @@ COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "sha
 
 
 def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str]) -> pa.Table:
-    """Compare every two (arm, step), paired by problem. Schema: DiversityComparison.
+    """Compare every two policies (arm, step), paired by problem. Schema: DiversityComparison.
 
     basis: `all`, problems where both are defined, or `equal_n`, problems where both have equally many traces. low,
     high, p_value, adjusted_*: over problems (near-duplicates, by `cluster`, count once) and, for trained policies, over

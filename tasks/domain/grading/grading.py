@@ -1,8 +1,8 @@
 r"""The grader, used alike by reward, screening, evaluation and regrading.
 
 The grader gets only the final-answer region and the gold. The form of an answer (list, tuple, interval, equation) is
-compared here, exactly; terms that are not plain numbers are compared by value. All work is bounded, whatever the
-completion (`tasks.domain.grading.values`).
+compared here, exactly; terms that are not plain numbers are compared by value. The time and memory of grading are
+bounded for every completion (`tasks.domain.grading.values`).
 
 Two exact values match only if they are equal; the tolerance of decimals is defined in `tasks.domain.grading.terms` and
 given in the reason of the verdict.

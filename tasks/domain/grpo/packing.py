@@ -49,7 +49,7 @@ class Pack:
       T.
     - rows_K: the row that predicts targets_K, tokens with known behaviour log-prob; in the same order behaviour_K,
       advantages_K: float32, and rollout_K: the sequences' indices.
-    - weights: 2 x K, if tokens are weighted.
+    - weights: an array of 2 x K numbers, if the loss weights tokens.
     """
 
     tokens_T: np.ndarray

@@ -78,7 +78,7 @@ def _plain(place: Place) -> bool:
 
 
 def base_weights(model: Any, folder: Path) -> Base:
-    """Return copies of the weights. On a CPU vLLM repacks them, so the files are read again."""
+    """Return copies of the weights. On a CPU vLLM repacks the weights, so the weight files are read again."""
     found = places(model)
     if all(place.weight.is_cuda for place in found.values()):
         weights = {name: place.weight.detach() for name, place in found.items()}

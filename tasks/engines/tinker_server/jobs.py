@@ -71,7 +71,7 @@ class Jobs:
         return self._answers[request]
 
     def close(self) -> None:
-        """End after the job at work."""
+        """End the thread after the job in progress."""
         self._thread.shutdown(cancel_futures=True)
 
     def _draw(self, adapter: ServedAdapter | None) -> None:
