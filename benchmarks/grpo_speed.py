@@ -13,6 +13,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +22,7 @@ import torch
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
-from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, StepMetrics, train
@@ -86,25 +87,24 @@ def main() -> None:
         args.out.write_text(json.dumps({"settings": vars(args), "steps": run.steps}, indent=1, default=str))
 
 
+@dataclass
 class Run:
-    """Samples for the learner and keeps what each step took."""
+    """Samples for the learner and keeps what each step took. held: bytes of the GPU that the engine holds."""
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        config: LearnerConfig,
-        execution: Execution,
-        problems: dict[str, dict[str, str]],
-        generator: Generator,
-        graders: Graders,
-        held: int,
-    ) -> None:
-        self.args, self.config, self.execution = args, config, execution
-        self.problems, self.generator, self.graders, self.held = problems, generator, graders, held
-        self.scaffold = SCAFFOLDS[args.scaffold]
-        self.steps: list[dict[str, Any]] = []
-        self.sampled: dict[int, dict[str, float]] = {}
-        self.last = time.perf_counter()
+    args: argparse.Namespace
+    config: LearnerConfig
+    execution: Execution
+    problems: dict[str, dict[str, str]]
+    generator: Generator
+    graders: Graders
+    held: int
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    sampled: dict[int, dict[str, float]] = field(default_factory=dict)
+    last: float = field(default_factory=time.perf_counter)
+
+    @property
+    def scaffold(self) -> Scaffold:
+        return SCAFFOLDS[self.args.scaffold]
 
     def sample(self, plan: StepPlan) -> list[TrainRollout]:
         if not plan.problem_ids:

@@ -35,6 +35,16 @@ from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Ref
 
+HARDWARE: dict[str, Any] = {
+    "max_model_len": 512,
+    "max_num_seqs": 128,
+    "kv_cache_mb": 256,
+    "threads": 1,
+    "dtype": "float32",
+    "memory_fraction": 0.45,
+    "engine_process": "inside",
+}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -44,29 +54,15 @@ def main() -> None:
     parser.add_argument("--arm", default="panel")
     parser.add_argument("--group-size", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=128)
-    parser.add_argument("--max-model-len", type=int, default=512)
-    parser.add_argument("--max-num-seqs", type=int, default=128)
-    parser.add_argument("--kv-cache-mb", type=int, default=256)
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--lora-rank", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--memory-fraction", type=float, default=0.45)
-    parser.add_argument("--engine-process", default="inside", choices=("inside", "core", "worker", "both"))
+    for name, value in HARDWARE.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     parser.add_argument("--ways", nargs="+", default=["bare", "batches", "streaming"])
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
-    hardware = Hardware(
-        engine="vllm",
-        max_model_len=args.max_model_len,
-        max_num_seqs=args.max_num_seqs,
-        batch_size=args.batch_size,
-        threads=args.threads,
-        dtype=args.dtype,
-        kv_cache_mb=args.kv_cache_mb,
-        memory_fraction=args.memory_fraction,
-        engine_process=args.engine_process,
-    )
+    machine = {name: getattr(args, name) for name in HARDWARE}
+    hardware = Hardware(engine="vllm", batch_size=args.batch_size, **machine)
     digest = model_digest(args.model)
     policy = Policy(arm=args.arm, model=BaseModel(name=args.model.name, sha256=digest))
     with tempfile.TemporaryDirectory() as folder:
