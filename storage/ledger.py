@@ -115,7 +115,7 @@ class Ledger:
         return sorted(self.folder(account).glob("unchecked-*.parquet"))
 
     def admit(self, shard: Path) -> None:
-        """Let the rows of an unchecked shard count."""
+        """Include the rows of a shard that was not checked before."""
         target = shard.rename(shard.with_name(shard.name.replace("unchecked", "shard", 1)))
         sync(target.parent)
         if self._mirror:

@@ -63,7 +63,7 @@ class Listed:
     etag: str
 
     def holds(self, content: bytes) -> bool:
-        """Return whether the object certainly has this content. False if ETags are not digests, as on encrypting
+        """Return whether the object certainly has this content. Return False if ETags are not digests, as on encrypting
         servers."""
         return self.etag.strip('"') == md5(content, usedforsecurity=False).hexdigest()
 

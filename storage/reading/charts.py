@@ -308,8 +308,8 @@ def _differences(rows: Sequence[Row]) -> Spec:
 
 
 def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: str, other: str) -> Spec:
-    """Return a scatter plot with one dot per problem, one policy against another. Above the dashed line the second is
-    higher. A cross marks the means."""
+    """Return a scatter plot with one dot per problem, one policy against another. Points above the dashed line have a
+    higher second value. A cross marks the means."""
     names, when = (chart.y, f"other_{chart.y}"), f"{phase} training" + (f", seed {seed}" if seed is not None else "")
     high = max(row[name] for row in rows for name in names) or 1.0
     scale = {"domain": [0, high * 1.05]}

@@ -2,7 +2,7 @@
 
 A light copy has no checkpoints, and only the adapters that later trainings start from; the others are by far the
 largest part of a study. The trainings of a light copy list the missing files in `left.json`. Artifacts that the target
-has are never changed, except that missing weights are added.
+already has are not changed, but missing weights are added.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ DAMAGED = ".damaged"
 
 
 class Record(BaseModel):
-    """One file. NAME: its name in messages."""
+    """One file. NAME: the record's name in messages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     NAME: ClassVar[str]

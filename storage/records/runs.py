@@ -40,8 +40,8 @@ State = Literal["queued", "running", "parked", "interrupted", "finished", "faile
 
 
 class Amounts(BaseModel):
-    """The amounts that a run spends, in every unit of budgets, prices, charges and forecasts. Users see the title of a
-    field."""
+    """The amounts that a run spends, in every unit of budgets, prices, charges and forecasts. The title of a field is
+    shown to users."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tokens: float = Field(default=0.0, title="tokens")  # of prompts and completions

@@ -110,8 +110,8 @@ class Scaffold(Ruled, Checked):
         return (*((self.trace_tag,) if self.trace_tag else ()), *(("answer",) if self.answer_form == "tag" else ()))
 
     def versions(self) -> Mapping[str, int | str]:
-        """Return the versions of the parsing rules, for fingerprints. Older rules found no trace before a box, and read
-        an unclosed trace as an answer."""
+        """Return the versions of the parsing rules, for fingerprints. Older parsing rules found no trace before a box,
+        and read an unclosed trace as an answer."""
         before_box = self.trace_tag is None and self.answer_form == "boxed"
         return {"trace": 2} if (before_box or self.trace_opened) and not self.code else {}
 

@@ -1,4 +1,4 @@
-"""How a process uses its machine, and which engine samples. Never part of a result's identity."""
+"""How a process uses its machine, and which engine samples. These settings are never part of a fingerprint."""
 
 from __future__ import annotations
 
@@ -111,12 +111,13 @@ class Hardware(Checked):
 
     @property
     def bytes_per_value(self) -> int:
-        """Bytes per value of the sampler's weights on a GPU."""
+        """Return the bytes per value of the sampler's weights on a GPU."""
         return BYTES_PER_VALUE[self.dtype]
 
     @property
     def gpus(self) -> int:
-        """GPUs that one arm occupies. Sampler and learner keep their memory shares all the time."""
+        """Return the number of GPUs that one arm occupies. Sampler and learner keep their memory shares all the
+        time."""
         both = (self.processes, self.replicas * self.tensor_parallel)
         return sum(both) if self.sampler_apart else max(both)
 
@@ -371,7 +372,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 def keep_freed_memory() -> bool:
     """Tell glibc's allocator to keep large freed blocks; return whether it accepted. A training step frees and
     allocates the same memory again, and on a CPU a small model otherwise spends most time on page faults. Measured on
-    the demo model: 0.35 s per step before, 0.10 s after. No effect on other platforms."""
+    the demo model: 0.35 s per step before, 0.10 s after. This has no effect on other platforms."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
     return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 

@@ -58,7 +58,7 @@ class Comparison:
         return self.compare(prediction, gold)[0] == "correct"
 
     def compare(self, prediction: Shape, gold: Shape) -> Judgement:
-        """(verdict, reason) of a prediction's form against the gold's."""
+        """Return (verdict, reason) after a comparison of the prediction's form with the gold's form."""
         condition = prediction.condition
         if condition not in ("", gold.condition) and (gold.condition or re.search(r"[23]$|>1$", condition)):
             return WRONG

@@ -68,7 +68,7 @@ def number(value: int | Fraction) -> Expr:
 
 
 def _numeral(found: re.Match[str]) -> Expr:
-    """(value, place of the last decimal) of a number as written."""
+    """Return (value, place of the last decimal) of a number as written."""
     place = None
     if len(found[0]) > MAX_NUMERAL:
         raise Unreadable("a number of too many digits")

@@ -67,7 +67,7 @@ def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
 
 
 def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = "stop", kind: str = MATH) -> Verdict:
-    r"""Verdict on one final-answer region.
+    r"""Return the verdict on one final-answer region.
 
     >>> grade_region("7", "7", "tag").verdict, grade_region(r"so \boxed{8}", "7", "boxed").verdict
     ('correct', 'wrong')

@@ -125,7 +125,7 @@ def kind_of(name: str) -> AnswerKind:
 
 
 def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish: str) -> Verdict:
-    r"""Verdict on one final-answer region for a kind other than mathematics.
+    r"""Return the verdict on one final-answer region for a kind other than mathematics.
 
     >>> [grade_as("multiple_choice", r, "B", "tag", "stop").verdict for r in ("(B) 42", "C", "A or B", "?", None)]
     ['correct', 'wrong', 'ambiguous', 'wrong', 'no_answer']

@@ -100,7 +100,7 @@ _LETTERS = rf"{_LETTER}(?: ?(?:,|;|,? and){_LETTER})+ ?"
 
 @lru_cache(maxsize=8192)
 def normalise(text: str) -> str:
-    r"""Normal form: ASCII and LaTeX, no delimiters, no sizing or spacing commands.
+    r"""Return the normal form of a text: ASCII and LaTeX without delimiters and without commands for size or spacing.
 
     >>> normalise("$x²−½$"), normalise(r"\left( \dfrac12,\, 3\right)")
     ('x^{2}-\\frac{1}{2}', '( \\frac{1}{2}, 3)')
@@ -168,7 +168,7 @@ def _brace_arguments(text: str) -> str:
 
 
 def _forms(kind: str) -> str:
-    """Characters with a compatibility form of a kind, such as superscripts."""
+    """Return the Unicode characters of one compatibility form, such as superscripts."""
     some = map(chr, range(0x80, 0x2200))
     return "".join(c for c in some if c not in SYMBOLS and unicodedata.decomposition(c).startswith(f"<{kind}>"))
 
@@ -259,7 +259,7 @@ def one_line(text: str) -> str:
 
 
 def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
-    """Parts between separators outside all brackets, and the separators.
+    """Return the parts between separators outside all brackets, and the separators.
 
     >>> split("1,(2,3),4", re.compile(","))
     (['1', '(2,3)', '4'], [',', ','])

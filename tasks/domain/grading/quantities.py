@@ -217,7 +217,7 @@ def number(text: str) -> Number | None:
 
 
 def _plain(formula: Expr) -> tuple[Fraction, Fraction | None] | None:
-    """(value, place) of a number."""
+    """Return (value, place) of a number."""
     parts = [_plain(part) for part in formula.args if isinstance(part, Expr)]
     match formula.op, parts:
         case "num", _:
@@ -237,7 +237,7 @@ _BASED = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?(\\(?:text|mathrm|mbox) ?\{ ?)?\(?(\d
 
 
 def _based(text: str) -> tuple[str, int, bool] | None:
-    """(digits, base, whether the base is in words) of a number with an explicit base."""
+    """Return (digits, base, whether the base is in words) of a number with an explicit base."""
     found = _BASED.fullmatch(text.strip(" $"))
     base = None if found is None else int(found[3]) if found[3].isdigit() else number_in_words(found[3])
     return (found[1], int(base), bool(found[2])) if found and base in range(2, 37) else None  # type: ignore[arg-type]

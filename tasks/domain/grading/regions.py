@@ -121,7 +121,7 @@ MAX_SEPARATOR = 40
 
 
 def boxed(text: str) -> tuple[list[str], bool, bool]:
-    r"""(distinct contents of all `\boxed`, whether they form one list, whether the last is unclosed).
+    r"""Return (distinct contents of all `\boxed`, whether they form one list, whether the last is unclosed).
 
     >>> boxed(r"\boxed{\frac{1}{2}} and \boxed{3}")
     (['\\frac{1}{2}', '3'], True, False)
@@ -211,7 +211,8 @@ def _unboxed(text: str, start: int, end: int, ends: dict[int, int]) -> str:
 
 
 def _closing_braces(text: str) -> dict[int, int]:
-    r"""Position of every closed opening brace → position of its closing brace. `\{` is not a brace, `\\{` is."""
+    r"""Return the position of each opening brace that is closed → position of its closing brace. `\{` is not a brace,
+    `\\{` is."""
     open_at: list[int] = []
     ends = {}
     for match in _BRACKETS["{"].finditer(text):

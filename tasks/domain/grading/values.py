@@ -246,8 +246,8 @@ _COUNTED = {"!", "!!", "binom", "sum", "prod", "gcd", "lcm"}
 
 
 def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, Fraction]]:
-    """Test points for the variables; one empty point if there are none. The points depend only on the names. Whole and
-    large points reveal steps and corners; counting expressions have values only at whole numbers."""
+    """Return test points for the variables; one empty point if there are no variables. The points depend only on the
+    names. Whole and large points reveal steps and corners; counting expressions have values only at whole numbers."""
     if not names:
         yield {}
         return
@@ -316,7 +316,7 @@ def values(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = None)
 
 
 def _digits(bits: int) -> int:
-    """Digits sufficient for numbers of this many bits."""
+    """Return the number of digits that suffices for numbers of this many bits."""
     spread = int(bits * math.log10(2)) + 1
     return max(DIGITS, min(50 + 8 * spread, MAX_DIGITS) if spread < 1_000 else 60 + 2 * spread)
 
@@ -356,7 +356,7 @@ def same_value(one: Expr, other: Expr) -> bool:
 
 
 def _numbers(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = None) -> Iterator[Values]:
-    """Values at each point where none is a matrix."""
+    """Return the values at each test point at which no value is a matrix."""
     return (found for found in values(formulas, fixed) if not any(isinstance(v, mp.matrix) for v in found[0]))
 
 

@@ -46,8 +46,8 @@ Decay = Annotated[Real, Field(ge=0, lt=1)]
 
 
 def check_layers(names: Sequence[str]) -> None:
-    """For a study's own training; an existing adapter may have other layers. Raise UserError for a layer that no
-    supported model has."""
+    """This check is for a study's own training; an imported adapter may have other layers. Raise UserError for a layer
+    that no supported model has."""
     for name in names:
         if name not in ALL_LINEAR:
             hint = did_you_mean(name, ALL_LINEAR)
@@ -56,8 +56,8 @@ def check_layers(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig(Ruled, Checked):
-    """All that changes the result of training, and nothing else. Defaults are the original recipe's. Steps, group sizes
-    and the learning rate have no defaults here: profiles set them (flows/study/builtin/*.toml)."""
+    """All settings that change the result of a training, and no others. Defaults are the original recipe's. Steps,
+    group sizes and the learning rate have no defaults here: profiles set them (flows/study/builtin/*.toml)."""
 
     steps: Annotated[Whole, Field(ge=1, le=10 * MOST)]
     """Training steps."""
@@ -166,7 +166,7 @@ class LearnerConfig(Ruled, Checked):
 
     @property
     def updates(self) -> int:
-        """Number of updates in a step whose groups all have a gradient."""
+        """Return the number of updates in a step whose groups all have a gradient."""
         return self.minibatches * self.epochs
 
     def check(self) -> None:

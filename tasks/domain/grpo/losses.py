@@ -48,7 +48,7 @@ Term = Callable[[Tokens, "LearnerConfig"], "Tensor"]
 
 
 def log_ratio(logprobs_T: Tensor, behaviour_T: Tensor) -> Tensor:
-    """log-prob minus behaviour log-prob, clamped above; a clamped one has no gradient."""
+    """Return the log-prob minus the behaviour log-prob, clamped above; a clamped value has no gradient."""
     return (logprobs_T - behaviour_T).clamp(max=MAX_LOG_RATIO)
 
 

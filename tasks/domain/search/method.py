@@ -79,7 +79,7 @@ class Candidate:
 
     @property
     def likelihood(self) -> float:
-        """Mean log-prob per token; -inf if unknown."""
+        """Return the mean log-prob per token; -inf if unknown."""
         return float("-inf") if self.logprob_sum is None else self.logprob_sum / max(self.num_tokens, 1)
 
     @property
@@ -116,7 +116,7 @@ class Method(Checked, ABC):
 
     @property
     def sure(self) -> int:
-        """Number of rollouts that the method requests in any case; they may be sampled ahead."""
+        """Return the number of rollouts that the method requests in any case; these may be sampled ahead."""
         return 0
 
     @property

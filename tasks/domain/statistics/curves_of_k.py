@@ -116,7 +116,8 @@ def k_curve(
 
 
 def doublings(curve: KCurve, ks: Sequence[int]) -> list[dict[str, Any]]:
-    """Return pass@k with its interval, and its increase over the previous k. No k may exceed a group's size."""
+    """Return pass@k with its interval, and its increase over the previous k. A k must not exceed the size of a
+    group."""
     if not curve.n:
         return [{"k": k, "reason": INCOMPLETE} for k in ks]
     passing = curve.values["pass@k"]
@@ -374,8 +375,8 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
 
     The cost is that of k rollouts of the more expensive policy, so k of the cheaper policy is fractional. Its pass@k at
     a fractional k is interpolated between the two neighbouring whole k. If the cheaper policy has too few rollouts for
-    that cost, both spend the cost of all its rollouts, and k of the other policy is fractional. No rows if lengths are
-    unknown; no estimate if most problems lack rollouts.
+    that cost, both spend the cost of all its rollouts, and k of the other policy is fractional. There are no rows if
+    lengths are unknown, and no estimates if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])

@@ -109,7 +109,7 @@ def too_few(problems: int) -> str | None:
 def bounds(bound: Mapping[str, float], problems: int) -> str:
     """Return the text that replaces an interval for problems with given counts. No interval holds here: one that covers
     any pool covered 98 to 100 % of studies, and one for pools of a certain shape covered none of those with another
-    shape. More problems do not help, only more rollouts."""
+    shape. More problems do not make the bounds narrower; more rollouts do."""
     return too_few(problems) or (
         f"no interval: rollouts so few do not tell it; {bound['low']:.3f} to {bound['high']:.3f} in any pool that would"
         " give these counts"
@@ -178,7 +178,7 @@ class BetaBinomial:
 
 def rollouts_until_decided(n: int, c: int) -> float:
     """Return the expected number of rollouts until there is one correct and one wrong, if c correct and n − c wrong
-    ones come in random order; n if all are equal. Stopping there gives the same band as drawing all n.
+    ones come in random order; n if all are equal. To stop there gives the same band as all n rollouts.
 
     >>> rollouts_until_decided(8, 0), rollouts_until_decided(2, 1), round(rollouts_until_decided(8, 4), 4)
     (8.0, 2.0, 2.6)

@@ -36,7 +36,7 @@ def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
 
 def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int, wanted_K: Sequence[int]) -> np.ma.MaskedArray:
     """Return (P, K) unbiased chances that at least `wanted` of k rollouts are correct, from the hypergeometric tail:
-    G-Pass@k at threshold wanted/k. Masked where n < k. Source: Liu et al. 2024 (arXiv 2412.13147).
+    G-Pass@k at threshold wanted/k. The result is masked where n < k. Source: Liu et al. 2024 (arXiv 2412.13147).
 
     >>> g_pass_at_k(np.array([4, 2]), np.array([3, 2]), 3, [1, 2, 3]).round(4).tolist()
     [[1.0, 1.0, 0.25], [None, None, None]]

@@ -474,9 +474,9 @@ def ratio(
 ) -> tuple[float, float, float]:
     """Return (ratio, low, high) of two sums over problems, on the log scale, which keeps it positive.
 
-    Linearised, with the variance and degrees of freedom of `combined`. Ends are NaN for one problem, if nothing varies,
-    or if they overflow. trained: whether the one policy is trained, or each of two on the same problems; these have
-    separate seeds or, with `paired`, the same. Errors: ValueError if either sum is not positive.
+    The ratio is linearised, with the variance and degrees of freedom of `combined`. Ends are NaN for one problem, if
+    nothing varies, or if they overflow. trained: whether the one policy is trained, or each of two on the same
+    problems; these have separate seeds or, with `paired`, the same. Errors: ValueError if either sum is not positive.
 
     >>> two = np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]])
     >>> [[round(v, 3) for v in ratio(*two, trained)] for trained in (False, (False, False))]

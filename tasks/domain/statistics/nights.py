@@ -1,4 +1,5 @@
-"""Drift over nights: has the accuracy of a policy changed since its evaluation? Every night has the same problems.
+"""Drift over nights: a test of whether the accuracy of a policy has changed since its evaluation. Every night has the
+same problems.
 
 Without a change, all rollouts of one problem are exchangeable. Given a problem's counts over all nights, the correct
 rollouts since any night are then hypergeometric, with known mean and variance. The standardised sum of differences over

@@ -59,8 +59,8 @@ def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | No
     """Return the two-sided signed-rank p, dropping zeros; None if nothing is left. Values equal up to rounding are
     ties.
 
-    Few problems: the sign-flip test of the signed ranks, which is exact with ties. With near-duplicates (problems of
-    one cluster): sign flips of the sums over clusters.
+    With few problems: the sign-flip test of the signed ranks, which is exact with ties. With near-duplicates (problems
+    of one cluster): sign flips of the sums over clusters.
 
     >>> wilcoxon(np.array([1.0, 2, 3])), wilcoxon(np.array([0.0])) is None
     (0.25, True)
@@ -99,7 +99,7 @@ def paired(first_P: np.ndarray, second_P: np.ndarray) -> dict[str, Any]:
 
     t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, for
     comparison with publications; d_z: mean over standard deviation of the differences; d_z_corrected: with Hedges'
-    small-sample correction. Left out, with a reason, if n is too small or no difference varies.
+    small-sample correction. If n is too small or all differences are equal, the test is replaced by a reason.
 
     >>> r = paired(np.array([1.0, 2, 4]), np.array([0.0, 0, 1]))
     >>> r["n"], r["difference"], round(r["t"], 4), round(r["p_t"], 4)

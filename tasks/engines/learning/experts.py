@@ -261,7 +261,7 @@ class MergedExperts:
         self._behind = False
 
     def changed(self) -> None:
-        """Note that A or B changed. No merge may be running."""
+        """Note that A or B changed. No merge may be running during this call."""
         self._behind = True
 
     def begin(self) -> None:
@@ -275,7 +275,7 @@ class MergedExperts:
         self.finish_begun()
 
     def finish_begun(self) -> None:
-        """Wait for a running merge. Until it ends, A and B must not change."""
+        """Wait for a running merge. Until the merge ends, A and B must not change."""
         if self._under_way is not None:
             under_way, self._under_way = self._under_way, None
             under_way.result()

@@ -2,9 +2,9 @@
 model.
 
 bfloat16 has 8 bits of mantissa. At a learning rate of 5e-6 the value nearest to W + d is W for 99 % of weights, so
-rounding to nearest would serve the base model. Rounding is therefore stochastic and right in expectation. The noise of
-the rounding is a function of A and B only, so that sampler and learner, each with its own copy, have bit-identical
-weights.
+rounding to nearest would serve the base model. Rounding is therefore stochastic, and its expectation is the exact sum.
+The noise of the rounding is a function of A and B only, so that sampler and learner, each with its own copy, have
+bit-identical weights.
 """
 
 from __future__ import annotations

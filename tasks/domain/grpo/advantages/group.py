@@ -76,8 +76,8 @@ Advantage = Callable[[Group, Context], Advantages]
 
 
 def is_live(rewards_G: Sequence[float]) -> bool:
-    """Return whether the group has a gradient. Tested by equality: four times 0.1 has a tiny non-zero variance in
-    floats.
+    """Return whether the group has a gradient. Rewards are compared by equality, because the variance of four times 0.1
+    is not exactly 0 in floats.
 
     >>> is_live([0.1] * 4), is_live([0.0, -0.2])
     (False, True)

@@ -73,7 +73,7 @@ def summed(group: Group, _: Context) -> Advantages:
 
 
 def best(group: Group, _: Context) -> Advantages:
-    """1 for a completion with any correct candidate, standardised like `summed`."""
+    """Return 1 for a completion with any correct candidate, else 0, standardised like `summed`."""
     return _scored(group, [any(c.correct for c in one) for one in group.candidates]), {}
 
 
