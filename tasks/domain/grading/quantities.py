@@ -58,6 +58,38 @@ def _cardinal(words: list[str]) -> Fraction | None:
     return None if times is None or rest is None or rest >= SCALES[scale] else times * SCALES[scale] + rest
 
 
+_NUMBER_WORD = rf"(?:{'|'.join([*_ONES, *_TENS, *SCALES, *_PARTS])}|halve|minus|negative|and|a)s?"
+_SPELLED = re.compile(
+    r"(?:(?P<twice>\d+) ?\()?(?<![A-Za-z\\])"
+    rf"(?P<words>(?:\d+(?:\.\d+)? )?{_NUMBER_WORD}(?:[ -]+{_NUMBER_WORD})*)(?![A-Za-z])(?P<after>\)| ?\(\d+\))?",
+    re.I,
+)
+
+
+def in_digits(text: str) -> str:
+    """A text with its spelled numbers as digits.
+
+    >>> in_digits("twenty one ways"), in_digits("3 dozen"), in_digits("seven (7)"), in_digits("minus 5")
+    ('21 ways', '36', '7', '-5')
+    """
+    text = re.sub(r"\\text ?\{ ?(-?\d+(?:/\d+)?) ?\}", r"\1", _SPELLED.sub(_digits, text))
+    return re.sub(r"\b(?:minus|negative) (?=\d)", "-", text)
+
+
+def _digits(found: re.Match[str]) -> str:
+    """The match in digits; unchanged if the number given twice differs."""
+    words, out = found["words"].split(), []
+    while words:
+        tried = [" ".join(words[:n]) for n in range(len(words), 0, -1) if "and" not in (words[0], words[n - 1])]
+        spelt = next((text for text in tried if number_in_words(text) is not None), "")
+        out.append(str(number_in_words(spelt)) if spelt else words[0])
+        words = words[len(spelt.split()) or 1 :]
+    digits, after = " ".join(out), found["after"] or ""
+    if found["twice"]:
+        return digits if (found["twice"], after) == (digits, ")") else found[0]
+    return digits + after if after in ("", ")") else digits if after == f" ({digits})" else found[0]
+
+
 #: Longer texts hold no number with a unit; patterns that look for one are kept away from them.
 MAX_UNIT_CHARS = 200
 _PREFIXES = {"": "", "milli": "m", "centi": "c", "deci": "d", "kilo": "k", "micro": "u", "nano": "n", "mega": "M"}

@@ -1,20 +1,19 @@
 r"""Read the answers in a final-answer region, token by token, with a small grammar that rejects unknown text.
 
-A text becomes a sequence of marks: `#` for a formula or number, `@` for a bracketed remark, words as they are. The
-sequence must match one of the sentences below completely. No word is skipped: each belongs to a lead-in, the quantity
-asked for, a unit, a condition or an explanation; otherwise the text is not understood.
+A text becomes a sequence of marks: `#` for a formula or number, words as they are. The sequence must match one of the
+sentences below completely. No word is skipped: each belongs to a lead-in, the quantity asked for, a unit or a
+condition; otherwise the text is not understood.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, prose_words, rewritten
-from tasks.domain.grading.quantities import SCALES, number_in_words, unit_of
+from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, rewritten
+from tasks.domain.grading.quantities import in_digits, unit_of
 from tasks.domain.grading.regions import answer_blocks, boxed
 from tasks.domain.scaffolds import AnswerForm
 
@@ -96,7 +95,7 @@ def states_nothing(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """kind: `#` formula or number, `@` bracketed remark, `w` word, `p` punctuation. text: as written."""
+    """kind: `#` formula or number, `w` word, `p` punctuation. text: as written."""
 
     kind: str
     text: str
@@ -105,21 +104,21 @@ class Token:
 _JOINS = ("and", "or")
 #: A command for text with a power of a unit; a bracket without another in it; a word.
 _PIECE = re.compile(
-    rf"{TEXT_COMMANDS.pattern}(?: ?\^ ?\{{? ?(?P<power>[23]) ?\}}?)?|[(\[](?P<remark>[^()\[\]]*)[)\]]"
+    rf"{TEXT_COMMANDS.pattern}(?: ?\^ ?\{{? ?(?P<power>[23]) ?\}}?)?"
     r"|\\[A-Za-z]+|\\.|(?P<word>[A-Za-z]+(?:[-'’][A-Za-z]+)*)|.",
     re.S,
 )
 #: Punctuation around a formula; the sign of a factorial belongs to it.
-_PUNCTUATED = re.compile(r"((?:[ ,;:!?]|\.(?!\d))*)(.*?)((?:(?<!\\)[ .,;:?]|(?<![\w)}\\])!)*)", re.S)
+_PUNCTUATED = re.compile(r"((?:[ ,;:!?]|=(?= ?[^= ])|\.(?!\d))*)(.*?)((?:(?<!\\)[ .,;:?]|(?<![\w)}\\])!)*)", re.S)
 
 
 def tokens(text: str, prose: bool = False) -> list[Token]:
-    r"""Words, formulas, remarks and punctuation of a normalised text, in order; only spaces are dropped.
+    r"""Words, formulas and punctuation of a normalised text, in order; only spaces are dropped.
 
     prose: whether it is inside `\text`, where every run of lower-case letters is a word.
 
-    >>> [(t.kind, t.text) for t in tokens(r"so x+1 is 2\sqrt{3} (both work).")]
-    [('w', 'so'), ('#', 'x+1'), ('w', 'is'), ('#', '2\\sqrt{3}'), ('@', 'both work'), ('p', '.')]
+    >>> [(t.kind, t.text) for t in tokens(r"so x+1 is 2\sqrt{3}.")]
+    [('w', 'so'), ('#', 'x+1'), ('w', 'is'), ('#', '2\\sqrt{3}'), ('p', '.')]
     """
     found: list[Token] = []
     formula, depth = "", 0
@@ -127,35 +126,31 @@ def tokens(text: str, prose: bool = False) -> list[Token]:
         after_word = not formula.strip() and bool(found) and found[-1].kind == "w"
         alone = not (formula[-1:].isalnum() or formula[-1:] == "_" or formula[-1:] == "^")
         if not depth and (marks := _marks(piece, alone, after_word, prose)):
-            found += [*_formula(formula, found), *marks]
+            found += [*_formula(formula), *marks]
             formula = ""
         else:
             formula += piece[0]
             depth = max(depth + (piece[0] in ("(", "[", "{")) - (piece[0] in (")", "]", "}")), 0)
-    return [*found, *_formula(formula, found)]
+    return [*found, *_formula(formula)]
 
 
 def _marks(piece: re.Match[str], alone: bool, after_word: bool, prose: bool) -> list[Token]:
-    """Return the words or the remark in a piece of text; none if the piece belongs to a formula. alone: no letter or
-    digit precedes."""
-    inner, remark, word = piece["text"], piece["remark"], piece["word"]
+    """Return the words in a piece of text; none if it belongs to a formula. alone: no letter or digit precedes."""
+    inner, word = piece["text"], piece["word"]
     if inner and any(is_word(w) or w.lower() in _JOINS for w in re.findall(r"[A-Za-z]{2,}", inner)):
         return tokens(inner + {None: "", "2": " squared", "3": " cubed"}[piece["power"]], prose=True)
     if word and alone and _reads_as_word(word, piece.string[piece.end() :], after_word, prose):
         return [Token("w", word.replace("’", "'"))]
-    return [Token("@", remark)] if remark and prose_words(remark) and "\\begin" not in remark else []
+    return []
 
 
-def _formula(chunk: str, before: list[Token]) -> list[Token]:
-    """Return a formula and the punctuation around it; after a word, an equals sign is punctuation too."""
-    marks: list[Token] = []
-    if before and before[-1].kind == "w" and (equals := re.match(r" ?=(?= ?[^= ])", chunk)):
-        marks, chunk = [Token("p", "=")], chunk[equals.end() :]
+def _formula(chunk: str) -> list[Token]:
+    """Return a formula and the punctuation around it, such as an equals sign before it."""
     found = _PUNCTUATED.fullmatch(chunk)
     assert found
-    for kind, part in zip("p#p", found.groups(), strict=True):
-        marks += [Token(kind, piece) for piece in (part.replace(" ", "") if kind == "p" else [part]) if piece]
-    return marks
+    before, formula, after = found.groups()
+    pieces = [*(("p", char) for char in before), ("#", formula), *(("p", char) for char in after)]
+    return [Token(kind, piece) for kind, piece in pieces if piece.strip()]
 
 
 def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
@@ -215,7 +210,7 @@ _FOR_ALL = (
 )
 _WHEN = r"(?: ?,)? (?:for|where|with|when) (?P<condition>#)"
 _TAIL = (
-    rf"(?P<aside>(?: @)*)(?:(?: ?,)? (?:in total|in all|total|altogether)|{_FOR_ALL}|{_WHEN}"
+    rf"(?:(?: ?,)? (?:in total|in all|total|altogether)|{_FOR_ALL}|{_WHEN}"
     r"| (?:is|are) (?:the|my|our) (?:final |correct )?(?:answers?|solutions?))?(?: \. i hope it is correct)?(?: ?[.!])*"
 )
 _SENTENCES = tuple(
@@ -244,10 +239,11 @@ def read(text: str) -> Extraction:
     bare = re.sub(r"(?i)^(?:(?:the )?(?:final )?answers? (?:is|are)|it (?:is|takes)):? ", "", text.strip(" .*"))
     if found := _BASE_IN_WORDS.fullmatch(bare):
         return Extraction("ok", "", (rf"{found[1]}_{{\text{{{found[2].lower()}}}}}",))
-    marks = tokens(normalise(text))
-    if not any(t.kind in "w@" for t in marks):
-        return Extraction("ok", "", (text,))
-    return _parse(_with_numbers(marks), text)
+    spelt = normalise(text)
+    marks = tokens(digits := in_digits(spelt))
+    if not any(t.kind == "w" for t in marks):
+        return Extraction("ok", "", (text if digits == spelt else digits,))
+    return _parse(marks, text)
 
 
 _BASE_IN_WORDS = re.compile(r"(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?", re.I)
@@ -270,36 +266,8 @@ _DECORATION = (
 )
 
 
-def _with_numbers(marks: list[Token]) -> list[Token]:
-    """With spelled numbers as digits: `twenty one ways`, `3 dozen`, `minus three`."""
-    out: list[Token] = []
-    at = 0
-    while at < len(marks):
-        ends = range(min(len(marks), at + 8), at, -1)
-        value, end = next(((v, end) for end in ends if (v := _spelled(marks[at:end])) is not None), (None, at + 1))
-        if value is not None:
-            ends_in_equals = bool(out) and out[-1].kind == "#" and out[-1].text.endswith("=")
-            out.append(Token("#", (out.pop().text if ends_in_equals else "") + str(value)))
-            end += end < len(marks) and marks[end].text == f"({value})"
-        elif marks[at].text.lower() in ("minus", "negative") and marks[end:] and marks[end].kind == "#":
-            out.append(Token("#", f"-{marks[end].text}"))
-            end += 1
-        else:
-            out.append(marks[at])
-        at = end
-    return out
-
-
-def _spelled(run: list[Token]) -> Fraction | None:
-    """The number that words spell, or digits and a scale (`3 dozen`)."""
-    words = " ".join(t.text for t in run).lower()
-    scaled = run[0].kind == "#" and len(run) > 1 and all(t.text.lower() in SCALES for t in run[1:])
-    spelled = (scaled or all(t.kind == "w" for t in run)) and words not in ("a", "one of")
-    return number_in_words(words) if spelled else None
-
-
 def _parse(marks: list[Token], text: str) -> Extraction:
-    line = " ".join(t.kind if t.kind in "#@" else t.text.lower() for t in marks)
+    line = " ".join("#" if t.kind == "#" else t.text.lower() for t in marks)
     line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line).replace("where # is an integer", "for integer #")
     formulas = [t.text for t in marks if t.kind == "#"]
     for sentence in _SENTENCES if len(marks) <= MAX_MARKS else ():
@@ -310,15 +278,13 @@ def _parse(marks: list[Token], text: str) -> Extraction:
 
 
 def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> str:
-    """Return the answer of a sentence; empty if its unit or a remark in the sentence is not understood."""
+    """Return the answer of a sentence; empty if its unit is not understood."""
     group = {name: text or "" for name, text in found.groupdict().items()}
 
     def formula(name: str) -> str:
         return formulas[found.string[: found.start(name)].count("#")].strip()
 
     units = [group.get(name, "").strip() for name in ("unit", "counted", "of")]
-    if not all(_repeats(t.text, formulas) for t in marks if t.kind == "@"):
-        return ""
     if any(words and unit_of(words) is None for words in units):
         return ""
     name = f"{formula('name')} " if group.get("name") else ""
@@ -344,9 +310,3 @@ def _list(found: re.Match[str], formulas: list[str]) -> str:
     parts = iter(formulas[first:])
     joined = re.sub(f"{_THEN} ", ", ", found["list"])
     return re.sub("#", lambda _: next(parts), joined)
-
-
-def _repeats(remark: str, formulas: list[str]) -> bool:
-    """Return whether a bracketed remark spells out the number before it."""
-    twice = number_in_words(remark.strip())
-    return twice is not None and [str(twice)] == formulas

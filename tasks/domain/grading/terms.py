@@ -86,10 +86,6 @@ def decimal_tolerance(written: Number) -> Fraction:
     return max(min(written.place / abs(written.value), Fraction(1, 10**LEAST_DIGITS)), MACHINE_TOLERANCE)
 
 
-def within(tolerance: Fraction) -> Match:
-    return f"equal within {float(tolerance):.0e}, relative: the digits written"
-
-
 # ---- formulas
 
 #: Products in which order counts: `AB` beside `BA`.
@@ -182,8 +178,12 @@ def _equal(prediction: str, gold: str) -> Match:
         return ""
     if same_value(got, want):
         return EQUAL
-    tolerance = _tolerance(prediction, gold)
-    return within(tolerance) if tolerance and near(got, want, tolerance) else ""
+    # no rounding inside formulas: one side is a decimal (times i), the other is none
+    lone = [number(re.sub(r"(?<=\d) ?i$", "", text)) for text in (prediction, gold)]
+    written = [n for n in lone if n is not None and n.decimal]
+    tolerance = decimal_tolerance(written[0]) if len(written) == 1 else Fraction(0)
+    rounded = tolerance and near(got, want, tolerance)
+    return f"equal within {float(tolerance):.0e}, relative: the digits written" if rounded else ""
 
 
 def _same_relation(one: tuple[list[str], list[str]], other: tuple[list[str], list[str]]) -> bool:
@@ -200,11 +200,3 @@ def _same_relation(one: tuple[list[str], list[str]], other: tuple[list[str], lis
 
 def _difference(left: str, right: str) -> Expr:
     return Expr("+", (parse(left), Expr("neg", (parse(right),))))
-
-
-def _tolerance(prediction: str, gold: str) -> Fraction | None:
-    """Return the allowed rounding error if one side is a single decimal (or one times i) and the other is not; none
-    inside formulas."""
-    real = (re.sub(r"(?<=\d) ?i$", "", text) for text in (prediction, gold))
-    written = [lone for text in real if (lone := number(text)) is not None and lone.decimal]
-    return decimal_tolerance(written[0]) if len(written) == 1 else None
