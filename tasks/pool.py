@@ -86,7 +86,7 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> li
 def _limited(
     rows: list[Row], graders: Graders, policy: PoolPolicy, kept_out: Sequence[str]
 ) -> tuple[list[Row], list[Row]]:
-    """Build a limited pool, checking no more golds than needed. Problems stay in the order of the files."""
+    """Build a limited pool, checking no more golds than needed. The problems keep the order of the files."""
     taken, order = min(policy.limit or len(rows), len(rows)), policy.in_pool_order(rows)
     place = {(row["source"], row["source_id"]): place for place, row in enumerate(rows)}
     while True:

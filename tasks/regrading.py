@@ -126,8 +126,8 @@ PAIRS_KNOWN = 20_000
 
 @stage(Disputes, version=2)
 def find_disputes(*, rollouts: tuple[Rollouts, ...], pool: Pool) -> pa.Table:
-    """Return every distinct (answer, gold) on which grader and cross check disagree. Schema: Disputes. Only mathematics
-    has a cross check."""
+    """Return every distinct (answer, gold) on which grader and cross check disagree. Schema: Disputes. Only answers of
+    the kind mathematics have a cross check."""
     problems = store().read(pool, ["problem_id", "gold"])
     mathematical = (ref for ref in rollouts if answer_kind_of(ref) == MATH)
     parts = (part for ref in mathematical for part in store().parts(ref, COLUMNS))

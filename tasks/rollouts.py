@@ -1,6 +1,7 @@
 """Obtain requested rollouts: reuse those in the ledger, sample and store the rest.
 
-Used by the stages that need rollouts (sampling, training). This module ensures that no rollout is paid for twice.
+The stages that need rollouts (sampling, training) use this module. This module ensures that no rollout is paid for
+twice.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def tokenizer_of(folder: Path) -> Any:
 
 @contextmanager
 def _own_code_refused(folder: Path) -> Iterator[None]:
-    """Name the folder in transformers' refusal. Without `trust_remote_code=False` transformers would ask at the
-    terminal, and `y` would run the code."""
+    """Turn transformers' refusal of a model's own code into an error that names the folder. Without
+    `trust_remote_code=False` transformers would ask at the terminal, and `y` would run the code."""
     try:
         yield
     except ValueError as error:

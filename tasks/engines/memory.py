@@ -1,7 +1,7 @@
 """Estimates of GPU memory, host memory and disk space for sampling and training, from config.json.
 
-`plan` prints them, and engines start with them. `Policy.try_longest` tests whether the longest pack fits, after the
-learner's model is loaded.
+`plan` prints the estimates, and engines start with them. `Policy.try_longest` tests whether the longest pack fits,
+after the learner's model is loaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Interfaces of the engines that stages use, without implementations.
 
 A generator turns token prompts into completions with behaviour log-probs. Requests contain everything that changes a
-result; engines only determine how it runs.
+result; engines only determine how the work is done.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Request:
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Tokens of the prompt; without token ids an estimate of three characters each."""
+        """Return the number of tokens of the prompt; without token ids, an estimate of one token for three
+        characters."""
         return len(self.prompt_ids) or len(str(self.prompt)) // 3
 
 

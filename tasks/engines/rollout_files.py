@@ -235,8 +235,8 @@ def _inspect(path: Path) -> Iterator[Foreign]:
 
 
 def _verifiers(episode: Record) -> Iterator[Foreign]:
-    """Yield the last message of the model and its prompt, for each trace of an episode. Tokens are those of all its
-    messages."""
+    """Yield the last message of the model and its prompt, for each trace of an episode. The token counts are those of
+    all messages of a rollout."""
     for trace in episode["traces"]:
         sampled = [node for node in trace["nodes"] if node.get("sampled")]
         if not sampled:

@@ -201,7 +201,7 @@ class Service:
         return client
 
     def adapter_urls(self, model: Any, name: str, seconds: int) -> dict[str, str]:
-        """Save a model's adapter for that many seconds, and return the addresses of its files by their names."""
+        """Save a model's adapter on the service for this number of seconds, and return file name → URL."""
         path = answered(lambda: model.save_weights_external(name, ttl_seconds=seconds)).path
         return answered(lambda: self.rest.get_external_weights_urls(path)).urls
 

@@ -1,7 +1,8 @@
 """Experiment trackers. Each runs in a separate process, so that it cannot stop the run if it fails or hangs.
 
 A tracker run is named by its group (a run of the store) and its name (an arm and seed), so that a resumed run continues
-it. Files go to `<root>/tracking` unless the tracker's own variables say otherwise (docs/guide/connect.md).
+it. Files are written to `<root>/tracking`, unless the tracker's own variables name another place
+(docs/guide/connect.md).
 """
 
 from __future__ import annotations

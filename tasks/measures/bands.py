@@ -37,10 +37,11 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
     Columns: metric, arm, other, source (`all`: the whole pool), band, other_band, count, estimate, low and high (over
     problems), p_value (corrected over the table), n, reason. Metrics:
     - `count`: problems by band. `cell`: cross-tabulation of two arms on common problems.
-    - `ratio`: arm's variance band over other's; near-duplicates count once. `shared`, `only`: overlap of the two.
+    - `ratio`: arm's variance band over other's; near-duplicates count once. `shared`, `only`: overlap of the two arms'
+    variance bands.
     - `mcnemar`: test of variance band or not. `stuart_maxwell`: test of all three bands.
     - `expected_live`: share of groups with both outcomes at the training group size. `mislabelled`: share of all_zero
-      and all_one problems that are expected to be live at it.
+    and all_one problems that are expected to be live at the training group size.
     - `beta_a`, `beta_b`, `beta_zero`: the fit; `beta_zero` is the share of problems that no rollout solves.
     - `adaptive_saving`: rollouts saved by stopping a problem after one correct and one wrong rollout.
     """

@@ -80,8 +80,8 @@ METRICS = (*TRAINING_METRICS, *Band)
 
 def training_rows(steps: pa.Table) -> list[Row]:
     """Return `training` rows: each metric by step, averaged over seeds; low and high are the smallest and largest seed.
-    `all_zero`, `variance`, `all_one`: groups of the step by band. `variance_share`: share of them in the variance
-    band."""
+    `all_zero`, `variance`, `all_one`: groups of the step by band. `variance_share`: share of these groups in the
+    variance band."""
     columns = {metric: metric for metric in METRICS if metric in steps.column_names}
     if set(Band) <= columns.keys():
         columns["variance_share"] = "variance / nullif(all_zero + variance + all_one, 0)"

@@ -2,7 +2,7 @@
 computed.
 
 A printed measure is two files: `<name>.py` in this folder (columns, table, stage) and
-`storage/reading/queries/report_<name>.sql` (figure and query). No other file names it.
+`storage/reading/queries/report_<name>.sql` (figure and query). No other file needs to name a standard measure.
 """
 
 from __future__ import annotations

@@ -57,14 +57,14 @@ class Words:
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """Number of traces that hold each word, words_G, at least 1."""
+        """Return words_G, the number of traces that contain each word, at least 1."""
         held_G = (times_of(self.grams[0]) > 0).sum(axis=0)
         return held_G[held_G > 0]
 
     @cached_property
     def shared(self) -> list[np.ndarray]:
-        """By order, has_NG: which n-grams that occur in several traces each trace has. A second occurrence in a trace
-        counts as another n-gram."""
+        """Return has_NG by order: whether trace N has n-gram G, for n-grams that occur in several traces. A second
+        occurrence in a trace counts as another n-gram."""
         return [shared_by_several(gram_NT) for gram_NT in self.grams]
 
 
@@ -129,7 +129,7 @@ class Group:
 
     @property
     def counts(self) -> np.ndarray:
-        """Rollouts of each class, largest first."""
+        """Return the number of rollouts of each class, largest first."""
         return np.sort(np.unique(self.class_N[self.class_N >= 0], return_counts=True)[1])[::-1]
 
 
@@ -146,8 +146,8 @@ def none_of(n: int, size: int, k: int) -> float:
 def distinct(group: Group, k: int) -> float:
     """Return the expected number of distinct classes among k rollouts, Σ_c [1 − C(n − n_c, k) / C(n, k)]. n_c: rollouts
     of class c. NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228) averaged over all subsets of k;
-    rarefaction in ecology (Hurlbert 1971). A rollout without a class adds nothing. From 0 (1 if all have a class) to
-    k."""
+    rarefaction in ecology (Hurlbert 1971). A rollout without a class adds nothing. The value lies between 0 (or 1, if
+    all rollouts have a class) and k."""
     return sum(1.0 - none_of(len(group), int(size), k) for size in group.counts)
 
 
@@ -225,9 +225,9 @@ def self_bleu(group: Group, k: int) -> float:
     1802.01886).
 
     BLEU of order 4 with uniform weights (Papineni et al. 2002): the geometric mean of clipped precisions of 1- to
-    4-grams, averaged over subsets of k. Windows have one length, so there is no brevity penalty. UNSEEN replaces an
-    order without a match, as in the authors' code (NLTK's smoothing 1), order 1 too: with 16 words, 0.007 means nothing
-    shared and 1 means all equal. High is narrow.
+    4-grams, averaged over subsets of k. All windows have the same length, so there is no brevity penalty. UNSEEN
+    replaces an order without a match, as in the authors' code (NLTK's smoothing 1), order 1 too: with 16 words, 0.007
+    means nothing shared and 1 means all equal. High is narrow.
     """
     chosen_SK = subsets(len(group), k)
     member_SN = np.zeros((len(chosen_SK), len(group)), np.float32)
@@ -245,8 +245,8 @@ def expectation_adjusted_distinct(group: Group, k: int) -> float:
     """Return the different words of k windows over the number expected by chance, D / (V · [1 − ((V − 1)/V)^C]).
 
     D: different words of the k windows, averaged over subsets; C: words in them; V: the vocabulary, here the different
-    words in the windows of all compared policies (Liu et al. 2022, arXiv 2202.13587). Windows have one length, so C is
-    constant and V only scales. Above 1, words repeat less than by chance.
+    words in the windows of all compared policies (Liu et al. 2022, arXiv 2202.13587). All windows have the same length,
+    so C is constant and V only scales the value. A value above 1 means that words repeat less often than by chance.
     """
     traces, words = np.unique(group.words.spread, return_counts=True)
     seen = [1.0 - none_of(len(group), int(n), k) for n in traces]

@@ -89,7 +89,8 @@ def imported(rows: pa.Table) -> Payload:
 
 @stage(Bands, version=1)
 def import_bands(*, file: PublishedFile, arm: str) -> Payload:
-    """Import variance_band/*/per_problem.jsonl. Bands are recomputed; a different stated band is an error."""
+    """Import variance_band/*/per_problem.jsonl. Bands are recomputed from the counts; if a published band differs, an
+    error is raised."""
     sql = """
         select uid as problem_id, source, $arm as arm, n_samples as group_size, n_correct as num_correct,
             if(replace(stated, '_band', '') = found, found,

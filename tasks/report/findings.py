@@ -115,7 +115,7 @@ def _at_all_looks(row: Row) -> Row:
 
 
 def broken_gate(ask: Ask) -> list[str]:
-    """Audit findings that violate the study's own gate."""
+    """Return the audit findings that violate the study's own gate."""
     return [row["fact"] for row in ask("report_audit").to_pylist() if row["code"] == "gate"]
 
 
@@ -183,7 +183,7 @@ class Form:
 
     def withheld(self, arms: Sequence[str], sampled: str) -> str | None:
         """Return why no statement is made about these arms' difference: one does not follow its scaffold's format, at
-        screening or at the comparison, or only one of them had lessons. None if there is no reason."""
+        screening or at the comparison, or only one of them had lessons. Return None if there is no reason."""
         found = [reason for stand in (SCREENING, sampled) for reason in self._reasons(arms, stand)]
         if not found:
             return None
@@ -259,7 +259,7 @@ def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
 
 
 def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -> list[str]:
-    """Return one sentence per pair of arms. None if nothing was trained."""
+    """Return one sentence per pair of arms. Return None if nothing was trained."""
     sentences, trained = list[str](), any(one["sampled"] == TRAINED for one in form.rows)
     for row in rows:
         if row["source"] != "all" or (row["more_gain"] is None and not trained):

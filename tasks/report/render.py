@@ -67,8 +67,8 @@ class Setup(Group):
 
 
 def check_figures(measures: Iterable[str]) -> None:
-    """measures: names of the standard ones. Raise UserError for a figure that is neither of a measure nor a field of a
-    report."""
+    """measures: names of the standard measures. Raise UserError for a figure that is neither of a measure nor a field
+    of a report."""
     check_sources(FIGURES.values(), {*ALWAYS, *SOMETIMES, *measures})
 
 
@@ -206,6 +206,6 @@ def _rendered(name: str, page: dict[str, object]) -> str:
 
 
 def _markdown(value: object) -> str:
-    """Text of a cell or a sentence, escaped."""
+    """Return the escaped text of a cell or a sentence."""
     text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
     return "".join(f"\\{c}" if c in "|`*_[]\\" else c for c in text)

@@ -49,8 +49,8 @@ def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
 
 
 class LoraLinear(torch.autograd.Function):
-    """x Wᵀ + b + scale · (x Aᵀ) Bᵀ. In a merged layer W contains scale · B · A already; gradients of A and B ignore its
-    rounding."""
+    """x Wᵀ + b + scale · (x Aᵀ) Bᵀ. In a merged layer W already contains scale · B · A; the gradients of A and B ignore
+    the rounding of W."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Any, a: Tensor, b: Tensor) -> Tensor:

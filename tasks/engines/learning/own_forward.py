@@ -1,9 +1,9 @@
 """Checks that the learner computes the same model as transformers: by model type before sampling, by measurement after
 loading.
 
-The learner computes attention and the output head without extras such as soft caps. Tested model types are listed. For
-any model the log-probs of a pack are compared with those of the model's own forward pass, which reveals another
-attention, mask, head or position.
+The learner computes attention and the output head without extras such as soft caps. The list of model types contains
+those that were tested. For any model the log-probs of a pack are compared with those of the model's own forward pass,
+which reveals another attention, mask, head or position.
 """
 
 from __future__ import annotations

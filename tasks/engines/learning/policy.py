@@ -1,8 +1,8 @@
 """A policy that can be trained: frozen base, LoRA, packed forward pass, and log-probs of the target tokens.
 
-Memory does not grow with the vocabulary. The head is frozen, so the gradient of one token's log-prob is one vector of
-the hidden size. The gradient is computed in the forward pass, chunk by chunk, from the chunk's probabilities; the
-backward pass scales it. Float32 logits exist for one chunk at a time and are never recomputed.
+The memory for log-probs does not grow with the vocabulary. The head is frozen, so the gradient of one token's log-prob
+is one vector of the hidden size. The gradient is computed in the forward pass, chunk by chunk, from the chunk's
+probabilities; the backward pass scales it. Float32 logits exist for one chunk at a time and are never recomputed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The learner on a Tinker service: advantages here, gradients and Adam there, and each step settled by the service.
 
-Before the first request of a step, its model and the number of that request are written here. After the updates the
-model's state is saved there, under a name that holds the step. A resumed training starts a new model from the state of
-its last checkpoint. If the next step was sent before a crash, the service knows what happened to the step:
+Before the first request of a step, the learner writes the model and the number of this request to its own disk. After
+the updates the service saves the model's state, under a name that contains the step. A resumed training starts a new
+model from the state of its last checkpoint. If the next step was sent before a crash, the service knows what happened
+to the step:
 
 - The state after the step is saved: the training continues from this state.
 - The model is still in memory: the step is sent again to this model with the same request numbers. The service answers
@@ -129,8 +130,8 @@ class RemoteModel:
         return []
 
     def _attached(self, sent: Mapping[str, Any]) -> bool:
-        """Continue with the model of an earlier process, from the first request of its last step. False if the service
-        no longer has it."""
+        """Continue with the model of an earlier process, from the first request of its last step. Return False if the
+        service no longer has the model."""
         with suppress(Gone):
             self.client = self.service.attached(self.client, sent["session"], sent["model"], sent["first"])
             self.step, self.first = sent["step"], sent["first"]
@@ -208,7 +209,8 @@ def of_completion(one: Trajectory, output: Any) -> np.ndarray:
 
 
 class TinkerUpdater(Updater):
-    """The updater whose gradients and optimiser are on the service. There is no entropy: it returns log-probs only."""
+    """The updater whose gradients and optimiser are on the service. There is no entropy, because the service returns
+    log-probs only."""
 
     def __init__(self, model: RemoteModel, config: LearnerConfig) -> None:
         self.model, self.config, self.loss = model, config, loss_for(config)

@@ -114,9 +114,9 @@ def _origin(url: str) -> httpx.URL:
 
 
 class Endpoint:
-    """A server. `url` includes the version, e.g. http://10.0.0.5:8000/v1. The key is never shown or stored. Threads
-    share it; an answer to any thread shows that the server is up. Each thread has its own kept-alive connection: with a
-    shared pool httpcore checks every connection at every request, 10 times slower at 256 threads."""
+    """A server. `url` includes the version, e.g. http://10.0.0.5:8000/v1. The key is never shown or stored. All threads
+    share the endpoint; an answer to any thread shows that the server is up. Each thread has its own kept-alive
+    connection: with a shared pool httpcore checks every connection at every request, 10 times slower at 256 threads."""
 
     def __init__(self, url: str, key: str | None) -> None:
         self._origin = _origin(url)

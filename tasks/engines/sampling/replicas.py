@@ -56,7 +56,7 @@ class _Replica:
         return answer
 
     def finish(self) -> None:
-        """Abort requests in progress; their call is over."""
+        """Abort requests in progress, because the call that made them has ended."""
         with suppress(EOFError, OSError):  # reported by `receive`
             self.pipe.send(None)
             while not isinstance(self.pipe.recv(), Ended):

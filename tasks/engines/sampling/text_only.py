@@ -50,7 +50,8 @@ class _Answer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How requests are sent. chat: plain prompts too, each as one user message. without: parameters left out."""
+    """The form in which requests are sent. chat: send plain prompts too as one user message. without: parameters that
+    are left out."""
 
     chat: bool = False
     without: frozenset[str] = frozenset()

@@ -5,7 +5,7 @@ still decoded. On the CPU every call starts with an empty prefix cache, so that 
 
 vLLM pads a step to the next captured CUDA graph; larger steps run without one, and then 1,024 concurrent rollouts
 decode four times slower per token. A step contains one token per decoding rollout, and the prompt tokens computed with
-them. Steps are therefore kept small, and graphs are captured up to the largest step.
+them. Engine steps are therefore kept small, and CUDA graphs are captured up to the largest step.
 """
 
 from __future__ import annotations
@@ -178,8 +178,9 @@ class VllmGenerator(PromptEncoder):
         return np.split(flat, np.cumsum(list(lengths.values()))[:-1])
 
     def _serve(self, adapter: ServedAdapter | None) -> LoRARequest | None:
-        """Return the LoRA request for `adapter`, or None after merging it into the weights. Unmerged, a new name gets a
-        new id, which is part of the prefix cache's key. Merged, the cache is emptied."""
+        """Return the LoRA request for `adapter`, or None after merging it into the weights. If adapters are served
+        unmerged, a new name gets a new id, which is part of the prefix cache's key. If adapters are merged, the prefix
+        cache is emptied."""
         if self.adapters == "merged":
             if (name := adapter and served_name(adapter)) != self._served:
                 if adapter:

@@ -1,7 +1,7 @@
 """Extensions of vLLM's worker: log-probs kept on the GPU, adapters merged into the weights.
 
 vLLM mixes the class into its worker (`worker_extension_cls`) and calls its methods by name (`collective_rpc`), in the
-model's process. `abilities` tells which of them this engine supports.
+model's process. `abilities` returns which of these extensions this engine supports.
 
 An engine keeps running requests in slots, which are reused. A pre-empted request comes back in another slot, recomputes
 its prompt and its text so far, and continues. A request's log-probs are therefore segments: each begins at the first

@@ -1,7 +1,7 @@
 """The calls of the Tinker API, by the SDK's request types. Each method of `Api` in CALLS is one path of the API.
 
-Work is queued, and its answer fetched by the id that the call returns. Models in training are in memory; only their
-checkpoints outlive the server.
+A call queues work and returns an id, with which the client fetches the answer. Models in training are in memory; only
+their checkpoints outlive the server.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Checkpoint:
 
     @property
     def time(self) -> str:
-        """When it was saved, in ISO format."""
+        """Return the time at which the checkpoint was saved, in ISO format."""
         return datetime.fromtimestamp((self.folder / SHAPE).stat().st_mtime, UTC).isoformat()
 
 

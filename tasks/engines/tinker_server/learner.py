@@ -68,7 +68,7 @@ class Learner:
         self.shown: Model | None = None
 
     def show(self, model: Model) -> None:
-        """Give the model its turn, and keep the state of the one before."""
+        """Load the model's state into the learner, and keep the state of the previous model."""
         if self.shown is model:
             return
         if self.shown is not None:
@@ -80,7 +80,7 @@ class Learner:
         self.restore(model.tensors or {"weights": self.policy.lora.master})
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set weights, Adam's state and gradient; what is missing starts anew."""
+        """Set weights, Adam's state and gradient; missing parts are initialised."""
         self.updater.optimiser.state.clear()
         gradient = tensors.get("gradient")
         self.policy.lora.grad.copy_(torch.zeros(()) if gradient is None else gradient)
