@@ -71,6 +71,7 @@ class Tracker:
     spent: Callable[[], Amounts]
     _events: queue.Queue[Progress | None] = field(default_factory=lambda: queue.Queue(QUEUED))
     _away: bool = False
+    _reported: bool = False
 
     @contextmanager
     def listening(self) -> Iterator[Listener]:
@@ -118,7 +119,9 @@ class Tracker:
             pipe.close()
 
     def _give_up(self, why: str) -> None:
-        self._away = True
+        if self._reported:
+            return
+        self._away = self._reported = True
         again = f"varband export track {self.of.group.rpartition('-')[0]} --track {self.name}"
         notice = f"tracker {self.name} {why}; the run continues without it ({again} sends it again)"
         warnings.warn(Notice(notice), stacklevel=2)
