@@ -71,7 +71,8 @@ def export() -> None:
 def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
     """Copy a root, or one run of it, to TARGET. If TARGET already has some of the artifacts, only the missing ones are
     copied. A copy without weights can be reported and audited. Commands that need the weights stop with an error."""
-    copied = copy_study(root, target, run, weights=without is None, renew=renew)
+    found = run_named(root, run) if run else None
+    copied = copy_study(root, target, found.id if found else run, weights=without is None, renew=renew)
     light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
     made = f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied"
     others = f"{copied.others:,} artifacts of the target are another version and stay" if copied.others else ""
