@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import click
-import pyarrow.csv
 
 from cli import options
 from cli.report import report_named, rows_of
-from cli.tables import flat
 from flows import exported
 from flows.exported import FORMATS
 from flows.imported import bring
@@ -31,27 +28,9 @@ from storage.roots import root_option
 from tasks.engines.trackers import TRACKERS
 from tasks.report.tables import as_latex, printed_table
 
-#: File formats of each kind, the default first.
-FORMS = {"figure": ("pdf", "svg"), "table": ("csv", "latex")}
-
-
-def _report_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    folder = click.Path(path_type=Path, file_okay=False)
-
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        for option in (
-            click.argument("name"),
-            click.argument("ref", required=False, shell_complete=options.runs),
-            click.option(
-                "--format", "form", type=click.Choice(FORMS[kind]), default=FORMS[kind][0], help="Format of the file."
-            ),
-            click.option("--output", "-o", type=folder, default=Path(), help="Folder to write to."),
-            options.root_there,
-        )[::-1]:
-            command = option(command)
-        return command
-
-    return decorated
+folder = click.option(
+    "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write to."
+)
 
 
 @click.group()
@@ -82,7 +61,11 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
 
 
 @export.command()
-@_report_options("figure")
+@click.argument("name")
+@click.argument("ref", required=False, shell_complete=options.runs)
+@click.option("--format", "form", type=click.Choice(["pdf", "svg"]), default="pdf", help="Format of the file.")
+@folder
+@options.root_there
 def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
     """Write a report's charts as PDF or SVG.
 
@@ -92,7 +75,7 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
     arms = next((one.arms for one in reports(root) if one.ref == found), ())
     charts = specs_of(named.chart, rows_of(root, found, named.query), arms)
     if not charts:
-        raise UserError(f"{named.name} has no chart; for its numbers: varband export table {named.name}")
+        raise UserError(f"{named.name} has no chart; for its numbers: varband report --query {named.name} --csv")
     output.mkdir(parents=True, exist_ok=True)
     for place, chart in enumerate(charts, start=1):
         path = output / (f"{named.name}.{form}" if len(charts) == 1 else f"{named.name}-{place}.{form}")
@@ -101,19 +84,19 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
 
 
 @export.command()
-@_report_options("table")
-def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
-    """Write a report's table as CSV or LaTeX. NAME is a figure or table, REF a report (default: the newest), a run's id
-    or a study's name. CSV has all digits; LaTeX (booktabs) has the digits that the report prints."""
+@click.argument("name")
+@click.argument("ref", required=False, shell_complete=options.runs)
+@folder
+@options.root_there
+def table(name: str, ref: str | None, output: Path, root: Path) -> None:
+    """Write a report's table for LaTeX (booktabs), with the digits that the report prints. NAME is a figure or table,
+    REF a report (default: the newest), a run's id or a study's name. For CSV: `varband report --query NAME --csv`."""
     named = figure_named(name)
     rows = rows_of(root, report_named(root, ref), named.query)
     output.mkdir(parents=True, exist_ok=True)
-    path = output / f"{named.name}.{'csv' if form == 'csv' else 'tex'}"
-    if form == "csv":
-        pyarrow.csv.write_csv(flat(rows), path)
-    else:
-        printed = printed_table(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
-        path.write_text(as_latex(printed, named.title), encoding="utf-8")
+    path = output / f"{named.name}.tex"
+    printed = printed_table(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
+    path.write_text(as_latex(printed, named.title), encoding="utf-8")
     click.echo(path)
 
 

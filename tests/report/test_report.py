@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pytest
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
@@ -232,13 +231,8 @@ def test_a_figure_is_the_reports_drawing(name: str, study: Study, tmp_path: Path
         assert len(shape) > 20 and shape in study.page("report.html")
 
 
-def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> None:
-    (path,) = exported(study, tmp_path, "table", "gains")
-    rows = ask(study.root, str(study.report), "report_gains")
-    read = pyarrow.csv.read_csv(path)
-    assert read.column_names == rows.column_names
-    assert read["gain"].to_pylist() == rows["gain"].to_pylist()
-    (path,) = exported(study, tmp_path, "table", "diversity_pairs", "--format", "latex")
+def test_a_table_has_every_row(study: Study, tmp_path: Path) -> None:
+    (path,) = exported(study, tmp_path, "table", "diversity_pairs")
     latex = path.read_text()
     assert latex.count(r"\\") == ask(study.root, str(study.report), "report_diversity_pairs").num_rows + 1
 
@@ -247,7 +241,7 @@ def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> 
     ("words", "said"),
     [
         (("figure", "gainz"), "unknown figure or table 'gainz'; did you mean 'gains'?"),
-        (("figure", "audit"), "audit has no chart; for its numbers: varband export table audit"),
+        (("figure", "audit"), "audit has no chart; for its numbers: varband report --query audit --csv"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(words: tuple[str, ...], said: str, study: Study) -> None:
