@@ -1,18 +1,21 @@
 """The calls of the Tinker API, by the SDK's request types. Each method of `Api` in CALLS is one path of the API.
 
-A call queues work and returns an id, with which the client fetches the answer. Models in training are in memory; only
-their checkpoints outlive the server.
+A call queues work and returns an id, with which the client fetches the answer. Models in training are in memory. Their
+requests since the last saved state are on disk, and a restarted server repeats them (`Requests`).
 """
 
 from __future__ import annotations
 
 import random
 import shutil
+import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from tinker import types  # pyright: ignore[reportMissingImports]
 
@@ -28,10 +31,11 @@ from tasks.engines.tinker_server import checkpoints
 from tasks.engines.tinker_server.checkpoints import PREFIX, Checkpoint, Missing, Shape
 from tasks.engines.tinker_server.jobs import Answer, Jobs
 from tasks.engines.tinker_server.learner import Learner, Model
+from tasks.engines.tinker_server.requests import Requests
 from tasks.engines.tinker_server.wire import losses, read_batch
 
 STATE = "state.safetensors"
-#: Prefix of weights that were saved without a name; they are deleted when the server starts.
+#: Prefix of weights that were saved without a name; they are deleted when the server starts without their session.
 UNNAMED = "unnamed-"
 CALLS = (
     *("create_session", "session_heartbeat", "create_sampling_session", "create_model", "get_info", "load_weights"),
@@ -49,15 +53,47 @@ class Api:
     ) -> None:
         self.base, self.name, self.root, self.alpha, self.context = base, name, root, alpha, context
         self.execution, self.tokenizer, self.jobs = execution, tokenizer_of(base), Jobs(generator)
-        self.sessions, self.models = set[str](), dict[str, Model]()
-        self.samplers = dict[str, Checkpoint | None]()
+        self.models, self.samplers = dict[str, Model](), dict[str, Checkpoint | None]()
+        self.requests, self._repeating, self._repeated = Requests(root), threading.RLock(), set[tuple[str, int]]()
         self._learners: dict[tuple[int, tuple[str, ...]], Learner] = {}
+        sessions = self.requests.sessions()
         for leftover in root.glob(f"*/sampler_weights/{UNNAMED}*"):
-            shutil.rmtree(leftover)
+            if leftover.parts[-3].partition(":")[0] not in sessions:
+                shutil.rmtree(leftover)
+
+    def call(self, path: str, body: bytes, encoding: str | None = None) -> Json:
+        """Answer a request by its path. encoding: its Content-Encoding."""
+        if path == "forward_backward":
+            return self.forward_backward(body, encoding)
+        if path not in CALLS:
+            raise Missing(f"this server has no {path}")
+        method = getattr(self, path)
+        kind = next(hint for name, hint in get_type_hints(method).items() if name != "return")
+        try:
+            given = kind.model_validate_json(body)
+        except ValidationError as error:
+            raise UserError(f"{path}: {error}") from None
+        return method(given)
+
+    def answer(self, request: str) -> Future[Answer]:
+        """Return the answer to a request, which may have come before the server was restarted. Errors: Missing."""
+        whose = request.rpartition("/")[0]
+        if ":train:" in whose:
+            self.model(whose)
+        return self.jobs.answer(request)
+
+    def _repeat(self, whose: str) -> None:
+        """Repeat the requests of a model or sampler from before the server was restarted."""
+        rows = self.requests.of(whose)
+        for number, path, body, encoding in rows:
+            self._repeated.add((whose, number))
+            self.call(path, body, encoding)
+        if whose in self.models and len(rows) > 1:
+            self.models[whose].since = rows[1][0]
 
     def create_session(self, _: types.CreateSessionRequest) -> Json:
         session = str(uuid.uuid4())
-        self.sessions.add(session)
+        self.requests.seen(session, new=True)
         return {"type": "create_session", "session_id": session}
 
     def session_heartbeat(self, body: types.SessionHeartbeatRequest) -> Json:
@@ -66,13 +102,14 @@ class Api:
 
     def finish(self, session: str) -> None:
         """Forget a session's models; their checkpoints stay."""
-        self.sessions.discard(session)
-        for model_id in [one for one in self.models if one.startswith(f"{session}:")]:
-            del self.models[model_id]
+        self.requests.forget(session)
+        for known in (self.models, self.samplers):
+            for one in [one for one in known if one.startswith(f"{session}:")]:
+                del known[one]
 
     def _check_session(self, session: str) -> None:
-        if session not in self.sessions:
-            raise Missing(f"no session {session}: this server was started after it, or it was finished")
+        if not self.requests.seen(session):
+            raise Missing(f"no session {session}: it was finished, or had no sign of life for a week")
 
     def create_model(self, body: types.CreateModelRequest) -> Json:
         lora = body.lora_config
@@ -81,10 +118,10 @@ class Api:
         targets = (*(ATTENTION if lora.train_attn else ()), *(EXPERT_PROJECTIONS if lora.train_mlp else ()))
         if not targets:
             raise UserError("this server adapts attention and MLP layers, not the unembedding alone")
-        seed = random.randrange(1 << 31) if lora.seed is None else lora.seed
+        seed = derived_seed(body.session_id, body.model_seq_id) if lora.seed is None else lora.seed
         shape = Shape(self._known(body.base_model), lora.rank, targets, seed)
         model_id = self._new_model(body.session_id, body.model_seq_id, shape)
-        return self._queued(model_id, 0, lambda _: {"type": "create_model", "model_id": model_id})
+        return self._queued(body, model_id, 0, lambda _: {"type": "create_model", "model_id": model_id})
 
     def _known(self, base_model: str | None) -> str:
         if base_model not in (self.name, str(self.base)):
@@ -98,8 +135,12 @@ class Api:
         return model_id
 
     def model(self, model_id: str | None) -> Model:
+        """Return a model in training. Errors: Missing."""
+        with self._repeating:
+            if model_id and model_id not in self.models:
+                self._repeat(model_id)
         if model_id not in self.models:
-            raise Missing(f"no model {model_id} in training: this server was started after it, or it was finished")
+            raise Missing(f"no model {model_id} in training: its session was finished")
         return self.models[model_id]
 
     def get_info(self, body: types.GetInfoRequest) -> Json:
@@ -108,9 +149,12 @@ class Api:
         found = {"model_id": model.id, "lora_rank": model.shape.rank, "model_name": self.name}
         return {"type": "get_info", "model_data": about, "is_lora": True, **found}
 
-    def _queued(self, model_id: str | None, number: int | None, work: Callable[[Learner], Answer]) -> Json:
-        """Queue work on a model; return the id of its answer."""
+    def _queued(self, body: Any, model_id: str | None, number: int | None, work: Callable[[Learner], Answer]) -> Json:
+        """Queue work on a model; return the id of its answer. body: the request, or (path, body, encoding)."""
         model = self.model(model_id)
+        if number is None or number < model.since:
+            raise UserError(f"request {number} of {model.id}: a number of at least {model.since} is needed (seq_id)")
+        path, content, *encoding = body if isinstance(body, tuple) else (body.type, body.model_dump_json().encode())
 
         def run() -> Answer:
             size = model.shape.rank, model.shape.targets
@@ -119,7 +163,8 @@ class Api:
             self._learners[size].show(model)
             return work(self._learners[size])
 
-        return {"request_id": self.jobs.run(model.id, number, run), "model_id": model.id}
+        keep = lambda: self.requests.keep(model.id, number, path, content, *encoding)  # noqa: E731
+        return {"request_id": self.jobs.run(model.id, number, keep, run), "model_id": model.id}
 
     def forward_backward(self, body: bytes, encoding: str | None) -> Json:
         message, data, settings = read_batch(body, encoding)
@@ -127,7 +172,7 @@ class Api:
         def work(learner: Learner) -> Answer:
             return losses(*learner.losses(data, message.loss_fn, settings, forward_only=message.forward_only))
 
-        return self._queued(message.model_id, message.seq_id, work)
+        return self._queued(("forward_backward", body, encoding), message.model_id, message.seq_id, work)
 
     def optim_step(self, body: types.OptimStepRequest) -> Json:
         params = body.optim_params
@@ -137,7 +182,7 @@ class Api:
         def work(learner: Learner) -> Answer:
             return {"metrics": {"grad_norm": learner.step(params)}}
 
-        return self._queued(body.model_id, body.seq_id, work)
+        return self._queued(body, body.model_id, body.seq_id, work)
 
     def load_weights(self, body: types.LoadWeightsRequest) -> Json:
         """Load a saved state, into a new model or one that was just created; without `optimizer` Adam starts anew."""
@@ -153,7 +198,7 @@ class Api:
             learner.restore(state if body.optimizer else {"weights": state["weights"]})
             return {"type": "load_weights", "path": body.path, "model_id": model_id}
 
-        return self._queued(model_id, number, work)
+        return self._queued(body, model_id, number, work)
 
     def save_weights(self, body: types.SaveWeightsRequest) -> Json:
         return self._saved(body, "weights", body.path or str(body.seq_id), overwrite=body.overwrite)
@@ -182,14 +227,19 @@ class Api:
 
         def work(learner: Learner) -> Answer:
             lora = learner.policy.lora
-            with checkpoints.writing(self.root, path, shape, overwrite=overwrite) as folder:
-                if kind == "weights":
-                    save_file(learner.updater.tensors(), folder / STATE)
-                else:
-                    lora.export(folder, self.base, lora.master.dtype)
+            if (body.model_id, body.seq_id) not in self._repeated or not checkpoints.there(self.root, path):
+                with checkpoints.writing(self.root, path, shape, overwrite=overwrite) as folder:
+                    if kind == "weights":
+                        save_file(learner.updater.tensors(), folder / STATE)
+                    else:
+                        lora.export(folder, self.base, lora.master.dtype)
+            if kind == "weights" and not lora.grad.any():
+                session, _, number = body.model_id.partition(":train:")
+                load = types.LoadWeightsRequest(session_id=session, model_seq_id=number, path=path, optimizer=True)
+                self.requests.saved(body.model_id, body.seq_id, load.type, load.model_dump_json().encode())
             return then(path) if then else {"type": body.type, "path": path}
 
-        return self._queued(body.model_id, body.seq_id, work)
+        return self._queued(body, body.model_id, body.seq_id, work)
 
     def create_sampling_session(self, body: types.CreateSamplingSessionRequest) -> Json:
         if body.model_path is None:
@@ -204,12 +254,17 @@ class Api:
         self._check_session(session)
         sampler = f"{session}:sample:{number}"
         self.samplers[sampler] = found
+        of = {"base_model": self.name} if found is None else {"model_path": found.path}
+        again = types.CreateSamplingSessionRequest(session_id=session, sampling_session_seq_id=number, **of)
+        self.requests.keep(sampler, 0, "create_sampling_session", again.model_dump_json().encode())
         return sampler
 
     def sampler(self, sampler: str | None) -> Checkpoint | None:
         """Return the checkpoint that a sampler samples from; None for the base model."""
+        if sampler and sampler not in self.samplers:
+            self._repeat(sampler)
         if sampler not in self.samplers:
-            raise Missing(f"no sampler {sampler}: this server was started after it")
+            raise Missing(f"no sampler {sampler}: its session was finished")
         return self.samplers[sampler]
 
     def asample(self, body: types.SampleRequest) -> Json:

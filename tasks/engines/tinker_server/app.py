@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import traceback
 from datetime import UTC, datetime, timedelta
-from typing import Any, get_type_hints
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from tinker.types import FutureRetrieveRequest  # pyright: ignore[reportMissingImports]
 
 from storage.errors import UserError
 from tasks.engines.tinker_server import checkpoints
-from tasks.engines.tinker_server.api import CALLS, UNNAMED, Api
+from tasks.engines.tinker_server.api import UNNAMED, Api
 from tasks.engines.tinker_server.checkpoints import KINDS, PREFIX, SHAPE, Checkpoint, Missing
 
 #: A client that asks for an answer waits as long before it must ask again; it gives up after 45.
@@ -61,7 +60,10 @@ def app_of(api: Api) -> FastAPI:
 
     @app.post("/api/v1/retrieve_future")
     async def retrieve(body: FutureRetrieveRequest) -> Response:
-        pending = asyncio.wrap_future(api.jobs.answer(body.request_id))
+        try:
+            pending = asyncio.wrap_future(await run_in_threadpool(api.answer, body.request_id))
+        except Missing as error:  # 410 lets the SDK send a sample again
+            return JSONResponse({"detail": str(error)}, 410)
         if not (await asyncio.wait([pending], timeout=WAIT_SECONDS))[0]:
             again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
             return JSONResponse(again)
@@ -80,17 +82,7 @@ def app_of(api: Api) -> FastAPI:
         body = await request.body()
         if path in FIXED:
             return FIXED[path]
-        if path == "forward_backward":
-            return await run_in_threadpool(api.forward_backward, body, request.headers.get("content-encoding"))
-        if path not in CALLS:
-            raise Missing(f"this server has no {path}")
-        method = getattr(api, path)
-        kind = next(hint for name, hint in get_type_hints(method).items() if name != "return")
-        try:
-            given = kind.model_validate_json(body)
-        except ValidationError as error:
-            raise UserError(f"{path}: {error}") from None
-        return await run_in_threadpool(method, given)
+        return await run_in_threadpool(api.call, path, body, request.headers.get("content-encoding"))
 
     return app
 

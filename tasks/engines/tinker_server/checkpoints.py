@@ -61,10 +61,14 @@ def folder_of(root: Path, path: str) -> Path:
     return root.joinpath(*parts)
 
 
+def there(root: Path, path: str) -> bool:
+    return (folder_of(root, path) / SHAPE).is_file()
+
+
 def find(root: Path, path: str) -> Checkpoint:
     """Return the checkpoint of a tinker:// path. Errors: Missing."""
     folder = folder_of(root, path)
-    if not (folder / SHAPE).is_file():
+    if not there(root, path):
         raise Missing(f"there is no checkpoint {path}")
     given = json.loads((folder / SHAPE).read_text())
     return Checkpoint(folder, Shape(**{**given, "targets": tuple(given["targets"])}))
@@ -74,7 +78,7 @@ def find(root: Path, path: str) -> Checkpoint:
 def writing(root: Path, path: str, shape: Shape, *, overwrite: bool = False) -> Iterator[Path]:
     """Write a checkpoint into the yielded folder. Errors: UserError for a name that is taken."""
     folder = folder_of(root, path)
-    if (folder / SHAPE).is_file() and not overwrite:
+    if there(root, path) and not overwrite:
         raise UserError(f"checkpoint {path} is there already; choose another name, or overwrite it")
     beside = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)

@@ -32,7 +32,7 @@ class Jobs:
     def __init__(self, generator: Generator) -> None:
         self._generator, self._lock = generator, threading.Lock()
         self._answers: OrderedDict[str, Future[Answer]] = OrderedDict()
-        self._sent: dict[tuple[str, int], str] = {}
+        self._sent = set[str]()
         self._waiting = defaultdict[ServedAdapter | None, list[tuple[Future[Answer], Sequence[Request]]]](list)
         # otherwise a new thread computes with all cores
         self._thread = ThreadPoolExecutor(1, "tinker", initializer=torch.get_num_threads)
@@ -40,19 +40,24 @@ class Jobs:
     def submit(self, whose: str, number: int | None, start: Callable[[], Future[Answer]]) -> str:
         """Start a job and return its id; that of the first, if this number of this model or sampler was sent before."""
         with self._lock:
-            if number is not None and (known := self._sent.get((whose, number))):
-                return known
-            request = str(uuid.uuid4())
+            request = f"{whose}/{uuid.uuid4() if number is None else number}"
+            if request in self._sent:
+                return request
             self._answers[request] = start()
             if number is not None:
-                self._sent[whose, number] = request
+                self._sent.add(request)
             while len(self._answers) > KEPT_ANSWERS and next(iter(self._answers.values())).done():
                 self._answers.popitem(last=False)
         return request
 
-    def run(self, whose: str, number: int | None, work: Callable[[], Answer]) -> str:
-        """Queue a call."""
-        return self.submit(whose, number, lambda: self._thread.submit(work))
+    def run(self, whose: str, number: int, keep: Callable[[], None], work: Callable[[], Answer]) -> str:
+        """Queue a call. keep: writes its request first, unless it is queued already."""
+
+        def start() -> Future[Answer]:
+            keep()
+            return self._thread.submit(work)
+
+        return self.submit(whose, number, start)
 
     def sample(self, whose: str, number: int | None, adapter: ServedAdapter | None, requests: Sequence[Request]) -> str:
         """Queue samples from these weights."""

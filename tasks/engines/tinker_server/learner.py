@@ -35,11 +35,12 @@ class Datum:
 @dataclass(slots=True)
 class Model:
     """A model in training. tensors: weights, summed gradient and Adam's state, while another model is in its place;
-    empty before the first turn."""
+    empty before the first turn. since: number of the first request that the server knows."""
 
     id: str
     shape: Shape
     tensors: dict[str, Tensor] = field(default_factory=dict)
+    since: int = 0
 
 
 def cispo(t: Tokens, low: float, high: float) -> Tensor:
