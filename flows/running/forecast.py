@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flows.running.costs import FILL, Cost, Estimator, total
-from flows.running.fit import Machine, memory_lines, problems_before_checks, prompt_notes
+from flows.running.fit import Machine, counts_by_source, memory_lines, problems_before_checks, prompt_notes
 from flows.running.plan import Planned, plan, sampled_here, why_not
 from flows.study.machine import gpus_line
 from flows.study.models import SHIPPED
@@ -23,6 +23,7 @@ from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import PRICES, Journal
 from tasks.domain.budget import Budget, Prices, plainly
+from tasks.domain.problems.problems import reserved_sources
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.domain.statistics.power import Design, detectable
@@ -238,7 +239,22 @@ def problems_line(study: Study, estimator: Estimator, heldout: Mapping[str, Any]
         why = f" of {every:,} (pool.limit = {p.pool.limit}{origin})" if every > used else ""
     train = f"{used - held:,} left to train on" if p.seeds and p.training.steps else "none trained on"
     seeds = f"; {len(p.seeds)} training seed{'s' * (len(p.seeds) > 1)}" if p.seeds else ""
-    return f"problems: {used:,}{why}, {held:,} held out, {train}{seeds}"
+    return f"problems: {used:,}{why}, {held:,} held out, {train}{seeds}{_too_few(study, estimator, heldout)}"
+
+
+def _too_few(study: Study, estimator: Estimator, heldout: Mapping[str, Any]) -> str:
+    """Return the sources of a pool that are too small for the split, at which the run would end."""
+    split, build = (estimator.planned[heldout[name]].step for name in ("splits", "pool"))
+    each = split.arguments.get("heldout_per_source")
+    if not isinstance(each, int) or estimator.store.has(split.ref) or "sources" not in build.arguments:
+        return ""
+    counts = counts_by_source(build.arguments, study.places)
+    small = [f"{n} of {name}" for name, n in counts.items() if n <= each and name not in reserved_sources(counts)]
+    return (
+        f"; the run would end at the split: it holds out {each} of each source, and has {', '.join(small)}"
+        if small
+        else ""
+    )
 
 
 def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
