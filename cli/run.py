@@ -90,10 +90,7 @@ def request_of(
     """Return the request of a command line. short: options that are abbreviations of settings."""
     if found := file_of(profile):
         profile = "/".join(filter(None, (str(found[0].resolve()), found[1])))
-    split = {one: tuple(filter(None, map(str.strip, (short[one] or "").split(",")))) for one in ("arms", "seeds")}
-    if short["seeds"] == "":
-        settings = (*settings, "seeds=[]")
-    given = [setting.partition("=") for setting in (*settings, *short_settings({**short, **split}))]
+    given = [setting.partition("=") for setting in (*settings, *short_settings(short))]
     whole = (f"{field}={_whole(field.strip(), value)}" if equals else field for field, equals, value in given)
     return Request(
         profile=profile,

@@ -42,9 +42,9 @@ def short_settings(options: Mapping[str, object]) -> tuple[str, ...]:
     >>> short_settings({"arms": ("panel", "thinking"), "limit": 3, "seeds": (), "engine": "auto"})
     ('arms=panel,thinking', 'pool.limit=3')
     """
-    given = {SHORT[name]: value for name, value in options.items() if value and value != "auto"}
-    lists = {path: value if isinstance(value, list | tuple) else [value] for path, value in given.items()}
-    return tuple(f"{path}={','.join('true' if v is True else str(v) for v in vs)}" for path, vs in lists.items())
+    given = {SHORT[name]: value for name, value in options.items() if value not in (None, False, (), [], "auto")}
+    words = {path: value if isinstance(value, list | tuple) else [value] for path, value in given.items()}
+    return tuple(f"{path}={','.join('true' if v is True else str(v) for v in vs)}" for path, vs in words.items())
 
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:

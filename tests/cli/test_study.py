@@ -136,7 +136,7 @@ def test_a_request_and_its_command_are_the_same() -> None:
     short = ["--arms", "panel,monologue", "--seeds", "0,3", "--limit", "5", "--pool", "/data/a b.jsonl", "--pool"]
     short += ["/data/c.jsonl", "--model", f"sha256:{'a' * 64}", "--engine", "vllm"]
     assert {*asked("demo", *short).settings} == {*settings[2:]}
-    assert asked("demo", "--seeds", "", "--anyway").settings == ("seeds=[]", "gate.anyway=true")
+    assert asked("demo", "--seeds", "", "--anyway").settings == ("seeds=", "gate.anyway=true")
 
 
 def test_a_file_of_problems_is_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
