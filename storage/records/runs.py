@@ -35,7 +35,7 @@ from storage.roots import files_in, root_option
 SILENCE_SECONDS = 90.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 #: Characters of a run's changes in lists; `varband study diff` prints them whole.
-CHANGED = 320
+CHANGED = 1000
 State = Literal["queued", "running", "parked", "interrupted", "finished", "failed", "crashed"]
 
 
