@@ -19,7 +19,7 @@ from storage.reading import catalog, recipes
 from storage.reading.figures import chosen_measures
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
-from storage.records.runs import all_runs
+from storage.records.runs import all_runs, telling
 
 Stamp = tuple[tuple[str, int], ...]
 
@@ -27,7 +27,7 @@ Stamp = tuple[tuple[str, int], ...]
 @dataclass(frozen=True, slots=True)
 class Report:
     """One report of the store. profile: the study's name. arms: in the order of their colours. changed: differences
-    from its base profile. measures: the selected ones; empty: all."""
+    from its base profile, ordered by `telling`. measures: the selected ones; empty: all."""
 
     ref: str
     profile: str
@@ -75,7 +75,11 @@ def reports(root: Path) -> tuple[Report, ...]:
     """Return the reports and the slices of an imported study, newest first, named after their newest runs."""
     called = {run.report: run.profile for run in reversed(all_runs(root)) if run.report}
     found = _reports(root, tuple(part for part in stamp(root) if part[0] in ("report", "passk", "bands")))
-    return tuple(replace(one, profile=called.get(one.ref, one.profile)) for one in found)
+    changed = telling([one.changed for one in found])
+    return tuple(
+        replace(one, profile=called.get(one.ref, one.profile), changed=changes)
+        for one, changes in zip(found, changed, strict=True)
+    )
 
 
 def descent(root: Path, ref: str) -> pa.Table:

@@ -12,6 +12,7 @@ import re
 import socket
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ from storage.roots import files_in, root_option
 SILENCE_SECONDS = 90.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 #: Characters of a run's changes in lists; `varband study diff` prints them whole.
-CHANGED = 1000
+CHANGED = 320
 State = Literal["queued", "running", "parked", "interrupted", "finished", "failed", "crashed"]
 
 
@@ -182,11 +183,21 @@ def all_runs(root: Path) -> list[Run]:
     return sorted(found, key=lambda r: r.started, reverse=True)
 
 
+def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Sort the changes of each study, the rarest among all studies first.
+
+    >>> telling([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
+    [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]
+    """
+    number = Counter(change for one in changes for change in dict.fromkeys(one))
+    return [tuple(sorted(one, key=number.__getitem__)) for one in changes]
+
+
 def runs_table(root: Path) -> pa.Table:
     """Return one row per run with its present state, for dashboards. Schema: RUNS."""
-    rows = []
-    for run in all_runs(root):
-        changed = textwrap.shorten("; ".join(run.changes), CHANGED, placeholder="…")
+    found, rows = all_runs(root), []
+    for run, changes in zip(found, telling([run.changes for run in found]), strict=True):
+        changed = textwrap.shorten("; ".join(changes), CHANGED, placeholder="…")
         derived = {"state": run.current_state, "changed": changed}
         rows.append(run.model_dump(include=set(RUNS.names)) | run.spent.model_dump() | derived)
     return pa.Table.from_pylist(rows, schema=RUNS)
