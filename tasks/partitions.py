@@ -88,7 +88,7 @@ def _graders(version: str) -> Graders:
     """Return the installed grader. Errors: UserError if it has another version."""
     graders = toolbox().graders()
     if graders.version != version:
-        raise UserError(f"grader {version} is not the one installed ({graders.version})")
+        raise UserError(f"grader {version} is not the installed grader ({graders.version})")
     return graders
 
 
@@ -163,7 +163,7 @@ FEW = "fewer than two problems join a pair, or all of them alike: no interval"
 def calibrate_partitions(*, encoder: str, weights_sha256: str, max_tokens: int, labelled: str) -> Payload:
     """Return one row per partition. labelled: digest of the labelled traces."""
     if labelled != labelled_sha256():
-        raise UserError(f"labelled traces {labelled[:12]}… are not the ones installed ({labelled_sha256()[:12]}…)")
+        raise UserError(f"labelled traces {labelled[:12]}… differ from the installed ones ({labelled_sha256()[:12]}…)")
     problems = labelled_problems()
     solutions = [problem.solutions for problem in problems]
     vectors_ND, _ = (

@@ -32,7 +32,7 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
     """Return the same rollouts with the verdicts of the installed grader under these overrides. Schema: Rollouts."""
     graders = toolbox().graders()
     if graders.version != installed:
-        raise UserError(f"grader {installed} is not the one installed ({graders.version})")
+        raise UserError(f"grader {installed} is not the installed grader ({graders.version})")
     problems, read_by = store().read(pool, ["problem_id", "gold"]), scaffold_of(rollouts)
     total = store().manifest(rollouts).rows
 

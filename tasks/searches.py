@@ -441,7 +441,7 @@ def search_problems(
     of the column `correct`, which no method sees. reward: the scoring model, if the method needs one.
     """
     if toolbox().grader.version != grader_version:
-        raise UserError(f"grader {grader_version} is not the one that is active ({toolbox().grader.version})")
+        raise UserError(f"grader {grader_version} is not the active grader ({toolbox().grader.version})")
     problems = of_split(store().read(pool), store().read(splits), split).to_pylist()
     terms = Terms(policy, sampling, tokens, context, served(policy, training), lora_rank, reward)
     trees, stats = search(problems, method, terms)

@@ -43,7 +43,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage call. arguments: unchanged from the caller. make: returns the artifact's rows."""
+    """A call of a stage. arguments: as the caller gave them. make: returns the artifact's rows."""
 
     title: str
     ref: Ref
@@ -139,7 +139,7 @@ class Session:
 
     @contextmanager
     def at_work_on(self, step: Step) -> Iterator[None]:
-        """Count the work in the block for this step."""
+        """Attribute the work in this block to this step."""
         self.listener(Progress("started", step.title, step.ref))
         token = _step.set(step)
         try:
@@ -267,8 +267,8 @@ class Stage(Generic[P, K]):
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:
-    """Turn a function that returns a table into a stage of a kind. Increase `version` when its rows change. Errors:
-    TypeError for arguments that are not keyword-only."""
+    """Turn a function that returns a table into a stage of a kind. Increase `version` when the rows of the stage
+    change. Errors: TypeError for arguments that are not keyword-only."""
 
     def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P, K]:
         positional = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]

@@ -232,7 +232,8 @@ def last_adapter(files: Path) -> Path:
 
 @stage(Training, version=1)
 def import_adapter(*, adapter: MadeElsewhere, base: BaseModel) -> Payload:
-    """Rows: none, because its steps are unknown. Files: `step-0001/`, the given adapter in PEFT format."""
+    """The artifact has no rows, because the adapter's training steps are unknown. Files: `step-0001/`, the given
+    adapter in PEFT format."""
     given, files = toolbox().place(adapter.sha256, f"the adapter {adapter.name}"), workdir() / "files"
     shutil.rmtree(files, ignore_errors=True)
     (files / "step-0001").mkdir(parents=True)

@@ -309,8 +309,8 @@ def unfinished(root: Path, but: str = "") -> set[Ref]:
             notes.pop(run.id, None)
         elif run.id not in notes:
             raise UserError(
-                f"run {run.id} is {run.current_state}, and an earlier version did not note what it needs: nothing is"
-                f" collected; `varband resume {run.id}{root_option(root)}` notes it, or remove {path}"
+                f"run {run.id} is {run.current_state}, and an earlier version did not list its artifacts, so nothing is"
+                f" deleted; `varband resume {run.id}{root_option(root)}` lists them, or remove {path}"
             )
     return {ref for path in notes.values() for ref in noted(path)}
 
@@ -322,6 +322,6 @@ def _seal(run: str, lines: Iterable[str]) -> Ref:
 def _damaged(path: Path) -> UserError:
     run, root = path.stem, path.parent.parent
     return UserError(
-        f"{path}: no notes of what run {run} needs, or not all of them; `varband resume {run}{root_option(root)}`"
-        " writes them anew"
+        f"{path}: the list of artifacts that run {run} needs is missing or incomplete;"
+        f" `varband resume {run}{root_option(root)}` writes it again"
     )

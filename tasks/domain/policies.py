@@ -67,9 +67,9 @@ AS_CRITIC = "critic"
 class Policy:
     """An arm with or without an adapter. `adapter`: the training artifact; `adapter_step`: the step of that training.
 
-    scaffold: the arm's, by content; by default the arm's present one. `step`, `seed`: labels, the step and seed of the
-    studied training, which starts at 0 even if it starts from a lesson's adapter. role: `critic` for the second adapter
-    of a training that has two (advantages/structured.py).
+    scaffold: content of the arm's scaffold; by default of its present scaffold. `step`, `seed`: labels, the step and
+    seed of the studied training, which starts at 0 even if it starts from a lesson's adapter. role: `critic` for the
+    second adapter of a training that has two (advantages/structured.py).
     """
 
     arm: str

@@ -128,7 +128,7 @@ class AdapterFiles:
         differ = [f"{name} {found} and not {wanted}" for name, (found, wanted) in named.items() if found != wanted]
         if differ:
             raise UserError(
-                f"adapter {self.folder} has {'; '.join(differ)}, as this training wants: change the recipe, or write"
+                f"adapter {self.folder} has {'; '.join(differ)}, the recipe's value: change the recipe, or write"
                 ' trained_as = "none" to evaluate it as it is'
             )
 

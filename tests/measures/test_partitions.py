@@ -66,7 +66,7 @@ def test_stages_hand_the_classes_on(in_store: Store) -> None:
     assert [r["estimate"] for r in votes if r["metric"] == "maj@k" and r["source"] == "all"] == [1.0]
     answers = in_store.read(measure_answers(rollouts=ref, partitions=parts)).to_pylist()
     assert [(r["distinct"], r["distinct_wrong"]) for r in answers] == [(2, 1)]
-    with pytest.raises(UserError, match="not the one installed"):
+    with pytest.raises(UserError, match="not the installed grader"):
         partition_rollouts(rollouts=ref, embeddings=vectors, calibration=known, grader_version="2-old")
 
 

@@ -35,7 +35,7 @@ def test_labelled_traces_are_told_apart_by_a_real_encoder(tmp_path: Path) -> Non
     box = Toolbox(places={DIGEST: FOLDER})
     with session(Session(store, box)):
         asked = {"encoder": NAME, "weights_sha256": DIGEST, "max_tokens": 256}
-        with pytest.raises(UserError, match="are not the ones installed"):
+        with pytest.raises(UserError, match="differ from the installed ones"):
             calibrate_partitions(**asked, labelled="0" * 64)
         known = calibrate_partitions(**asked, labelled=labelled_sha256())
         trace, strategy = store.read(known).to_pylist()

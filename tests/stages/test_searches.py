@@ -173,7 +173,7 @@ def test_a_search_that_is_killed_for_good_leaves_the_same_trees(
 def test_no_problem_is_no_search(tmp_path: Path, graders: Graders, size: int | None) -> None:
     lab = a_lab(tmp_path, graders, batch_size=size)
     assert lab.search(f"beam:end={END}", split="heldout") == [] and lab.engine.sampled == 0
-    with pytest.raises(UserError, match="grader 0-none is not the one that is active"):
+    with pytest.raises(UserError, match="grader 0-none is not the active grader"):
         lab.search("first", grader_version="0-none")
 
 

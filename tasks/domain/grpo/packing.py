@@ -92,7 +92,7 @@ def plan_packs(
 
 
 def pack_cost(pack: Sequence[PromptGroup]) -> float:
-    """Cost of a pack's forward and backward pass, in rows."""
+    """Return the cost of a pack's forward and backward pass, in rows."""
     rows = pairs = 0.0
     for group in pack:
         prompt = len(group.prompt_ids)

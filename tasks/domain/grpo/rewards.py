@@ -1,7 +1,7 @@
 """The reward of a rollout: a weighted sum of parts, which are built in or come from other packages (`varband.rewards`).
 
-A part of another package is a function `(problem, completion, answer, verdict, num_tokens, finish) -> float`. Rewards
-train; accuracy, bands and evaluation count `correct` alone.
+A part of another package is a function `(problem, completion, answer, verdict, num_tokens, finish) -> float`. Only
+training uses rewards; accuracy, bands and evaluation count `correct` alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Steps of a training: the problems that each samples and trains on, its learning rate and its updates' groups.
 
-All are functions of the problems, the seed and the step, so that a resumed run continues exactly. Axis suffix: T
-tokens.
+All of these are functions of the problems, the seed and the step, so that a resumed run continues exactly. Axis suffix:
+T tokens.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class StepPlan:
 class TrainRollout:
     """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids.
 
-    - answer: the key of its answer's class, the same in every step; None without an answer.
-    - trace_class: its strategy among its group's.
-    - candidates: its answers, if several were requested; it is correct if one of them is.
-    - other_tokens: tokens of the turns before and after it.
+    - answer: the key of the class of the rollout's answer, the same in every step; None without an answer.
+    - trace_class: the class of the rollout's strategy within its group.
+    - candidates: the rollout's answers, if several were requested; the rollout is correct if one of them is.
+    - other_tokens: tokens of the turns before and after this rollout.
     - critique: the critique of this draft, if the critic is trained too; None if it exceeded the context.
     - of_right_draft: for a critique, whether the draft was correct; None otherwise.
     - rewards: unweighted parts of the reward scored by other packages and by the judge, by name.
@@ -86,7 +86,8 @@ class TrainRollout:
 
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:
-    """Step 0, every `eval_every` steps, and the last step. Results are of the last adapter, never of the best one.
+    """Return the evaluated steps: step 0, every `eval_every` steps, and the last step. Results are those of the last
+    adapter, never of the best adapter.
 
     >>> evaluated_steps(25, 10)
     [0, 10, 20, 25]
@@ -158,7 +159,7 @@ def _next_other(fresh: Iterator[str], waiting: deque[str], taken: Sequence[str])
 def extra_prompts(
     problems: Sequence[PromptProblem], config: LearnerConfig, step: int, used: Sequence[str]
 ) -> list[str]:
-    """Problems that may replace dead groups of a step, in order of use."""
+    """Return the problems that may replace dead groups of a step, in order of use."""
     rest = sorted(p.problem_id for p in problems if p.problem_id not in set(used))
     return shuffled(rest, config.seed, "extra", step)
 

@@ -182,15 +182,16 @@ def _firsts(texts: Sequence[str], equals: Iterable[Pair]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledGroup:
-    """similarity_NN of one problem's traces; solution_N: label of the solution of each. Compared by identity, for
-    caching."""
+    """similarity_NN: similarities of one problem's traces; solution_N: the label of each trace's solution. Compared by
+    identity, for caching."""
 
     similarity_NN: np.ndarray
     solution_N: Sequence[str]
 
 
 class Counts(NamedTuple):
-    """Numbers of pairs of labelled traces: joined by the partition or not, correctly (true) or not (false)."""
+    """Numbers of pairs of labelled traces: joined by the partition or not (positive, negative), correctly or not (true,
+    false)."""
 
     true_joined: int = 0
     false_joined: int = 0
@@ -199,7 +200,7 @@ class Counts(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 if nothing is joined.
+        """Return the harmonic mean of precision and recall; 0 if no pair is joined.
 
         >>> Counts(3, 1, 2, 9).f1
         0.6666666666666666

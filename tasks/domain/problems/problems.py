@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """Rules for which problems a pool keeps.
+    """Rules that decide which problems a pool keeps.
 
     on_issue: `exclude` or `keep` problems with a finding of severity `exclude`. also_exclude: codes of findings that
     exclude too. limit: the largest number of problems. draw_seed: seed of the random choice for a limited pool; None

@@ -1,6 +1,6 @@
 """The learner on a Tinker service: advantages here, gradients and Adam there, and each step settled by the service.
 
-Before the first request of a step, the learner writes the model and the number of this request to its own disk. After
+Before the first request of a step, the learner writes the model and the number of this request to `sent.json`. After
 the updates the service saves the model's state, under a name that contains the step. A resumed training starts a new
 model from the state of its last checkpoint. If the next step was sent before a crash, the service knows what happened
 to the step:
