@@ -92,7 +92,6 @@ RENAMED = (
 )
 
 
-MAX_DEPTH = 60
 #: Letters that name options or points, one after the other.
 _LETTER = r" ?\(?(?:[A-Za-z]|[IVX]{2,4})\)?"
 _LETTERS = rf"{_LETTER}(?: ?(?:,|;|,? and){_LETTER})+ ?"
@@ -213,23 +212,12 @@ _TWINS = ((r"\{", r"\}"), (r"\begin{", r"\end{"))
 
 
 def repaired(text: str) -> str | None:
-    r"""Normalised text with missing final braces added; None if that does not balance it.
-
-    >>> repaired(r"\frac{1}{2"), repaired("7}"), repaired("(1,2"), repaired("[1,2)"), repaired(r"\frac{1}{")
-    ('\\frac{1}{2}', '7', None, '[1,2)', None)
-    """
-    depth = rounds = deepest = 0
-    for i, char in enumerate(text):
-        if char in "{}" and not (i and text[i - 1] == "\\"):
-            depth += 1 if char == "{" else -1
-        elif char in "([])":
-            rounds += 1 if char in "([" else -1
-        deepest = max(deepest, depth + abs(rounds))
-        if depth < 0:
-            return repaired(text[:i]) if i and not text[i:].strip(" }") else None
-    text += "}" * depth
+    """Normalised text with missing final braces added; None if that does not balance it."""
+    bare = re.sub(r"\\[{}]", "", text)
+    missing, rounds = (sum(bare.count(a) - bare.count(b) for a, b in pairs) for pairs in (["{}"], ["()", "[]"]))
+    text = text + "}" * missing if missing >= 0 else re.sub(rf"( *\}}){{{-missing}}} *$", "", text)
     swapped = text.startswith("]") or text.endswith("[")
-    if (rounds and not swapped) or deepest > MAX_DEPTH or any(text.count(a) != text.count(b) for a, b in _TWINS):
+    if (rounds and not swapped) or any(text.count(a) != text.count(b) for a, b in _TWINS):
         return None
     return None if _EMPTY_ARGUMENT.search(text) else text
 
@@ -259,11 +247,7 @@ def one_line(text: str) -> str:
 
 
 def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
-    """Return the parts between separators outside all brackets, and the separators.
-
-    >>> split("1,(2,3),4", re.compile(","))
-    (['1', '(2,3)', '4'], [',', ','])
-    """
+    """Return the parts between separators outside all brackets, and the separators."""
     parts, marks, depth, start, at = [], [], 0, 0, 0
     while at < len(text):
         if depth <= 0 and (found := separator.match(text, at)):
@@ -293,11 +277,7 @@ _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
 
 
 def prose_words(text: str) -> list[str]:
-    r"""Natural-language words, as opposed to products of variables and names of points and functions.
-
-    >>> prose_words(r"2xy + 10x + ABCD + \sin x"), prose_words("the answer is 7")
-    ([], ['the', 'answer', 'is'])
-    """
+    """Natural-language words, as opposed to products of variables and names of points and functions."""
     bare = _COMMAND.sub(" ", TEXT_COMMANDS.sub(" ", text))
     return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if is_word(w)]
 

@@ -178,11 +178,7 @@ def split_unit(text: str) -> tuple[str, str | None]:
 
 
 def unit_of(words: str) -> str | None:
-    """Return the unit that words name (`km`, `apples`, `km per hour`), or None for other words.
-
-    >>> [unit_of(w) for w in ("square feet", "red apples", "miles per hour", "never", "dozens", "overlaps")]
-    ['ft', 'red apple', 'mi/h', None, None, None]
-    """
+    """Return the unit that words name (`km`, `apples`, `km per hour`), or None for other words."""
     words = re.sub(r" ?/ ?", " per ", re.sub(r"[. ]+", " ", words).strip())
     above, per, below = f" {words}".partition(" per ")
     parts = [_product(part.split()) for part in ((above, below) if per else (above,)) if part.strip()]

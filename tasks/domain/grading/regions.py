@@ -58,22 +58,12 @@ def visible(text: str) -> str:
 
 
 def without_struck(region: str) -> str:
-    r"""A final-answer region without struck-out text.
-
-    >>> without_struck("~~8~~ 7"), without_struck(r"\boxed{\sout{7}}"), without_struck("x=1~~y=2~~z=3")
-    (' 7', '\\boxed{}', 'x=1~~y=2~~z=3')
-    """
+    """A final-answer region without struck-out text."""
     return _STRUCK.sub("", region)
 
 
 def says_something(text: str) -> bool:
-    r"""Return whether a letter, digit or mathematical sign remains after removing spaces and decoration.
-
-    >>> says_something("7"), says_something(r"\pi"), says_something(r"\{\}"), says_something("∅")
-    (True, True, True, True)
-    >>> says_something(r"\text{}"), says_something(r"\boxed{\ }"), says_something("..."), says_something("&nbsp;")
-    (False, False, False, False)
-    """
+    """Return whether a letter, digit or mathematical sign remains after removing spaces and decoration."""
     plain = _DRESSING.sub("", html.unescape(text))
     ink = any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in plain)
     return ink or r"\{" in plain
@@ -83,11 +73,7 @@ _BRACKETS = {"{": re.compile(r"\\.|[{}]", re.S), "(": re.compile(r"\\.|[()]", re
 
 
 def closing(text: str, start: int, opening: str = "{") -> int | None:
-    r"""Return the position at which the group that is open here closes; None if it never closes. `\{` opens none.
-
-    >>> closing(r"{1\}{2}}3", 1), closing("(1,2)", 1, "("), closing("{1", 1)
-    (7, 4, None)
-    """
+    r"""Return the position at which the group that is open here closes; None if it never closes. `\{` opens none."""
     depth = 0
     for match in _BRACKETS[opening].finditer(text, start):
         depth += 1 if match.group() == opening else -(len(match.group()) == 1)
@@ -97,11 +83,7 @@ def closing(text: str, start: int, opening: str = "{") -> int | None:
 
 
 def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
-    """The contents of `<answer>` tags, in one pass. unclosed: include an unclosed one.
-
-    >>> answer_blocks("<answer>7</answer> or <answer>8")
-    ['7', '8']
-    """
+    """The contents of all `<answer>` tags. unclosed: include an unclosed one."""
     closed, _, rest = text.rpartition("</answer>")
     _, opened, last = rest.partition("<answer>")
     return re.findall("<answer>(.*?)</answer>", f"{closed}</answer>", re.S) + ([last] if opened and unclosed else [])
@@ -168,11 +150,7 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
 
 
 def before_boxes(text: str) -> str:
-    r"""Empty if there is no box.
-
-    >>> before_boxes(r"3 + 4 = 7, so \boxed{7} and not \boxed{8}"), before_boxes("7")
-    ('3 + 4 = 7, so ', '')
-    """
+    """The text before the first box; empty if there is no box."""
     first = _BOX.search(text)
     return text[: first.start()] if first else ""
 

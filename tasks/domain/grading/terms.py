@@ -43,11 +43,7 @@ Match = str
 
 
 def squeeze(text: str) -> str:
-    r"""Text without insignificant spaces.
-
-    >>> squeeze(r"2 \pi r"), squeeze("2 n"), squeeze("1 1/2")
-    ('2\\pi r', '2n', '1 1/2')
-    """
+    """Text without insignificant spaces."""
     text = re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)
     return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
 
@@ -66,21 +62,13 @@ _NAMED = re.compile(r"(\\(?:angle|triangle|overline|text|mathrm|vec|overrightarr
 
 
 def _name(text: str) -> str | None:
-    r"""A run of capitals in which order counts: a word, a triangle, coin tosses. None for anything else.
-
-    >>> _name(r"\text{HTT}"), _name(r"\angle ABC"), _name("2AB"), _name("A")
-    ('HTT', 'ABC', None, None)
-    """
+    """A run of capitals in which order counts: a word, a triangle, coin tosses. None for anything else."""
     bare = _NAMED.sub("", text)
     return bare if re.fullmatch("[A-Z]{2,}", bare) else None
 
 
 def decimal_tolerance(written: Number) -> Fraction:
-    """Return the largest relative deviation of a decimal from its exact value: one unit in its last digit.
-
-    >>> [float(decimal_tolerance(Number(Fraction("2.5"), Fraction(1, 10**n)))) for n in (4, 5, 8)]
-    [0.0, 1e-06, 4e-09]
-    """
+    """Return the largest relative deviation of a decimal from its exact value: one unit in its last digit."""
     if written.place is None or abs(written.value) < written.place * 10 ** (LEAST_DIGITS - 1):
         return Fraction(0)
     return max(min(written.place / abs(written.value), Fraction(1, 10**LEAST_DIGITS)), MACHINE_TOLERANCE)
@@ -110,11 +98,7 @@ def bare_words(text: str) -> str:
 
 
 def worded(text: str) -> str:
-    r"""An answer in words, ignoring case and `\text`; empty for anything else.
-
-    >>> worded(r"\text{Does not exist.}"), worded("7")
-    ('does not exist', '')
-    """
+    r"""An answer in words, ignoring case and `\text`; empty for anything else."""
     plain = re.sub(r"^(?:an?|the) (?=[a-z]{4})", "", bare_words(text))
     mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
     return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
