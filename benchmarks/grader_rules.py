@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from tasks.domain.grading import latex_normalisation, reading
+from tasks.domain.grading import formulas, latex_normalisation, reading
 from tasks.domain.scaffolds import NO_PANEL
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.grading.selftest import REFUSED, cases, read_cases
@@ -36,7 +36,7 @@ sentence: lead-ins, what is asked for and `is`, the answer, its unit | `Thus 7 a
 sentence: a name, `is`, the answer | `x is 8` | reading._SENTENCES | without 1
 sentence: a count | `There are seven integers.` | reading._SENTENCES | without 2
 units and counted nouns | `6\text{ m}` for 6, `18 red apples` | quantities.split_unit terms.split_unit | no unit
-numbers in words | `twenty one` | reading._with_numbers | argument
+numbers in words | `twenty one` | reading.in_digits | argument
 answers in words | `monday` | terms.worded grading.worded | empty
 yes and no | `True` for `Yes` | grading.yes_or_no | empty
 nothing of the kind | `no such x exists` | grading.denies_existence | False
@@ -45,8 +45,7 @@ tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._DECORATION
 what follows from relations | `x+3=10 \Rightarrow x=7` | latex_normalisation._IMPLIES | no match
 formulas over several lines | `\begin{aligned}…` | latex_normalisation.one_line | argument
 superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | latex_normalisation._WRITTEN_OUT | nothing
-repeating decimals | `0.\overline 3` | quantities._REPEATING | no match
-spaced thousands | `1 234` | quantities._SPACED_THOUSANDS | no match
+thousands with commas or spaces | `1 234` | formulas._THOUSANDS | no match
 rounding signs | `≈7` | latex_normalisation._APPROXIMATELY | no match
 a decimal for an exact value | `0.333333` for 1/3 | terms.decimal_tolerance | zero
 bases | `101` for `101_2` | terms.same_in_base | None
@@ -57,7 +56,6 @@ sets of reals by what they hold | `(0,2)\cup(1,3)` for `(0,3)` | comparison.same
 steps | `3y=15, y=5` for 5 | comparison.Comparison._conclusion | None
 conditions behind a formula | `k\pi, k\in\mathbb Z` | shapes._CONDITION | no match
 the letter that counts periods | `n\pi` for `k\pi` | grading.with_parameter_of | argument
-another letter of a function | `f(n)=2n` for `f(x)=2x` | comparison.renamed | None
 labels of a gold | `1` for `\|AB\|=1` | comparison.is_label | False
 named parts in the gold's order | `q=5, p=2` for `(p,q)=(2,5)` | comparison.in_order_of | second argument
 `and` is not `or` | `y<0 \land y>4` | comparison._joined_differently | False
@@ -92,6 +90,7 @@ def table() -> str:
                 stack.enter_context(patch(f"tasks.domain.grading.{name}", INSTEAD[instead]))
             latex_normalisation.normalise.cache_clear()
             reading.read.cache_clear()
+            formulas.parse.cache_clear()
             now = Graders().grade([*labelled])
         moved = Counter(
             suite if right else "wrong"
