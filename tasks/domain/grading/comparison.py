@@ -99,20 +99,14 @@ class Comparison:
     def _in_order(self, got: Sequence[Shape], want: Sequence[Shape]) -> Judgement:
         return RIGHT if len(got) == len(want) and all(map(self.agree, got, want)) else WRONG
 
-    def _one_to_one(self, got: Sequence[Shape], want: Sequence[Shape]) -> Judgement:
-        """Match the parts of two answers in any order, with multiplicity. Greedy matching is exact because agreement is
-        (almost) an equivalence relation."""
-        left = list(want)
-        for item in got:
-            hit = next((w for w in left if self.agree(item, w)), None)
-            if hit is None:
-                return WRONG
-            left.remove(hit)
-        return WRONG if left else RIGHT
-
-    def _as_sets(self, got: Sequence[Shape], want: Sequence[Shape]) -> Judgement:
-        found = all(any(self.agree(g, w) for w in want) for g in got)
-        return RIGHT if found and all(any(self.agree(g, w) for g in got) for w in want) else WRONG
+    def _in_any_order(self, got: Sequence[Shape], want: Sequence[Shape], multiplicity: bool) -> Judgement:
+        """Match the parts of two answers. Parts that agree with the same parts are equal: agreement is (almost) an
+        equivalence relation."""
+        if multiplicity and len(got) != len(want):
+            return WRONG
+        hits = [[self.agree(g, w) for w in want] for g in got]
+        found = all(map(any, hits)) and sum(map(any, zip(*hits, strict=True))) == len(want)
+        return RIGHT if found and not (multiplicity and any(sum(row) != hits.count(row) for row in hits)) else WRONG
 
     def _several(self, prediction: Shape, gold: Shape) -> Judgement:
         """Compare lists, in which multiplicity counts and order does not, with sets and tuples."""
@@ -127,8 +121,7 @@ class Comparison:
             return self._in_order(in_order_of(None, prediction).items, gold.items)
         if prediction.kind == "tuple":
             return self._in_order(prediction.items, gold.items)
-        compare = self._as_sets if "set" in (gold.kind, prediction.kind) else self._one_to_one
-        return compare(prediction.items, gold.items)
+        return self._in_any_order(prediction.items, gold.items, "set" not in (gold.kind, prediction.kind))
 
     # ---- one value
 
