@@ -71,6 +71,7 @@ class Forecast:
         estimator = Estimator(study, store, planned, prices)
         evaluated = (p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout")
         heldout = next((given for given in evaluated if isinstance(given["splits"], Splits)), None)
+        unknown_price = no_price(prices, study.profile, store)
         warnings = [
             *base_notes(study),
             not_measured(study.profile, planned),
@@ -81,13 +82,13 @@ class Forecast:
             gpus_line(study.profile.hardware, num_gpus()),
             *(memory_lines(study, machine, [one.sampling for one in sampled_here(planned)]) if machine else ()),
             *prompt_notes(study, store, planned),
-            no_price(prices, study.profile, store),
+            unknown_price,
         ]
         return cls(
             called=study.profile.called,
             planned=planned,
             costs=[estimator.cost(p) if p.made_here else Cost() for p in planned],
-            limits=budget.limits(),
+            limits={name: limit for name, limit in budget.limits().items() if not (unknown_price and name == "usd")},
             spent=Journal(store.root, run_id(study.profile.called, planned[-1].step.ref)).spent(),
             sees=foresight(study.profile, estimator.problem_set(heldout, "heldout").number) if heldout else "",
             warnings=tuple(filter(None, warnings)),

@@ -138,6 +138,7 @@ def test_a_plan_names_the_prices_that_a_tinker_study_lacks(tmp_path: Path) -> No
     written(tmp_path, some)
     plan = Forecast.of(study(store), store, Budget())
     assert any(f"service: training tokens of {host}" in one for one in plan.warnings)
+    assert not Forecast.of(study(store), store, Budget(usd=5)).limits
     team, hardware = team_prices(tmp_path), study(store).profile.hardware
     with pytest.raises(UserError, match="training = "):
         team.check_limits(team.of("demo", hardware), hardware, Budget(usd=5), tmp_path)
