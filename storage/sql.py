@@ -91,8 +91,8 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str,
 
 
 def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
-    """Open a private in-memory database with MACROS, bands and estimates. Close it before the interpreter exits.
-    threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read.
+    """Open a private in-memory database with MACROS, bands and estimates. Close the connection before the interpreter
+    exits. threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read.
     SQL statements cannot write files or load extensions."""
     # imported here, because DuckDB warns of types that live until the interpreter exits
     from duckdb.func import FunctionNullHandling, PythonUDFType

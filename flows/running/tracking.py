@@ -1,4 +1,5 @@
-"""A run's progress for experiment trackers: per step, per evaluation, bands, summary, spending and a few completions.
+"""The progress of a run, sent to experiment trackers: values of each step and evaluation, bands, summary, spending and
+a few completions.
 
 The module listens to the events of a run. Each tracker has a thread, which reads what the events name, and a process,
 which logs it; if a tracker fails or hangs, the run prints one sentence and continues.

@@ -330,7 +330,8 @@ class DiversityCeilings(
         "n big, problems big, reworded big, reason str",
     ),
 ):
-    """A policy's diversity, between the distances of reworded traces and of different problems."""
+    """A policy's diversity, beside two references: the distance between a trace and its rewording, and the distance
+    between traces of different problems."""
 
 
 class Curves(

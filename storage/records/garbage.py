@@ -39,8 +39,9 @@ Doomed = tuple[Path, str]
 
 @contextmanager
 def collecting(root: Path, *, alone: bool, only_reads: bool = False) -> Iterator[None]:
-    """Hold the root's lock: shared by a run while it records its planned artifacts, `alone` by a collection. Machines
-    without common locks rely on the records and on age. only_reads: continue without a lock in a read-only root."""
+    """Hold the root's lock. A run shares the lock while it records its planned artifacts; a garbage collection holds it
+    exclusively (`alone`). Machines without common locks rely on the records and on age. only_reads: continue without a
+    lock in a read-only root."""
     with ExitStack() as held:
         try:
             handle = held.enter_context(lock_file(root, "gc").open("w"))

@@ -268,7 +268,7 @@ def _numbers(value: Any) -> Sequence[Any]:
 
 
 def _text(value: Any) -> str:
-    """Return a text, or the contents of messages. Half of a UTF-16 pair, which cannot be stored, becomes `?`."""
+    """Return a text, or the contents of messages. A lone UTF-16 surrogate, which cannot be stored, becomes `?`."""
     if isinstance(value, Mapping):
         return _text(next((value[name] for name in ("content", "text") if name in value), None))
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -147,9 +147,9 @@ def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
 
 
 def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None = None) -> list[PromptGroup]:
-    """Groups with a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. Empty without
-    a live group in the step; with one, KL to the start and entropy act on every rollout. credit: credit of the whole
-    step, which may have more groups; None: these are all."""
+    """Groups with a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. The result is
+    empty if no group of the step is live. If one is, KL to the start and entropy act on every rollout. credit: credit
+    of the whole step, which may have more groups; None: these are all."""
     credit = credit or credited(groups, config, ObjectiveState())
     if not credit.trains:
         return []

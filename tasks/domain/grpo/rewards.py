@@ -118,8 +118,8 @@ def try_rewards(config: LearnerConfig) -> None:
 
 
 def reward_versions(config: LearnerConfig) -> Mapping[str, int | str]:
-    """Return the versions of parts that changed, and the packages of parts that are not built in. Version 2 rounds
-    sums, which changes rewards with a length penalty or a tag_weight that floats do not hold exactly."""
+    """Return the versions of parts that changed, and the packages of parts that are not built in. Version 2 rounds the
+    sums. This changes rewards with a length penalty, or with a tag_weight that has no exact float."""
     if config.rewards:
         packages = {name: pinned(GROUP, name).partition("@")[2] for name in from_packages(config)}
         return {f"reward {name}": package for name, package in packages.items()}

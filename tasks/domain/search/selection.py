@@ -143,8 +143,8 @@ class WeightedMajority(Parallel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyStopped(Parallel):
-    """Adaptive consistency (Aggarwal et al. 2023, arXiv 2305.11860): majority voting that stops once the leader is
-    certain enough. sure_at: probability that the leader is the majority's answer."""
+    """Adaptive consistency (Aggarwal et al. 2023, arXiv 2305.11860): majority voting that stops once the leading answer
+    is certain enough. sure_at: the required probability that the leading answer is the majority's answer."""
 
     sure_at: ShareAboveZero = 0.95
 

@@ -33,7 +33,8 @@ PRICE_V, STEPS = np.concatenate([[0.0], np.geomspace(1.0, 2000.0, 14)]), 300
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A functional Σ_i weight_i · (q · part_i) / (q · whole_i) of a distribution q_J. given: has given counts."""
+    """A functional Σ_i weight_i · (q · part_i) / (q · whole_i) of a distribution q_J. given: whether the figure is
+    conditional on the observed counts."""
 
     weight_I: np.ndarray
     part_IJ: np.ndarray

@@ -44,7 +44,7 @@ class Model:
 
 
 def cispo(t: Tokens, low: float, high: float) -> Tensor:
-    """-sg(clip(ratio, low, high)) · A · log-prob."""
+    """Return the terms of CISPO, -sg(clip(ratio, low, high)) · A · log-prob, where sg stops the gradient."""
     ratio_T = (t.logprobs_T.detach() - t.behaviour_T).exp().clamp(low, high)
     return -ratio_T * t.advantages_T * t.logprobs_T
 

@@ -67,8 +67,8 @@ def with_baseline(group: Group, context: Context) -> Advantages:
 
 def gdpo(group: Group, context: Context) -> Advantages:
     """GDPO (Liu et al. 2026, arXiv 2601.05242): each reward, here correctness and format, is standardised separately,
-    and the sum is divided by the step's standard deviation of such sums. The step's mean, which the paper also
-    subtracts, is zero.
+    and the sum is divided by the step's standard deviation of such sums. The paper also subtracts the step's mean,
+    which is zero here.
 
     >>> g = Group(np.array([1.0, 0.8, 0.0, -0.2]), np.array([1.0, 1.0, 0.0, 0.0]))
     >>> (gdpo(g, Context())[0].round(3) + 0.0).tolist()
