@@ -194,8 +194,8 @@ class _Arms:
         )
 
     def _evaluated_after(self, start: Start, first: Rollouts, training: Training, seed: int) -> Trained:
-        """Evaluate a training at the steps of the curve and at its end. first: the rollouts at step 0, shared by all
-        seeds."""
+        """Evaluate a training at the steps of the curve and at its last step. first: the rollouts at step 0, shared by
+        all seeds."""
         p = self.study.profile
         *earlier, end = (
             start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]

@@ -27,7 +27,7 @@ _received: list[signal.Signals] = []
 
 
 def was_stopped() -> bool:
-    """Return whether a signal asked this process to stop, even if a library turned it into another error."""
+    """Return whether a signal asked this process to stop, even if a library turned the signal into another error."""
     return bool(_received)
 
 

@@ -54,7 +54,7 @@ def screen_adaptively(
     training: Training | None = None,
     lora_rank: int = 0,
 ) -> Payload:
-    """Sample rollouts of every problem until there is a correct and a wrong one, at most `group_size`. Adaptive
+    """Sample rollouts of every problem until one is correct and one is wrong, at most `group_size`. Adaptive
     screening takes the first rollouts of `sample_rollouts`, so each problem's band equals the band of its whole group.
     Further rollouts in the ledger are left out, so that the artifact does not depend on earlier runs."""
     problems = of_split(store().read(pool), store().read(splits), split)

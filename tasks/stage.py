@@ -121,8 +121,8 @@ class Session:
         return left or not all(map(self.store.fresh, step.awaited))
 
     def ensure(self, step: Step) -> bool:
-        """Make the artifact unless the store has it; return whether it was reused. Errors: Parked if its condition does
-        not hold."""
+        """Make the artifact unless the store has it; return whether the stored one was reused. Errors: Parked if its
+        condition does not hold."""
         if self.store.fresh(step.ref):
             self.listener(Progress("reused", step.title, step.ref))
             return True

@@ -19,8 +19,8 @@ SCRIPT = REPO / "deploy" / "slurm" / "study.sbatch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """The jobs of one run. count: of jobs that share its pieces; with more than one, another job follows them, which
-    writes the report and needs no GPU. options: further ones of sbatch."""
+    """The jobs of one run. count: number of jobs that share the run's pieces. If there are several, another job
+    follows, which writes the report and needs no GPU. options: further options of sbatch."""
 
     run: str
     root: Path

@@ -1,8 +1,8 @@
 """The progress of a run, sent to experiment trackers: values of each step and evaluation, bands, summary, spending and
 a few completions.
 
-The module listens to the events of a run. Each tracker has a thread, which reads what the events name, and a process,
-which logs it; if a tracker fails or hangs, the run prints one sentence and continues.
+The module listens to the events of a run. Each tracker has a thread, which reads the artifacts that the events name,
+and a process, which logs them. If a tracker fails or hangs, the run prints one sentence and continues.
 """
 
 from __future__ import annotations

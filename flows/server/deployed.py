@@ -228,7 +228,8 @@ def reeval(
     canary_tokens: Annotated[int, Field(ge=0, le=10**9)] = CANARY_TOKENS,
     sample_anyway: bool = False,
 ) -> Any:
-    """Evaluate kept adapters on the held-out problems again: on all of them if the machine or the engine changed.
+    """Evaluate stored adapters on the held-out problems again: on all problems if the machine or the engine changed,
+    otherwise on a few.
 
     Args:
         studies: Studies whose newest adapters are evaluated; empty: all finished runs of this root.

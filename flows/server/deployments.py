@@ -124,7 +124,7 @@ def _schedule(cron: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class PoolTypes:
-    """Types of worker by pool, by default `process`; and the image of the others, with its digest."""
+    """The worker type of each pool, by default `process`, and the image for other types, with its digest."""
 
     types: Mapping[str, str] = field(default_factory=dict)
     image: str = ""

@@ -170,8 +170,8 @@ class Store:
         return found
 
     def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> int:
-        """Write an artifact; return its number of rows. If another writer was first, its artifact stays, unless it is
-        stale or damaged. Errors: WrongRows if the rows are not of the ref's kind."""
+        """Write an artifact; return its number of rows. If another writer was first, the artifact of that writer stays,
+        unless it is stale or damaged. Errors: WrongRows if the rows are not of the ref's kind."""
         aside = self.scratch / f"{ref}-{uuid.uuid4().hex}"
         try:
             aside.mkdir(parents=True)
