@@ -205,7 +205,7 @@ def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | N
 @click.option(
     "--pool",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Pool file with the problems and golds, if the imported files have none.",
+    help="File with the problems and golds of imported rollouts, if their own files have none.",
 )
 @click.option("--name", default="imported", help="Name of the new study.")
 @options.root

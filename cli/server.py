@@ -47,8 +47,8 @@ def deploy(study: str | None, pools: tuple[str, ...], image: str, as_json: bool)
     With STUDY.toml, also register deployments of that study, whose form holds its text, and a nightly re-evaluation of
     its adapters.
 
-    A repeated deploy updates code and forms. Changes made in the UI stay: pauses, parameters, schedules, queues,
-    limits. To reset a deployment, delete it in the UI and deploy again.
+    Deploy again to update the code and the forms in the UI that start runs. Changes made in the UI stay: pauses,
+    parameters, schedules, queues, limits. To reset a deployment, delete it in the UI and deploy again.
     """
     types = {name: of_type for name, _, of_type in (pool.partition("=") for pool in pools)}
     registered = [*register(_deployments_of(study) if study else (), PoolTypes(types, image))]

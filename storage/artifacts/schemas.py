@@ -415,7 +415,7 @@ class TokenChecks(
     kind="token_checks",
     schema=nullable("bench str, check str, printed real, follows real, holds bool, detail str"),
 ):
-    """Consistency checks of the published token table."""
+    """Checks that the figures in the published study's table of tokens agree with each other."""
 
 
 class Designs(

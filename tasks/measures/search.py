@@ -208,7 +208,8 @@ def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list
 @standard_measure("search_curves", needs=("searches",))
 @stage(SearchCurves, version=6)
 def measure_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
-    """Return accuracy, area and slope of every policy under every method."""
+    """Return, for every policy and method, the accuracy within each budget of tokens, the area under this
+    curve, and its slope."""
     return curves_of(searched(searches, budgets), budgets)
 
 

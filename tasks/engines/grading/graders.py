@@ -1,4 +1,4 @@
-"""Graders with a cache: equal (region, gold) pairs are graded once, in this process.
+"""Graders with a cache per process: each pair of answer text and gold is graded once.
 
 Graders of other packages run in a separate process, which is killed if it hangs.
 """
@@ -95,7 +95,7 @@ class _Plugins:
 
 
 def serve() -> None:
-    """Grade one key per line from standard input, until it ends."""
+    """Read pairs of answer text and gold as JSON, one per line of standard input, and print the verdict of each."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     print("[]", file=out, flush=True)
