@@ -217,7 +217,7 @@ def _inspect(path: Path) -> Iterator[Foreign]:
     for sample in log.samples or []:
         if not sample.output.choices:
             continue
-        usage, verdicts = sample.output.usage, [score.value for score in (sample.scores or {}).values()]
+        usage, scores = sample.output.usage, [score.value for score in (sample.scores or {}).values()]
         target = sample.target if isinstance(sample.target, str) else sample.target[0]
         text = isinstance(sample.input, str)
         prompt, problem = _asked(sample.input if text else [message.model_dump() for message in sample.input])
@@ -229,7 +229,7 @@ def _inspect(path: Path) -> Iterator[Foreign]:
             key=str(sample.id),
             finish=_finish(sample.output.stop_reason),
             num_tokens=usage.output_tokens if usage else None,
-            correct={"C": True, "I": False}.get(str(verdicts[0]), _right(verdicts[0])) if verdicts else None,
+            correct=_right(*({"C": True, "I": False}.get(str(score), score) for score in scores)),
             arm=log.eval.model,
         )
 
@@ -255,7 +255,7 @@ def _verifiers(episode: Record) -> Iterator[Foreign]:
             num_tokens=counted
             or sum((call.get("usage") or {}).get("completion_tokens") or 0 for call in calls)
             or None,
-            correct=_right(rewards[0]) if rewards else None,
+            correct=_right(*rewards),
             arm=trace["agent"]["config"].get("model"),
             token_ids=last["token_ids"] if len(sampled) == 1 else (),
             logprobs=last["logprobs"] if len(sampled) == 1 else (),
@@ -280,8 +280,10 @@ def _finish(value: Any) -> Literal["stop", "length"] | None:
     return None if value is None else "length" if str(value).lower() in CUT else "stop"
 
 
-def _right(value: Any) -> bool | None:
-    """Return a verdict from true, false, 1 or 0; None for any value in between."""
-    if isinstance(value, bool):
-        return value
-    return bool(value) if isinstance(value, int | float) and not math.isnan(value) and value in (0, 1) else None
+def _right(*values: Any) -> bool | None:
+    """Return the first verdict among values: true, false, 1 or 0. None if all are something in between.
+
+    >>> _right(0.5, 1.0), _right("C", math.nan)
+    (True, None)
+    """
+    return next((bool(value) for value in values if isinstance(value, int | float) and value in (0, 1)), None)
