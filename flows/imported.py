@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -31,7 +31,7 @@ from tasks.engines.rollout_files import Foreign, files_of, read_rollouts
 from tasks.measures.standard import names_of_measures
 from tasks.rollouts import account_of, as_read_by, described
 
-#: Words and signs, which are counted if a file has no token counts.
+#: Words and signs, which are counted if not all files have token counts.
 PIECE = re.compile(r"\w+|[^\w\s]")
 TEMPLATE = """\
 # Written by `varband import`. `varband run {name}.toml` reports on these rollouts; nothing is sampled.
@@ -87,9 +87,16 @@ class Brought:
     files: str
     groups: Mapping[str, Sequence[Foreign]]
 
+    def rollouts(self, keys: Iterable[str], size: int) -> list[Foreign]:
+        return [one for key in keys for one in self.groups[key][:size]]
+
     def digest(self, size: int, keys: Iterable[str]) -> str:
         rows = [[key, one.completion] for key in keys for one in self.groups[key][:size]]
         return hashlib.sha256(orjson.dumps([self.arm, rows])).hexdigest()
+
+    def in_words(self) -> Brought:
+        """Return the arm with lengths that can be compared with those of a file without token counts."""
+        return replace(self, groups={key: [*map(_in_words, group)] for key, group in self.groups.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +151,14 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
             raise UserError("; ".join(notes) or f"{path}: has no rollouts")
     if not arms and (again := [arm for arm, paths in origins.items() if len(paths) > 1]):
         raise UserError(f"{', '.join(again)}: several files have this arm; give each an --arm, or one --arm for all")
-    brought = [
-        Brought(
-            arm, " and ".join(sorted({*origins[arm].values()})), ", ".join(path.name for path in origins[arm]), of_arm
-        )
-        for arm, of_arm in groups.items()
-    ]
+    brought = [Brought(arm, *_origin(origins[arm]), of_arm) for arm, of_arm in groups.items()]
     keys, size = _common(brought)
     notes += _left_out(brought, keys, size)
-    text = _study_text(name, brought, keys, size)
+    uncounted = [one.arm for one in brought if any(x.num_tokens is None for x in one.rollouts(keys, size))]
+    if uncounted:
+        notes.append(f"{', '.join(uncounted)}: without token counts; all lengths are numbers of words and signs")
+        brought = [one.in_words() for one in brought]
+    text = _study_text(name, brought, keys, size, "; lengths in words" if uncounted else "")
     study_file, problem_file = Path(f"{name}.toml"), Path(f"{name}-problems.jsonl")
     lines = [orjson.dumps({**problems[key], "source": name, "source_id": f"{n:05d}"}) for n, key in enumerate(keys)]
     written = {problem_file: b"\n".join(lines) + b"\n", study_file: text.encode()}
@@ -170,6 +176,13 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
         raise
     study_file.write_bytes(written[study_file])
     return Import(study_file, entered, notes)
+
+
+def _origin(tools: Mapping[Path, str]) -> tuple[str, str]:
+    """Return the tools and the files of an arm for people. tools: by file."""
+    names = [path.name for path in tools]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return " and ".join(sorted({*tools.values()})), ", ".join(names[:3]) + more
 
 
 def _plain(problem: str) -> str:
@@ -221,21 +234,19 @@ def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Ite
             yield f"{one.arm}: problems left out because not every arm has {size} rollouts of them: {others}"
         if beyond := sum(len(one.groups[key]) - size for key in keys):
             yield f"{one.arm}: {beyond} rollouts beyond {size} a problem are left out"
-        rollouts = [x for key in keys for x in one.groups[key][:size]]
-        if any(x.num_tokens is None and not len(x.token_ids) for x in rollouts):
-            yield f"{one.arm}: the file counts no tokens; lengths are those of words and signs"
+        rollouts = one.rollouts(keys, size)
         if not all(len(x.token_ids) for x in rollouts):
             yield f"{one.arm}: no token ids and log-probs: nothing can be trained on them, no likelihood is known"
         if unknown := sum(x.finish is None for x in rollouts):
             yield f"{one.arm}: {unknown} of {len(rollouts)} rollouts have no finish reason and count as finished"
 
 
-def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size: int) -> str:
-    lengths = [_length(x) for one in brought for key in keys for x in one.groups[key][:size]]
+def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size: int, unit: str) -> str:
+    lengths = [x.num_tokens or 0 for one in brought for x in one.rollouts(keys, size)]
     files = ", ".join(f"{one.files} ({one.tool})" for one in brought)
     return TEMPLATE.format(
         name=name,
-        purpose=_as_toml(f"{size} rollouts of each of {len(keys)} problems, sampled elsewhere: {files}"),
+        purpose=_as_toml(f"{size} rollouts of each of {len(keys)} problems, sampled elsewhere: {files}{unit}"),
         measures=_as_toml(sorted(names_of_measures() - {*FROM_EMBEDDINGS})),
         size=size,
         longest=max(1, *lengths),
@@ -248,8 +259,8 @@ def _as_toml(value: str | Sequence[object]) -> str:
     return orjson.dumps(value).decode()
 
 
-def _length(one: Foreign) -> int:
-    return one.num_tokens if one.num_tokens is not None else len(one.token_ids) or len(PIECE.findall(one.completion))
+def _in_words(one: Foreign) -> Foreign:
+    return replace(one, num_tokens=len(PIECE.findall(one.completion)), token_ids=(), logprobs=())
 
 
 def _enter(
@@ -298,7 +309,7 @@ def _entry(row: Row, n: int, one: Foreign, policy: Policy, brought: Brought) -> 
         "grader_version": "",
         "finish": one.finish or "stop",
         "num_prompt_tokens": len(PIECE.findall(one.prompt)),
-        "num_tokens": _length(one),
+        "num_tokens": one.num_tokens,
         "logprob_sum": sum(one.logprobs) if len(one.logprobs) else None,
         "gold": row["gold"],
         "request_seed": 0,

@@ -118,14 +118,14 @@ def _row(record: Record) -> Iterator[Foreign]:
     cells = {name: found[name] if name == "finish" else _cell(found[name]) for name in OF_ROLLOUTS}
     for n, text in enumerate(texts):
         of = {name: _nth(value, n, len(texts)) for name, value in cells.items()}
-        number = of["num_tokens"]
+        ids, number = _numbers(of["token_ids"]), of["num_tokens"]
         yield Foreign(
             completion=text,
             prompt=prompt,
             finish=_finish(of["finish"]),
-            num_tokens=int(number) if isinstance(number, int | float) and math.isfinite(number) else None,
+            num_tokens=int(number) if isinstance(number, int | float) and math.isfinite(number) else len(ids) or None,
             correct=_right(of["correct"]),
-            token_ids=_numbers(of["token_ids"]),
+            token_ids=ids,
             logprobs=_numbers(of["logprobs"]),
             **{"problem": problem} | named,
         )

@@ -61,7 +61,7 @@ def test_two_commands_from_other_peoples_rollouts_to_a_report(tmp_path: Path, mo
     first = command(*words, "--name", "others")
     assert first.exit_code == 0, first.output
     assert "verifiers: 8 rollouts, 8 of them new, 2 correct; the other tool's verdict differs on 0 of 8" in first.output
-    assert "lm_eval: the file counts no tokens" in first.output
+    assert "lm_eval, trl: without token counts; all lengths are numbers of words and signs" in first.output
     again = json.loads(command(*words, "--name", "others", "--json").stdout)
     assert again["study"] == "others.toml" and [one["new"] for one in again["entered"]] == [0, 0, 0]
     ran = command("run", "others.toml", "--root", "r", "--plain")
