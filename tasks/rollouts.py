@@ -116,9 +116,9 @@ def ensure_rollouts(
     If another process is sampling the same problems, wait until their rollouts are in the ledger or that process is
     gone. adapter: the weights of the policy; None if all rollouts are in the ledger. more: receives stored rows, and
     returns further requests for the same accounts. ahead, total: for callers that request in parts: number of earlier
-    requests, and of all requests. score: scores tokens under the policy; None loads a learner for it. The first tokens
-    after a change of weights are scored before they count; a killed process leaves them to the next one. Errors:
-    UserError if the engine samples from other weights.
+    requests, and of all requests. score: scores tokens under the policy; None loads a learner for it. The learner
+    scores the first tokens after a change of weights before these rollouts count. If the process is killed before that,
+    the next process scores them. Errors: UserError if the engine samples from other weights.
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)

@@ -57,7 +57,7 @@ def stages_on(
 
 
 def left_out(kinds: Sequence[str]) -> frozenset[str]:
-    """Return these kinds, plus calibrations if embeddings are among them, since both need the encoder.
+    """Return the kinds that are left out; with embeddings also calibrations, since both need the encoder.
 
     >>> sorted(left_out(["embeddings"])), sorted(left_out(["report"]))
     (['calibrations', 'embeddings'], ['report'])

@@ -31,7 +31,7 @@ from tasks.engines.tinker_service import unserved
 
 
 def faults_of(p: Profile) -> list[Fault]:
-    """Return the incompatible settings; if an arm is unknown, only that."""
+    """Return the incompatible settings of a study; if an arm is unknown, return only this mistake."""
     faults = [*_names(p)]
     if any(fault.path[0] in ("arms", "lessons") for fault in faults):
         return faults

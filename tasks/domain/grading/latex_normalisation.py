@@ -229,7 +229,7 @@ _GOES_ON = re.compile(r"[-+=<>]|\\(?:le|ge|approx|cdot|times|equiv)(?![A-Za-z])"
 
 
 def one_line(text: str) -> str:
-    r"""A multi-line formula on one line: continuation lines are joined, others become a list.
+    r"""Return a multi-line formula on one line: continuation lines are joined, and other lines become a list.
 
     >>> one_line(r"\begin{align*} x &= 3+4 \\ &= 7 \end{align*}"), one_line(r"\begin{cases}x=1\\y=2\end{cases}")
     ('x = 3+4 = 7', 'x=1, y=2')

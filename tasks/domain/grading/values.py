@@ -212,7 +212,7 @@ class _Evaluation:
         return found
 
     def unknown(self, what: str, variable: str, *parts: Any) -> Fraction:
-        """A number derived from the parts as functions of the variable."""
+        """Return a number that is derived from the values of the parts as functions of the variable."""
         kept, found = self.at, [what]
         for place in range(3):
             self.at = {**kept, variable: _coordinate("a bound variable", place, 1)}

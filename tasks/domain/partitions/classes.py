@@ -182,8 +182,8 @@ def _firsts(texts: Sequence[str], equals: Iterable[Pair]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledGroup:
-    """similarity_NN: similarities of one problem's traces; solution_N: the label of each trace's solution. Compared by
-    identity, for caching."""
+    """similarity_NN: similarities of one problem's traces; solution_N: the label of each trace's solution. Groups are
+    compared by identity, so that results can be cached."""
 
     similarity_NN: np.ndarray
     solution_N: Sequence[str]

@@ -125,8 +125,8 @@ class Shifts:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """The difference of policies that use the same adapters. Effects of a seed on both cancel, so logit shifts do not
-    apply. silent_V: see Seeded."""
+    """The difference between policies that use the same adapters. Effects of a seed on both cancel, so logit shifts do
+    not apply. silent_V: see Seeded."""
 
     variance_V: np.ndarray
     silent_V: np.ndarray
