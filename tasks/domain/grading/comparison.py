@@ -110,7 +110,7 @@ class Comparison:
 
     def _several(self, prediction: Shape, gold: Shape) -> Judgement:
         """Compare lists, in which multiplicity counts and order does not, with sets and tuples."""
-        if _is_union_of_sets(prediction):
+        if prediction.kind == "union" and all(i.kind == "set" for i in prediction.items):
             prediction = Shape("set", prediction.text, tuple(i for some in prediction.items for i in some.items))
         if gold.kind == "set" and prediction.kind == "scalar" and len(gold.items) == 1:
             return self.compare(prediction, gold.items[0])
@@ -223,10 +223,6 @@ class Comparison:
         if equation and self.same(prediction.text, gold.text):
             return RIGHT
         return "wrong", f"names {left}, not {name}"[:200]
-
-
-def _is_union_of_sets(found: Shape) -> bool:
-    return found.kind == "union" and all(i.kind == "set" for i in found.items)
 
 
 def _joined_differently(prediction: Shape, gold: Shape) -> bool:

@@ -129,18 +129,14 @@ def _shape(text: str) -> Shape:
             chosen = separator is _JOINED
             return Shape("choice" if chosen else "list", text, _as_items(parts), marks if chosen else ())
     if both := _plus_minus(text):
-        return Shape("list", text, _shapes(both))
+        return Shape("list", text, tuple(map(_shape, both)))
     unions, _ = split(text, _CUP)
     sides, signs = split(text, _RELATION)
     if len(unions) > 1 and not (signs[:1] == ["="] and r"\cup" in sides[0]):
-        return Shape("union", text, _shapes(_POINTS.sub(r"\{\1\}", u) for u in unions))
+        return Shape("union", text, tuple(_shape(_POINTS.sub(r"\{\1\}", u)) for u in unions))
     if signs:
-        return Shape("relation", text, _shapes(sides), tuple(CANONICAL.get(sign, sign) for sign in signs))
+        return Shape("relation", text, tuple(map(_shape, sides)), tuple(CANONICAL.get(sign, sign) for sign in signs))
     return _bracketed(text) or Shape("scalar", text)
-
-
-def _shapes(texts: Iterable[str]) -> tuple[Shape, ...]:
-    return tuple(map(_shape, texts))
 
 
 def _matrix(text: str) -> Shape | None:
@@ -150,7 +146,7 @@ def _matrix(text: str) -> Shape | None:
     rows = [row for row in rows if row != [""]]
     if not rows or not all(len(row) == len(rows[0]) and all(row) for row in rows):
         return None
-    return Shape("matrix", text, tuple(Shape("tuple", " & ".join(row), _shapes(row)) for row in rows))
+    return Shape("matrix", text, tuple(Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows))
 
 
 def _bracketed(text: str) -> Shape | None:
@@ -161,7 +157,7 @@ def _bracketed(text: str) -> Shape | None:
         return Shape("set", text, ())
     if text.startswith("{") and closing(text, 1) == len(text) - 1:
         inside, _ = split(text[1:-1], _COMMA)
-        return Shape("set", text, _shapes(inside)) if len(inside) > 1 else _shape(text[1:-1])
+        return Shape("set", text, tuple(map(_shape, inside))) if len(inside) > 1 else _shape(text[1:-1])
     if not _one_bracket(text):
         return None
     parts, _ = split(text[1:-1], _BETWEEN)
@@ -171,7 +167,7 @@ def _bracketed(text: str) -> Shape | None:
     marks = ({"]": "("}.get(text[0], text[0]), {"[": ")"}.get(text[-1], text[-1]))
     endless = any(r"\infty" in p for p in parts)
     kind: Kind = "interval" if len(parts) == 2 and (marks != ("(", ")") or endless) else "tuple"
-    return Shape(kind, text, _shapes(parts), marks)
+    return Shape(kind, text, tuple(map(_shape, parts)), marks)
 
 
 def _one_bracket(text: str) -> bool:
@@ -184,7 +180,7 @@ def _one_bracket(text: str) -> bool:
 
 def _as_items(parts: Iterable[str]) -> tuple[Shape, ...]:
     """`1, 2 and 3` is one list of three; `p=5, q=2; p=7, q=2` is two pairs."""
-    items = _shapes(parts)
+    items = tuple(map(_shape, parts))
     names = {tuple(part.items[0].text if part.kind == "relation" else "" for part in item.items) for item in items}
     if all(item.kind == "list" for item in items) and len(names) == 1 and "" not in min(names):
         return tuple(Shape("tuple", item.text, item.items, ("(", ")")) for item in items)
