@@ -23,13 +23,15 @@ from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import PRICES, Journal
 from tasks.domain.budget import Budget, Prices, plainly
-from tasks.domain.problems.problems import reserved_sources
+from tasks.domain.problems.problems import answer_type, reserved_sources
 from tasks.domain.problems.sources import SOURCES
-from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.domain.scaffolds import MATH, SCAFFOLDS
 from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
 
+#: Golds that are read to see whether they are prose, and the share from which that is worth a warning.
+GOLDS, PROSE = 500, 0.1
 #: Columns of the plan's table.
 COLUMNS = ("rollouts", "kept", "tokens", "GPU-h", "US$")
 NONE = "–"
@@ -78,6 +80,7 @@ class Forecast:
             f"the run would pause before training: {reason}" if (reason := why_not(planned, store)) else "",
             *misread_traces(study),
             *unknown_prompts(study),
+            prose_golds(study, planned),
             *alike(study.profile),
             gpus_line(study.profile.hardware, num_gpus()),
             *(memory_lines(study, machine, [one.sampling for one in sampled_here(planned)]) if machine else ()),
@@ -302,6 +305,21 @@ def misread_traces(study: Study) -> list[str]:
                 f" prompt, so no completion will be in form: give it a scaffold with trace_opened = {say}"
             )
     return found
+
+
+def prose_golds(study: Study, planned: Sequence[Planned]) -> str:
+    """Return a warning if many reference answers are words and an arm's answers are read as mathematics."""
+    build = next((p.step.arguments for p in planned if p.step.ref.kind == "pool" and p.made_here), None)
+    if build is None or MATH not in study.profile.answer_kinds:
+        return ""
+    golds = [row["gold"] for row in (problems_before_checks(build, study.places) or ())[:GOLDS]]
+    prose = [gold for gold in golds if answer_type(gold) == "text"]
+    if len(prose) <= PROSE * len(golds):
+        return ""
+    return (
+        f"{len(prose)} of {len(golds)} reference answers are words, such as {prose[0]!r:.60}, and answers are read as"
+        ' mathematics: set answer_kind = "exact_text" in the scaffolds if they are to be compared word by word'
+    )
 
 
 def unknown_prompts(study: Study) -> list[str]:

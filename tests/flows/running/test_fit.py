@@ -12,7 +12,7 @@ from flows.experiment import experiment
 from flows.problems import prepare
 from flows.running.accounting import accounted
 from flows.running.fit import longest_prompts
-from flows.running.forecast import Forecast
+from flows.running.forecast import Forecast, prose_golds
 from flows.running.plan import execute, plan
 from flows.running.sessions import Charging, silent
 from flows.study.request import profile_named
@@ -56,6 +56,16 @@ def test_the_plan_says_the_longest_prompt_and_the_run_refuses_it(tmp_path: Path)
     with pytest.raises(UserError, match=refusal), accounted(study, store, planned, charging, silent, {}):
         raise AssertionError("it was begun")
     assert list(store.refs()) == []
+
+
+def test_the_plan_warns_of_answers_in_words_that_would_be_read_as_mathematics(tmp_path: Path) -> None:
+    study, store = demo_on(tmp_path), Store(tmp_path / "store")
+    assert prose_golds(study, plan(study, store)) == ""
+    lines = [{"problem": f"Which animal is number {n}?", "gold": "the dog", "id": f"w{n}"} for n in range(5)]
+    with (tmp_path / "p.jsonl").open("a") as file:
+        file.write("".join(json.dumps(line) + "\n" for line in lines))
+    study = resolve(study.profile, store)
+    assert prose_golds(study, plan(study, store)).startswith("5 of 26 reference answers are words, such as 'the dog'")
 
 
 def test_only_what_is_sampled_counts(tmp_path: Path) -> None:
