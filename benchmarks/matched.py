@@ -1,23 +1,18 @@
-"""The matched study on a real model: draw its pools, and run it on a GPU machine that is handed back.
+"""The matched study on a real model: draw its pools, and write its page.
 
 `python -m benchmarks.matched pool math_train.jsonl DIR` draws 1,600 problems of MATH's training half of levels 3 to 5 for
 the study and 800 others of the same levels for its second lesson. They are drawn by hash, so that every subject has its
-share: the file's first problems are all algebra. `python -m benchmarks.matched lease …` runs the study for so many seconds and puts
-what is new into numbered archives as it goes, so that nothing has to be done at the end. `python -m benchmarks.matched page ROOT
-docs/results/matched-1.5b.md` writes the page of the newest report, its chart and its rollouts' rows.
+share: the file's first problems are all algebra. `python -m benchmarks.matched page ROOT docs/results/matched-1.5b.md` writes
+the page of the newest report, its chart and its rollouts' rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
-import time
 from itertools import product
 from pathlib import Path
 
@@ -26,8 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.errors import Parked
-from storage.records.copies import copy_study
 from storage.sql import query
 from tasks.domain.statistics.means import Seeded, by_seed, contrast, on_common_problems
 
@@ -65,7 +58,7 @@ join (select problem_id, min(cluster) as cluster from p group by all) using (pro
 
 @click.group()
 def main() -> None:
-    """Draw the matched study's problems and run it."""
+    """Draw the matched study's problems and write its page."""
 
 
 @main.command()
@@ -80,63 +73,6 @@ def pool(source: Path, dest: Path) -> None:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in chosen)
         (dest / name).write_text(text)
         print(f"{name}: {len(chosen)} problems, sha256 {hashlib.sha256(text.encode()).hexdigest()}")
-
-
-@main.command()
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--root", type=click.Path(file_okay=False, path_type=Path), required=True)
-@click.option("--seconds", type=float, required=True, help="When the run is told to stop; the last archive follows.")
-@click.option("--every", type=float, default=60.0, show_default=True, help="Seconds between archives.")
-@click.argument("study", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("options", nargs=-1, type=click.UNPROCESSED)
-def lease(out: Path, root: Path, seconds: float, every: float, study: Path, options: tuple[str, ...]) -> None:
-    """Run STUDY with OPTIONS of `varband run` (after `--`), again where a fault ended it.
-
-    OUT holds `NNN.tar`: what was new in a light copy of the root each time, without the ledger; at most 16 MB each, unless
-    one file is larger. Unpacked in order into one folder they are a root. `done` is there at the end.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    home, packed, end = out.parent / f"{out.name}.copy", {}, time.monotonic() + seconds
-    command = [sys.executable, "-m", "varband", "run", str(study), "--root", str(root), *options]
-    log = out / f"{study.stem}.log"
-    for _ in range(3):
-        with log.open("a") as file:
-            run = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
-        while run.poll() is None and time.monotonic() < end:
-            try:
-                run.wait(min(every, max(0.0, end - time.monotonic())))
-            except subprocess.TimeoutExpired:
-                _pack(root, home, out, packed)
-        run.terminate()
-        try:
-            run.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(run.pid, signal.SIGKILL)  # its arms and engines too: they hold what the copy waits for
-        _pack(root, home, out, packed)
-        if run.returncode in (0, Parked.exit_code) or time.monotonic() >= end:
-            break
-    (out / "done").touch()
-
-
-def _pack(root: Path, home: Path, out: Path, packed: dict[Path, float], limit: int = 16_000_000) -> None:
-    """Archive what is new or changed since the last time."""
-    if not root.is_dir():
-        return
-    copy_study(root, home, weights=False)
-    files = [
-        path for path in sorted(home.rglob("*")) if path.is_file() and "ledger" not in path.relative_to(home).parts
-    ]
-    new = [path for path in files if packed.get(path) != path.stat().st_mtime]
-    while new:
-        number, size = len(list(out.glob("*.tar"))), 0
-        writing = out / f"{number:03d}.new"
-        with tarfile.open(writing, "w") as tar:
-            while new and (not size or size + new[0].stat().st_size < limit):
-                path = new.pop(0)
-                tar.add(path, path.relative_to(home))
-                size += path.stat().st_size + 1024
-                packed[path] = path.stat().st_mtime
-        writing.rename(out / f"{number:03d}.tar")
 
 
 @main.command()
@@ -156,10 +92,13 @@ def page(root: Path, dest: Path) -> None:
     title, _, rest = text.partition("\n")
     about, _, answer = rest.partition("## The answer\n\n")
     answer = answer.replace("\n\nThis run does not compare two arms' diversity.", "")  # `_diversity` does
-    verdict, holds, words = answer.partition("\n## Bands\n")[0].split("\n\n", 2)
+    answer = answer.replace("\n\nNot measured: diversity before, diversity after.", "")
+    answer, _, tables = answer.partition("\n## Bands\n")
+    verdict, holds, words = answer.split("\n\n", 2)
+    audit = "## Audit\n" + tables.partition("\n## Audit\n")[2].partition("\n## ")[0].rstrip()
     chart = f"![Gain of each arm and seed]({beside.name}/answer_gain.svg)"
     paid = query(COST, charges=_charges(root))["paid"][0].as_py()
-    first = (title, verdict, holds, chart, about.strip(), words.strip(), _diversity(root), f"## Cost\n\n{paid}")
+    first = (title, verdict, holds, chart, about.strip(), words.strip(), _diversity(root), audit, f"## Cost\n\n{paid}")
     parts = (*first, (beside / "attempts.md").read_text())
     dest.write_text("\n\n".join(parts))
     rows = "select distinct on (sampled, arm, adapter, step, seed, problem_id, rollout) * from rows order by all"

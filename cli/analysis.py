@@ -145,7 +145,7 @@ def power(
         result = {"effect": effect, "alpha": simulated["alpha"], "trials": simulated["trials"], **how}
         options.write_json(result | {"difficulty": beta, "designs": plans})
         return
-    differ = f", {how['seeds']} seeds that differ by {how['seed_sd']:g}" if how["seed_sd"] else ""
+    differ = f", seeds: {how['seeds']}, SD between seeds: {how['seed_sd']:g}"
     studies = f"alpha {simulated['alpha']:g}, {simulated['trials']} simulated studies"
     click.echo(f"Power to find {effect:+g} in {how['question']}{differ}, {studies}")
     click.echo(f"Difficulty: {source}, mean accuracy {beta[0] / sum(beta):.2f}")

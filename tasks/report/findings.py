@@ -226,14 +226,20 @@ class Form:
                 differing.append(f"{', '.join(most)} and {last}")
         return f"; this is also a difference of form: {', '.join(differing)}" if differing else ""
 
-    def learnt(self, arm: str, seed: int | None = None) -> list[str]:
-        """Return the change in the share without an answer, if it is large enough to explain a gain."""
-        rows = [r for r in self.rows if r["arm"] == arm]
-        before = [r["no_answer"] for r in rows if r["sampled"] == START]
-        after = [r["no_answer"] for r in rows if r["sampled"] == TRAINED and seed in (None, r["seed"])]
-        if not before or not after or abs(before[0] - (last := sum(after) / len(after))) < UNLIKE:
+    def learnt(self, arms: Sequence[str]) -> list[str]:
+        """Return the change of every arm in the share without an answer, if one is large enough to explain a gain."""
+        ends, rows = dict[str, tuple[float, float]](), self.rows
+        for arm in arms:
+            before = [r["no_answer"] for r in rows if (r["arm"], r["sampled"]) == (arm, START)]
+            after = [r["no_answer"] for r in rows if (r["arm"], r["sampled"]) == (arm, TRAINED)]
+            if before and after:
+                ends[arm] = before[0], fmean(after)
+        if not any(abs(after - before) >= UNLIKE for before, after in ends.values()):
             return []
-        return [f"rollouts of {arm} without an answer went from {percent(before[0])} to {percent(last)}"]
+        return [
+            f"rollouts of {arm} without an answer went from {percent(before)} to {percent(after)}"
+            for arm, (before, after) in ends.items()
+        ]
 
 
 # Which arm gained more: the study's own question.
@@ -286,7 +292,7 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
             text += f"; no evidence that one gains more{counted}{found}, {_equivalence(row, 'that both gain the same')}"
         elif verdict == "alike":
             text += f"; {_equivalence(row, 'that both gain the same')} all the same"
-        if moved := [words for arm in arms for words in form.learnt(arm)]:
+        if moved := form.learnt(arms):
             text += f"; a gain is also one of form: {listed(moved)}"
         sentences.append(f"{text}; this holds for {row['holds_for']}." if row["holds_for"] else f"{text}.")
     return sentences
@@ -398,7 +404,7 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
             parts.append(f"no evidence of a change under {row['arm']}{counted}, {unchanged}")
     if mute := [why for arm in dict.fromkeys(row["arm"] for row in trained) for why in form.mute(arm)]:
         parts.append(f"{listed(mute)}: a gain is then one of form, not of what is solved")
-    if moved_form := [why for row in trained for why in form.learnt(row["arm"], row["seed"])]:
+    if moved_form := form.learnt(list(dict.fromkeys(row["arm"] for row in trained))):
         parts.append(f"part of that is form: {listed(moved_form)}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

@@ -86,4 +86,5 @@ def test_the_difficulty_of_a_measured_arm(tmp_path: Path) -> None:
     a, b = json.loads(run("--difficulty", "panel", "--json"))["difficulty"]
     solved = sum(group.count("c") for group in groups.values()) / (8 * len(groups))
     assert abs(a / (a + b) - solved) < 1e-9 and 2.5 < a + b < 6
-    assert "Difficulty: panel on 400 problems" in run("--difficulty", "panel")
+    printed = run("--difficulty", "panel")
+    assert "Difficulty: panel on 400 problems" in printed and "SD between seeds: 0," in printed
