@@ -44,7 +44,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            ctx.fail(f"no command '{cmd_name}'{did_you_mean(cmd_name, COMMANDS)} (see: varband --help)")
+            groups = {name: self.get_command(ctx, name) for name in COMMANDS}
+            inside = [n for n, group in groups.items() if isinstance(group, click.Group) and cmd_name in group.commands]
+            hint = f"; it is varband {inside[0]} {cmd_name}" if inside else did_you_mean(cmd_name, COMMANDS)
+            ctx.fail(f"no command '{cmd_name}'{hint} (see: varband --help)")
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(module), attribute)
 
