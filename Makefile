@@ -9,7 +9,7 @@ CUDA_LOCK := requirements/linux-x86_64-cuda.lock
 EXTRAS_LOCK := requirements/linux-x86_64-extras.lock
 LOCK := $(if $(filter 1,$(GPU)),$(CUDA_LOCK),$(CPU_LOCK))
 
-.PHONY: demo test test-all test-slow test-extras gates check docs lock lock-cpu lock-cuda lock-extras clean
+.PHONY: demo test test-all test-slow test-extras gates check prose docs lock lock-cpu lock-cuda lock-extras clean
 
 demo: $(VENV)/.ready
 	$(BIN)/varband run demo
@@ -51,6 +51,11 @@ check: $(VENV)/.ready
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(SITE) --site-dir .make/site
+
+# Habits that make a sentence hard to read, in the lines added since SINCE. It warns and never fails.
+SINCE = HEAD~1
+prose:
+	python3 .ci/prose.py $(SINCE)
 
 # The site of docs/, in site/. Strict: a link that leads nowhere fails. `check` builds it aside.
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
