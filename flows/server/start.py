@@ -25,6 +25,9 @@ REDIS = {
     "PREFECT_MESSAGING_BROKER": "prefect_redis.messaging",
     "PREFECT_MESSAGING_CACHE": "prefect_redis.messaging",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect_redis.lease_storage",
+    # by default the server keeps a run's events in memory for up to 10 s: one that is killed then loses the first
+    # heartbeat, and a run without any is never found lost
+    "PREFECT_REDIS_MESSAGING_PUBLISHER_BATCH_SIZE": "1",
 }
 
 
