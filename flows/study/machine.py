@@ -89,14 +89,20 @@ def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
 
 
 def gpus_line(hardware: Hardware, gpus: int) -> str:
-    """Say how arms use this machine's GPUs, for the plan; empty on a CPU. gpus: number available.
+    """Say how arms use this machine's GPUs, for the plan; empty on a CPU, and if a Tinker service samples and trains.
+    gpus: number available.
 
-    >>> gpus_line(spread(Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True), 4, 2), 4)
-    'GPUs: 4 here; arms at once: 1, of 4 each: 1 to train, 3 to sample; an arm spans no second machine'
+    >>> apart = Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True)
+    >>> gpus_line(spread(apart, 4, 2), 4).rpartition(";")[0]
+    'GPUs: 4 here; arms at once: 1, of 4 each: 1 to train, 3 to sample'
     >>> gpus_line(Hardware(device="cuda", tensor_parallel=8), 4)
-    'GPUs: 4 here, 8 for an arm; an arm spans no second machine'
+    'GPUs: 4 here, 8 for an arm; an arm spans no second machine (docs/guide/cluster.md)'
+    >>> gpus_line(Hardware(device="cuda", engine="tinker"), 4)
+    ''
     """
-    if hardware.device == "cpu" or not (gpus or hardware.spread or hardware.device == "cuda"):
+    if hardware.device == "cpu" or hardware.engine == "tinker":
+        return ""
+    if not (gpus or hardware.spread or hardware.device == "cuda"):
         return ""
     line = f"GPUs: {gpus or 'none'} here"
     if hardware.spread and not 0 < gpus < hardware.gpus:
@@ -105,4 +111,4 @@ def gpus_line(hardware: Hardware, gpus: int) -> str:
         line += f"; arms at once: {hardware.arms_at_once}, of {hardware.gpus} each: {shared}"
     else:
         line += f", {hardware.gpus} for an arm"
-    return f"{line}; an arm spans no second machine"
+    return f"{line}; an arm spans no second machine (docs/guide/cluster.md)"
