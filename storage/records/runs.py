@@ -309,8 +309,9 @@ def unfinished(root: Path, but: str = "") -> set[Ref]:
             notes.pop(run.id, None)
         elif run.id not in notes:
             raise UserError(
-                f"run {run.id} is {run.current_state}, and an earlier version did not list its artifacts, so nothing is"
-                f" deleted; `varband resume {run.id}{root_option(root)}` lists them, or remove {path}"
+                f"run {run.id} is {run.current_state}; an earlier version of Varband did not record its artifacts, so"
+                f" nothing is deleted. `varband resume {run.id}{root_option(root)}` records them; to give"
+                f" the run up, remove {path}"
             )
     return {ref for path in notes.values() for ref in noted(path)}
 

@@ -176,7 +176,8 @@ def final_answer(text: str) -> tuple[str, str | None]:
 
 
 def _unboxed(text: str, start: int, end: int, ends: dict[int, int]) -> str:
-    """The text between two positions, without the surrounding boxes if there is one box in each."""
+    r"""Return the text between two positions; if one `\boxed{…}` encloses all of it, the content of this box, also of a
+    box in the box."""
     while match := _INNER_BOX.match(text, start, end):
         inner = match.end()
         if text[inner : inner + 1] != "{":
