@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Protocol
 
@@ -121,11 +122,13 @@ def leases_of(root: Path) -> Leases:
 
 @dataclass
 class Leases:
-    """The leases that this process holds in one root. Safe to share between threads."""
+    """The leases that this process holds in one root. Safe to share between threads. command: process id of the command
+    that this process belongs to."""
 
     documents: Documents
     poll: float
     holder: str = ""
+    command: int = field(default_factory=lambda: _command())
     held: list[tuple[str, list[str]]] = field(default_factory=list)
     _tried: list[tuple[str, list[str]]] = field(default_factory=list)
     _inside: int = 0
@@ -228,11 +231,13 @@ class Leases:
                 return True
 
     def _others(self, wanted: Mapping[str, Sequence[str]]) -> str:
-        """Describe the holder of the first lease that is not free."""
+        """Describe the holder of the first lease that is not free, unless it is a process of the same command."""
         for name in wanted:
             for holder, _ in _claims(self.documents.get(f"{FOLDER}{name}")):
-                if holder != self.holder and self._lives(holder) and (who := self.documents.get(_of(holder))):
-                    return "process {pid} on {host} is at work on it: waiting".format(**orjson.loads(who[0]))
+                if holder != self.holder and self._lives(holder) and (found := self.documents.get(_of(holder))):
+                    who = orjson.loads(found[0])
+                    if (who["machine"], who.get("command")) != (machine(), self.command):
+                        return "process {pid} on {host} is at work on it: waiting".format(**who)
         return ""
 
     def _lives(self, holder: str) -> bool:
@@ -270,8 +275,15 @@ class Leases:
     def _beat(self) -> None:
         began, me = time.monotonic(), psutil.Process()
         state = {"machine": machine(), "host": socket.gethostname(), "pid": me.pid, "started": me.create_time()}
+        state["command"] = self.command
         self.documents.put(_of(self.holder), orjson.dumps(state | {"beat": began}))
         self._renewed = began
+
+
+def _command() -> int:
+    """Return the process id of the command that this process belongs to."""
+    parent = parent_process()
+    return os.getpid() if parent is None else parent.pid or os.getpid()
 
 
 def _of(holder: str) -> str:

@@ -107,7 +107,7 @@ def documents(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_is_free_is_shared_out_and_a_whole_is_waited_for(documents: Documents) -> None:
-    a, b = Leases(documents, 0.02), Leases(documents, 0.02)
+    a, b = Leases(documents, 0.02, command=1), Leases(documents, 0.02, command=2)
     told: list[str] = []
     done = threading.Event()
 
