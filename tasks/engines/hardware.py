@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import os
@@ -210,6 +211,8 @@ def release_memory() -> None:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
+            atexit.unregister(gc.unfreeze)
+            atexit.register(gc.unfreeze)  # otherwise DuckDB reports 30 lines of leaks at exit
             torch.cuda.empty_cache()
 
 
