@@ -120,6 +120,12 @@ def leases_of(root: Path) -> Leases:
     return _leases(root.resolve(), os.getpid())
 
 
+def _command() -> int:
+    """Return the process id of the command that this process belongs to."""
+    parent = parent_process()
+    return os.getpid() if parent is None else parent.pid or os.getpid()
+
+
 @dataclass
 class Leases:
     """The leases that this process holds in one root. Safe to share between threads. command: process id of the command
@@ -128,7 +134,7 @@ class Leases:
     documents: Documents
     poll: float
     holder: str = ""
-    command: int = field(default_factory=lambda: _command())
+    command: int = field(default_factory=_command)
     held: list[tuple[str, list[str]]] = field(default_factory=list)
     _tried: list[tuple[str, list[str]]] = field(default_factory=list)
     _inside: int = 0
@@ -278,12 +284,6 @@ class Leases:
         state["command"] = self.command
         self.documents.put(_of(self.holder), orjson.dumps(state | {"beat": began}))
         self._renewed = began
-
-
-def _command() -> int:
-    """Return the process id of the command that this process belongs to."""
-    parent = parent_process()
-    return os.getpid() if parent is None else parent.pid or os.getpid()
 
 
 def _of(holder: str) -> str:

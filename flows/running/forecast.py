@@ -254,11 +254,9 @@ def _too_few(study: Study, estimator: Estimator, heldout: Mapping[str, Any]) -> 
         return ""
     counts = counts_by_source(build.arguments, study.places)
     small = [f"{n} of {name}" for name, n in counts.items() if n <= each and name not in reserved_sources(counts)]
-    return (
-        f"; the run would end at the split: it holds out {each} of each source, and has {', '.join(small)}"
-        if small
-        else ""
-    )
+    if not small:
+        return ""
+    return f"; the run would end at the split: it holds out {each} of each source, and has {', '.join(small)}"
 
 
 def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:

@@ -27,7 +27,7 @@ from storage.sql import query
 from tasks.domain.statistics.curves_of_k import beyond_a_shift, contrast_at_cost, contrast_curves, doublings
 from tasks.domain.statistics.estimators import best_chance, g_pass_at_k, majority_chance, subsets
 from tasks.domain.statistics.paired_tests import in_families
-from tasks.measures.groups import Row, counts_of, estimates, in_classes, read_groups
+from tasks.measures.groups import OF_ROLLOUT, Row, counts_of, estimates, in_classes, read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
@@ -227,19 +227,7 @@ def compare_solved(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
 
 # Majority voting and selection: maj@k and best-of-k from the same rollouts that pass@k uses.
 
-
-VOTE_COLUMNS = [
-    "problem_id",
-    "source",
-    "arm",
-    "adapter",
-    "step",
-    "seed",
-    "rollout",
-    "correct",
-    "num_tokens",
-    "logprob_sum",
-]
+VOTE_COLUMNS = [*OF_ROLLOUT, "num_tokens", "logprob_sum"]
 #: The largest number of k-subsets of a group that is enumerated; larger sets are sampled at random.
 MAX_SUBSETS = 500
 #: Metric → reason if it is missing.
