@@ -6,6 +6,6 @@ from typing import Any
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    from flows.study.settings import page, sections
+    from flows.study.settings import page
 
-    return markdown.replace("<!-- settings -->", page(sections())) if "<!-- settings -->" in markdown else markdown
+    return markdown.replace("<!-- settings -->", page()) if "<!-- settings -->" in markdown else markdown

@@ -63,41 +63,31 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
 @export.command()
 @click.argument("name")
 @click.argument("ref", required=False, shell_complete=options.runs)
-@click.option("--format", "form", type=click.Choice(["pdf", "svg"]), default="pdf", help="Format of the file.")
+@click.option("--format", "form", type=click.Choice(["pdf", "svg", "tex"]), default="pdf", help="Format of the file.")
 @folder
 @options.root_there
 def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
-    """Write a report's charts as PDF or SVG.
+    """Write a figure of a report: its charts as PDF or SVG, or its table for LaTeX (booktabs) with the digits that the
+    report prints. For CSV: `varband report --query NAME --csv`.
 
     NAME is a figure, REF a report (default: the newest), a run's id or a study's name.
     """
     named, found = figure_named(name), report_named(root, ref)
-    arms = next((one.arms for one in reports(root) if one.ref == found), ())
-    charts = specs_of(named.chart, rows_of(root, found, named.query), arms)
-    if not charts:
+    rows = rows_of(root, found, named.query)
+    if form == "tex":
+        printed = printed_table(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
+        texts = [as_latex(printed, named.title).encode()]
+    else:
+        arms = next((one.arms for one in reports(root) if one.ref == found), ())
+        charts = specs_of(named.chart, rows, arms)
+        texts = [as_pdf(chart) if form == "pdf" else as_svg(chart, page="white").encode() for chart in charts]
+    if not texts:
         raise UserError(f"{named.name} has no chart; for its numbers: varband report --query {named.name} --csv")
     output.mkdir(parents=True, exist_ok=True)
-    for place, chart in enumerate(charts, start=1):
-        path = output / (f"{named.name}.{form}" if len(charts) == 1 else f"{named.name}-{place}.{form}")
-        path.write_bytes(as_pdf(chart) if form == "pdf" else as_svg(chart, page="white").encode())
+    for place, text in enumerate(texts, start=1):
+        path = output / (f"{named.name}.{form}" if len(texts) == 1 else f"{named.name}-{place}.{form}")
+        path.write_bytes(text)
         click.echo(path)
-
-
-@export.command()
-@click.argument("name")
-@click.argument("ref", required=False, shell_complete=options.runs)
-@folder
-@options.root_there
-def table(name: str, ref: str | None, output: Path, root: Path) -> None:
-    """Write a report's table for LaTeX (booktabs), with the digits that the report prints. NAME is a figure or table,
-    REF a report (default: the newest), a run's id or a study's name. For CSV: `varband report --query NAME --csv`."""
-    named = figure_named(name)
-    rows = rows_of(root, report_named(root, ref), named.query)
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / f"{named.name}.tex"
-    printed = printed_table(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
-    path.write_text(as_latex(printed, named.title), encoding="utf-8")
-    click.echo(path)
 
 
 @export.command()

@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("cli.analysis:replay", "Recompute the published study from its files."),
     "power": ("cli.analysis:power", "Simulate the power of a planned comparison."),
     "server": ("cli.server:server", "Start the team's Prefect server, and register deployments with it."),
-    "tinker": ("cli.tinker:tinker", "Serve the Tinker API from this machine."),
+    "tinker": ("cli.server:tinker", "Serve the Tinker API from this machine."),
     "doctor": ("cli.server:doctor", "Check root, server, pool, versions, GPUs and disk."),
 }
 

@@ -1,4 +1,4 @@
-"""`varband pool`: build pools of problems, check them, and split them."""
+"""`varband pool`: make pools of problems, check them, and split them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IDS = "string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'),
 
 @click.group()
 def pool() -> None:
-    """Build and check pools of problems."""
+    """Make and check pools of problems, and split them."""
 
 
 def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -70,71 +70,51 @@ def _built(root: Path, wishes: dict[str, Any]) -> Iterator[tuple[Store, Pool]]:
 
 @pool.command()
 @_pool_options
-def build(root: Path, as_json: bool, **wishes: Any) -> None:
-    """Make a pool from SOURCES.
+@click.option("--against", multiple=True, metavar="SOURCE", help="Search this set for duplicates. May be repeated.")
+@click.option("--code", help="List all findings with this code.")
+def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None, **wishes: Any) -> None:
+    """Make a pool from SOURCES, check its golds and texts, and find duplicates: in the pool, in the known sets under
+    --data, and in sets given by --against.
 
     SOURCES are files (JSONL, JSON, CSV, Parquet) with fields problem or question, and gold or answer; names of known
     sets; or sets on the hub, NAME@COMMIT or OWNER/NAME@COMMIT:SPLIT. Without SOURCES the pool has the 877 olympiad
     problems.
     """
     with _built(root, wishes) as (store, ref):
-        issues, problems = store.read(list_pool_issues(pool=ref)), store.read(ref)
-    numbers = {
-        column: {row["values"]: row["counts"] for row in problems[column].value_counts().to_pylist()}
-        for column in ("source", "answer_type")
-    }
-    dropped = query("select count(distinct source_id) as n from issues where excluded", issues=issues)["n"][0].as_py()
-    lines = [f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings"]
-    for column, by_name in numbers.items():
-        lines.append(f"  by {column}: " + ", ".join(f"{n} {name}" for name, n in by_name.items()))
-    lines.append(f"  at {store.path(ref)}; list the findings with varband pool check and the same sources and options")
-    result = {"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **numbers}
-    options.tell(result, lines, json=as_json)
-
-
-@pool.command()
-@_pool_options
-@click.option(
-    "--against", multiple=True, metavar="SOURCE", help="Also search this set for duplicates. May be repeated."
-)
-@click.option("--code", help="List all findings with this code.")
-def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None, **wishes: Any) -> None:
-    """Check golds and texts of a pool, and find duplicates. Duplicates are searched within the pool and in sets given
-    by --against."""
-    with _built(root, wishes) as (store, ref):
         problems, issues = store.read(ref), store.read(list_pool_issues(pool=ref))
     if code is not None:
         listed = "select source_id, severity, excluded, detail from issues where code = $code"
         print_table(query(listed, {"code": code}, issues=issues), as_json=as_json, title=f"{code}: {_meaning(code)}")
         return
-    summary = query(
-        f"select code, severity, count(*) as problems, count(*) filter (excluded) as excluded, {IDS}[:40] as ids"
-        " from issues group by all order by severity, problems desc, code",
-        issues=issues,
-    )
-    clustered = query(
-        f"select cluster, count(*) as problems, {IDS}[:60] as ids from problems group by 1 having count(*) > 1"
-        " order by 2 desc, 1",
-        problems=problems,
-    )
-    data: Path | None = wishes["data"]
-    own = {*problems["source"].to_pylist()}
+    by = "select {0}, count(*) as problems from problems group by 1 order by 2 desc, 1"
+    data, own = wishes["data"], {*problems["source"].to_pylist()}
     named = [one.name for one in SOURCES.values() if data and one.name not in own and (data / one.file).exists()]
     compared = against or tuple(named)
-    leaks = _leaks(problems, compared, data)
+    tables = {
+        "sources": query(by.format("source"), problems=problems),
+        "answer_types": query(by.format("answer_type"), problems=problems),
+        "findings": query(
+            f"select code, severity, count(*) as problems, count(*) filter (excluded) as excluded, {IDS}[:40] as ids"
+            " from issues group by all order by severity, problems desc, code",
+            issues=issues,
+        ),
+        "clusters": query(
+            f"select cluster, count(*) as problems, {IDS}[:60] as ids from problems group by 1 having count(*) > 1"
+            " order by 2 desc, 1",
+            problems=problems,
+        ),
+        "leaks": _leaks(problems, compared, data),
+    }
     if as_json:
-        tables = {"findings": summary, "clusters": clustered, "leaks": leaks}
         rows = {name: table.to_pylist() for name, table in tables.items()}
         options.write_json({"pool": str(ref), "problems": problems.num_rows, **rows})
         return
-    click.echo(f"{ref}: {problems.num_rows} problems")
-    print_table(summary, as_json=False, title="findings (ids: --code CODE)")
-    near = sum(clustered["problems"].to_pylist())
-    click.echo(f"\n{clustered.num_rows} clusters of near-duplicates hold {near} problems")
-    print_table(clustered.slice(0, 10), as_json=False)
-    if leaks.num_rows:
-        print_table(leaks, as_json=False, title="\nduplicates in other sets")
-    else:
+    click.echo(f"{ref}: {problems.num_rows} problems, at {store.path(ref)}")
+    titles = {"findings": "findings (ids: --code CODE)", "clusters": "near-duplicates", "leaks": "duplicates in other sets"}
+    for name, table in tables.items():
+        if table.num_rows:
+            print_table(table.slice(0, 30), as_json=False, title=f"\n{titles.get(name, name)}")
+    if not tables["leaks"].num_rows:
         click.echo(f"no duplicates in {', '.join(compared)}" if compared else "compared with no other set")
 
 

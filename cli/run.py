@@ -28,7 +28,7 @@ from flows.running.slurm import Jobs
 from flows.study.files import whole_paths
 from flows.study.request import Request, file_of, text_of
 from flows.study.resolve import Study
-from flows.study.settings import short_settings
+from flows.study.settings import SHORT, short_settings
 from storage.artifacts.store import Store
 from storage.errors import printable
 from storage.records.runs import earlier_attempt, read_run, run_id, run_named, runs_table, write_run
@@ -37,41 +37,26 @@ from tasks.engines.sampling.endpoint import endpoint_for
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
-    path = click.Path(path_type=Path)
+    """Add the argument and options by which a command names a study and changes it."""
+    folder = click.Path(path_type=Path)
+    setting = "Change a setting of the profile, e.g. training.learning_rate=1e-3. May be repeated."
     for option in (
         click.argument("profile", metavar="PROFILE|STUDY.toml", shell_complete=options.studies),
         options.root,
-        options.engine,
-        options.anyway,
-        click.option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar="FIELD=VALUE",
-            help="Change a setting of the profile, e.g. training.learning_rate=1e-3. May be repeated.",
-        ),
+        click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help=setting),
         click.option("--name", help="Name of the study in lists of runs and reports; it changes no result."),
-        click.option("--arms", help="Arms to run, comma-separated."),
-        click.option("--seeds", help="Training seeds, comma-separated; '' skips training."),
-        click.option(
-            "--pool",
-            "pools",
-            multiple=True,
-            help="Problems: a file (JSONL, JSON, CSV, Parquet), a named set, or a set on the hub, NAME@COMMIT.",
-        ),
-        click.option(
-            "--limit", type=click.IntRange(min=1), help="Use this many problems, chosen at random by pool.split_seed."
-        ),
-        click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the problem sets."),
-        click.option(
-            "--model", help="Base model: a folder, OWNER/NAME@COMMIT, or sha256:… if its files are on another machine."
-        ),
+        click.option("--data", type=folder, envvar="VARBAND_DATA", help="Folder with the problem sets."),
         click.option("--encoder", help="Sentence encoder, in the same forms as --model."),
-        click.option(
-            "--without",
-            multiple=True,
-            metavar="KIND",
-            help="Skip artifacts of this kind and those that need them, e.g. embeddings. May be repeated.",
+        *(
+            click.option(
+                one.option,
+                name,
+                multiple=one.several,
+                is_flag=name == "anyway",
+                show_default=False,
+                help=one.meaning + " May be repeated." * one.several,
+            )
+            for name, one in reversed(SHORT.items())
         ),
     ):
         command = option(command)
@@ -110,13 +95,6 @@ def _whole(field: str, value: str) -> str:
 
 @click.command()
 @study_options
-@click.option(
-    "--track",
-    "tracking",
-    multiple=True,
-    metavar="NAME",
-    help="Follow the run in this tracker: trackio, wandb, mlflow or tensorboard. May be repeated.",
-)
 @click.option("--plain", is_flag=True, help="Do not report the run to the Prefect server at PREFECT_API_URL.")
 @options.budget
 @options.shared

@@ -27,7 +27,7 @@ from flows.study.request import (
     questions_of,
     text_of,
 )
-from flows.study.settings import sections
+from flows.study.settings import listed
 from storage.artifacts.store import Store
 from storage.errors import UserError, printable
 from storage.records.record import register as registered
@@ -146,14 +146,9 @@ def show(which: str) -> None:
 def settings(word: str, as_json: bool) -> None:
     """List the settings of a study, with values, default and meaning. WORD: list only settings whose name contains this
     word, such as `training.` or `seed`."""
-    rows, lines = [], []
-    for section in sections():
-        for one in section.settings:
-            names = [f"{table}.{one.name}".removeprefix(".") for table in section.tables]
-            if any(word in name for name in names):
-                default = f", default {one.default}" if one.default else ""
-                rows.append({"names": names, "values": one.values, "default": one.default, "meaning": one.meaning})
-                lines.append(f"{', '.join(names)}  ({one.values}{default})\n    {one.meaning}")
+    found = [one for one in listed() if any(word in name for name in one.names)]
+    rows = [{"names": s.names, "values": s.values, "default": s.default, "meaning": s.meaning} for s in found]
+    lines = (f"{', '.join(s.names)}  ({s.values}; default: {s.default or 'none'})\n    {s.meaning}" for s in found)
     options.tell(rows, lines, json=as_json)
 
 

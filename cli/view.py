@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 from rich.console import Console
 from rich.live import Live
 from rich.progress import (
@@ -33,7 +33,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.bands import Band
 from storage.reading.figures import answer_figure
-from storage.reading.query_cache import ask, reports
+from storage.reading.query_cache import ask
 from storage.reading.recipes import report_inputs
 from storage.reading.recorded import first_screen, question_of
 from storage.sql import query
@@ -42,8 +42,8 @@ from tasks.stage import Progress as Event
 
 #: Seconds between two progress lines in a pipe.
 PIPED_SECONDS = 10.0
-#: Characters of a full bar of a band, and of a printed problem or trace.
-WIDTH, SHOWN = 30, 240
+#: Characters of a full bar of a band.
+WIDTH = 30
 
 
 class Clock(TimeRemainingColumn):
@@ -58,7 +58,7 @@ class Watch:
     """Shows running stages: on a terminal a live line for each, in a pipe one per finished stage and progress lines."""
 
     def __init__(self, store: Store | None = None, *, apart: bool = False) -> None:
-        """store: print examples of new artifacts from it. apart: print to standard error."""
+        """store: print bars of new bands from it. apart: print to standard error."""
         self.console, self._store, self.made = Console(stderr=apart, highlight=False), store, 0
         detail = TextColumn("{task.fields[unit]} [cyan]{task.fields[detail]}")
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), detail)
@@ -110,9 +110,9 @@ class Watch:
                     self._bars.remove_task(self._bar.pop(event.ref))
                 self.made += 1
                 self._line("green", event, f"made {event.done:>6,} rows {event.seconds:>7.1f} s")
-                screened = event.ref.kind in ("pool", "bands") or event.title.startswith("screen ")
-                for line in glimpse(self._store, event.ref) if self._store and screened else ():
-                    self.console.print(f"    {line}", markup=False, soft_wrap=True)
+                if self._store and event.ref.kind == "bands":
+                    for line in band_bars(self._store.read(event.ref, ["band"])):
+                        self.console.print(f"    {line}", markup=False, soft_wrap=True)
             case "reused" if event.ref not in self._seen | self.to_make:  # else another process says that it made it
                 self._line("dim", event, "reused")
         self._seen.add(event.ref)
@@ -171,17 +171,8 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
     watch.console.print(" ".join(filter(None, (first["holds"], first["audit"]))), markup=False)
     for line in level_lines(store, report):
         watch.console.print(line, markup=False)
-    if summary:
-        watch.console.print(summary_table(name, summary))
     watch.console.print(f"[bold]{watch.made}[/] of {stages} stages made in {seconds:.1f} s")
-    watch.console.print(f"report: {page}", soft_wrap=True)
-    study, _, question = name.partition("/")
-    if question:
-        finished = dict.fromkeys(one.profile for one in reports(store.root))
-        others = [one for one in finished if one != name and one.partition("/")[0] == study]
-        if others:
-            against = "".join(f" --against {one}" for one in others)
-            watch.console.print(f"compare: varband report {name}{against}", soft_wrap=True)
+    watch.console.print(f"report: {page}; its numbers: varband report --query summary", soft_wrap=True)
 
 
 #: Columns of a terminal from 0 to 100 %.
@@ -205,66 +196,13 @@ def level_lines(store: Store, report: Ref) -> Iterator[str]:
         yield f"{row['label'][:width]:{max(16, width)}} {''.join(marks)} {100 * after:5.1f} % {gained}"
 
 
-def summary_table(name: str, rows: list[dict[str, Any]]) -> Table:
-    """Return the report's first table, for 80 columns."""
-    trained = any(row["gain"] is not None for row in rows)
-    several = len({row["seed"] for row in rows}) > 1
-    title = f"{name}: held-out pass rate" + " before and after training" * trained
-    caption = "tokens: per correct answer"
-    table = Table(title=title, caption=caption, box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("arm, seed" if several else "arm", no_wrap=True)
-    for column in ("in band", "held-out", "gain [95 %]", "diversity", "tokens", "no\nanswer", "no\ntags"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for r in rows:
-        low, high = r["gain_low"], r["gain_high"]
-        interval = "" if low is None or high is None else f" \\[{low:.2f}, {high:.2f}]"
-        table.add_row(
-            f"{r['arm']} {_figure(r['seed'], '')}" if several else r["arm"],
-            f"{r['variance']}/{r['problems']}",
-            _change(r["heldout_before"], r["heldout_after"], ".3f"),
-            _figure(r["gain"], "+.2f") + interval,
-            _change(r["diversity_before"], r["diversity_after"], ".2f"),
-            _figure(r["tokens_per_correct"], ",.0f"),
-            *(_figure(r[name], ".0%") for name in ("no_answer", "invalid_tags")),
-        )
-    return table
-
-
-def _figure(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
-
-
-def _change(before: float | None, after: float | None, form: str) -> str:
-    """
-    >>> _change(0.491, 0.829, ".3f"), _change(None, 1.0, ".2f")
-    ('.491→.829', '–→1.00')
-    """
-    return "→".join(_figure(value, form).removeprefix("0") for value in (before, after))
-
-
-def glimpse(store: Store, ref: Ref) -> Iterator[str]:
-    """Yield example lines of a new artifact; none for most kinds."""
-    if ref.kind == "bands":
-        rows = store.read(ref, ["band"])
-        counted = query("select band, count(*) as n from bands group by all", bands=rows).to_pylist()
-        yield from band_bars([sum(row["n"] for row in counted if row["band"] == band) for band in Band])
-    elif ref.kind == "pool":
-        pool = store.read(ref, ["problem", "gold"])
-        for row in query("select problem, gold from pool limit 1", pool=pool).to_pylist():
-            yield f"the first of them: {' '.join(row['problem'].split())[:SHOWN]}  → {row['gold']}"
-    elif ref.kind == "rollouts":
-        rows = store.read(ref, ["arm", "completion", "verdict", "correct"])
-        for row in query("select * from rows order by not correct limit 1", rows=rows).to_pylist():
-            words = " ".join(row["completion"].split())
-            yield f"{row['arm']}: {words[:SHOWN]}{'…' * (len(words) > SHOWN)}  → {row['verdict']}"
-
-
-def band_bars(counts: Sequence[int]) -> Iterator[str]:
+def band_bars(bands: pa.Table) -> Iterator[str]:
     """Yield a bar with the number of problems for each band."""
-    whole = sum(counts)
-    for band, n in zip(Band, counts, strict=True):
-        gives = "  a gradient: right and wrong" if band == Band.VARIANCE else ""
-        yield f"{band:<9} {'█' * round(WIDTH * n / max(1, whole)):<{WIDTH}} {n:>5}{gives}"
+    counted = query("select band, count(*) as n from bands group by all", bands=bands).to_pylist()
+    counts = {row["band"]: row["n"] for row in counted}
+    for band in Band:
+        n, gives = counts.get(band, 0), "  a gradient: right and wrong" if band == Band.VARIANCE else ""
+        yield f"{band:<9} {'█' * round(WIDTH * n / max(1, bands.num_rows)):<{WIDTH}} {n:>5}{gives}"
 
 
 def show_plan(priced: Forecast, *, stages: bool) -> None:

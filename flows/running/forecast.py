@@ -12,7 +12,6 @@ from flows.running.fit import Machine, counts_by_source, memory_lines, problems_
 from flows.running.plan import Planned, plan, sampled_here, why_not
 from flows.study.machine import gpus_line
 from flows.study.models import SHIPPED
-from flows.study.objectives import alike
 from flows.study.prices import host_of, team_prices, unpriced
 from flows.study.profile import Profile
 from flows.study.resolve import Study
@@ -81,7 +80,6 @@ class Forecast:
             *misread_traces(study),
             *unknown_prompts(study),
             prose_golds(study, planned),
-            *alike(study.profile),
             gpus_line(study.profile.hardware, num_gpus()),
             *(memory_lines(study, machine, [one.sampling for one in sampled_here(planned)]) if machine else ()),
             *prompt_notes(study, store, planned),

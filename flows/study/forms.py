@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from flows.study.profiles import PROFILES
 from flows.study.request import ENDING, Request, named_in
 from flows.study.resolve import Study
-from flows.study.settings import SHORT, settable, short_settings
+from flows.study.settings import SHORT, short_settings
 from tasks.domain.grading.grading import FIELDS, read_overrides
 from tasks.domain.ranges import NAME, Distinct, Seed
 from tasks.domain.scaffolds import ARMS
@@ -27,10 +27,9 @@ def _in_order(schema: dict[str, Any]) -> None:
 
 FORM = ConfigDict(extra="forbid", json_schema_extra=_in_order)
 if TYPE_CHECKING:
-    ProfileName = ArmName = SettingName = str
+    ProfileName = ArmName = str
 else:
     ProfileName, ArmName = Literal[*PROFILES], Literal[*ARMS]
-    SettingName = Literal[*settable(replace(PROFILES["demo"], arms=tuple(ARMS)))]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
 Name = Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")]
 FileText = Annotated[str, Field(max_length=200_000, json_schema_extra={"format": "textarea"})]
@@ -41,7 +40,7 @@ class SettingForm(BaseModel):
     """One more setting of the profile."""
 
     model_config = FORM | ConfigDict(title="Setting")
-    field: SettingName = Field(description="Path of the setting, such as training.steps.")
+    field: Text = Field(description="Path of the setting, such as training.steps.")
     value: Text = Field(description="Value, as after `--set field=` in a command.")
 
 

@@ -16,7 +16,7 @@ from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, PROFILES, questions
 from flows.study.reading import apart
 from flows.study.resolve import Study, resolve
-from flows.study.settings import SHORT, overridden, short_settings
+from flows.study.settings import overridden
 from storage.artifacts.ref import KINDS
 from storage.artifacts.store import Store
 from storage.errors import UserError, check_known
@@ -166,15 +166,11 @@ class Request:
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Request:
-        """Requests of earlier versions contain options that abbreviate settings. Raise UserError for a request of a
-        later version."""
-        short = {name: kept[name] for name in SHORT if name in kept}
-        known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
-        if (unknown := {*kept} - {*short} - {*known}) or "profile" not in kept:
+        """Raise UserError for a request of another version."""
+        if (unknown := {*kept} - {f.name for f in fields(cls)}) or "profile" not in kept:
             words = ", ".join(sorted(unknown)) or "no profile"
             raise UserError(f"the run was requested by another version ({words}): run it again")
-        settings = (*known.pop("settings", ()), *short_settings(short))
-        return cls(**known, settings=settings)
+        return cls(**kept | {"settings": tuple(kept.get("settings", ()))})
 
 
 # Preregistration: a study's entry in the register, and earlier reports on the same question.

@@ -5,34 +5,42 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from flows.study.files import changed, fields_of, tables_of
-from flows.study.objectives import SHARED
+from flows.study.files import changed, fields_of
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS
 from flows.study.reading import HIDDEN, NONE, Fault, flat, nested
 from flows.study.scaffolds import ArmTable
 from storage.errors import UserError
-from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.ranges import MOST
-from tasks.domain.scaffolds import Example, Message, Scaffold
+from tasks.engines.hardware import ENGINES
 
-#: Options of the command line and of forms, and the setting that each is short for.
+
+class Short(NamedTuple):
+    """An option of the command line that abbreviates a setting."""
+
+    option: str
+    setting: str
+    meaning: str
+    several: bool = False
+
+
+#: By their names in the command line's functions and in forms.
 SHORT = {
-    "arms": "arms",
-    "seeds": "seeds",
-    "pools": "pool.sources",
-    "limit": "pool.limit",
-    "model": "model",
-    "engine": "hardware.engine",
-    "without": "hardware.without",
-    "anyway": "gate.anyway",
-    "tracking": "tracking",
+    "arms": Short("--arms", "arms", "Arms to compare, comma-separated."),
+    "seeds": Short("--seeds", "seeds", "Training seeds, comma-separated; '' skips training."),
+    "pools": Short("--pool", "pool.sources", "File of problems, named set, or NAME@COMMIT on the hub.", True),
+    "limit": Short("--limit", "pool.limit", "Use this many problems, chosen at random by pool.split_seed."),
+    "model": Short("--model", "model", "Base model: a folder, OWNER/NAME@COMMIT, or sha256:… of one elsewhere."),
+    "engine": Short("--engine", "hardware.engine", f"Sampling engine: {', '.join(ENGINES)}."),
+    "without": Short("--without", "hardware.without", "Skip artifacts of this kind and those that need them.", True),
+    "anyway": Short("--anyway", "gate.anyway", "Train even if the screening found too few usable problems."),
+    "tracking": Short("--track", "tracking", "Tracker of the run: trackio, wandb, mlflow or tensorboard.", True),
 }
 
 
@@ -42,9 +50,10 @@ def short_settings(options: Mapping[str, object]) -> tuple[str, ...]:
     >>> short_settings({"arms": ("panel", "thinking"), "limit": 3, "seeds": (), "engine": "auto"})
     ('arms=panel,thinking', 'pool.limit=3')
     """
-    given = {SHORT[name]: value for name, value in options.items() if value not in (None, False, (), [], "auto")}
-    words = {path: value if isinstance(value, list | tuple) else [value] for path, value in given.items()}
-    return tuple(f"{path}={','.join('true' if v is True else str(v) for v in vs)}" for path, vs in words.items())
+    given = {name: value for name, value in options.items() if value not in (None, False, (), [], "auto")}
+    lists = {name: value if isinstance(value, list | tuple) else [value] for name, value in given.items()}
+    words = {name: ",".join("true" if one is True else str(one) for one in value) for name, value in lists.items()}
+    return tuple(f"{SHORT[name].setting}={text}" for name, text in words.items())
 
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
@@ -91,82 +100,44 @@ def typed_value(text: str, old: object = None) -> Any:
         return text
 
 
-def settable(study: Profile) -> Iterator[str]:
-    """Return every path that a setting of this study may begin with: its fields, and those of its named tables.
-
-    >>> from flows.study.profiles import DEMO
-    >>> sorted(path for path in settable(DEMO) if path.endswith((".steps", "thinking.model")))
-    ['arms.thinking.model', 'training.steps']
-    """
-    several = ("arms", "lessons", "benchmarks", "objectives")
-    learner = [f.name for f in fields(LearnerConfig) if f.name not in SHARED]
-    objectives = {one.name: dict.fromkeys(learner) for one in study.objectives}
-    arms = {name: dict.fromkeys(("trained_as", "model", "adapter")) for name in study.arms}
-    tables = {**tables_of(study), **fields_of(study), "objectives": objectives, "arms": arms}
-    yield from several
-    yield from (path for path, _ in flat(tables) if path not in several)
-
-
-Schema = Mapping[str, Any]
-
-
 class Setting(NamedTuple):
-    """A setting as it is listed. values: type and range, in words. default: as TOML; empty if the setting is
-    required."""
+    """A setting as it is listed. tables: those of a study file that have it, "" for the file itself. values: type and
+    range, in words. default: as TOML; empty if the setting is required."""
 
+    tables: tuple[str, ...]
     name: str
     values: str
     default: str
     meaning: str
 
-
-class Section(NamedTuple):
-    """The settings of one record. tables: tables of a study file with this section, such as `lessons.NAME.training`;
-    empty for the study itself."""
-
-    tables: tuple[str, ...]
-    meaning: str
-    settings: tuple[Setting, ...]
+    @property
+    def names(self) -> list[str]:
+        return [f"{table}.{self.name}".removeprefix(".") for table in self.tables]
 
 
-def sections() -> list[Section]:
-    """Return the settings of a study, its own first and then those of its tables, each record once."""
+def listed() -> Iterator[Setting]:
+    """Yield the settings of a study, its own first and then those of its tables, each record once."""
     schema = TypeAdapter(Profile).json_schema()
-    records: dict[str, list[str]] = {}
-    _collect(schema, schema["$defs"], "", records)
-    own = {"scaffolds.NAME": Scaffold, "scaffolds.NAME.messages": Message, "scaffolds.NAME.examples": Example}
-    found = [Section(("",), _words(schema), tuple(_settings(schema, HIDDEN)))]
-    for table, record in ({"arms.NAME": ArmTable} | own).items():
-        schema_of = TypeAdapter(record).json_schema()
-        found.append(Section((table,), _words(schema_of), tuple(_settings(schema_of, ("name",)))))
-    for name, tables in records.items():
-        record, of_many = schema["$defs"][name], tables[0].endswith(".NAME")
-        settings = tuple(_settings(record, ("name",) if of_many else ()))
-        found.append(Section(tuple(sorted(tables, key=lambda table: table.count("."))), _words(record), settings))
-    return found
+    known = {"Profile": schema, "ArmTable": TypeAdapter(ArmTable).json_schema(), **schema["$defs"]}
+    tables: dict[str, list[str]] = {}
 
+    def walk(record: str, table: str) -> None:
+        tables.setdefault(record, []).append(table)
+        for field, part in known[record]["properties"].items():
+            below = part.get("items", part).get("$ref", "").rpartition("/")[2]
+            if below and field not in HIDDEN:
+                several = "items" in part and "name" in known[below]["properties"]
+                walk(below, f"{table}.{field}".removeprefix(".") + ".NAME" * several)
 
-def _collect(record: Schema, known: Schema, prefix: str, records: dict[str, list[str]]) -> None:
-    """Add the records below a record, by type name."""
-    for field, schema in record["properties"].items():
-        several = "items" in schema and "$ref" in schema["items"]
-        if field in HIDDEN or not ("$ref" in schema or several):
-            continue
-        name = (schema["items"] if several else schema)["$ref"].rpartition("/")[2]
-        table = f"{prefix}{field}" + (".NAME" if several else "")
-        records.setdefault(name, []).append(table)
-        _collect(known[name], known, f"{table}.", records)
-
-
-def _settings(record: Schema, hidden: Iterable[str]) -> Iterator[Setting]:
-    for name, schema in record["properties"].items():
-        if name not in hidden and "$ref" not in schema:
-            default = _value(schema["default"]) if "default" in schema else ""
-            yield Setting(name, _values(schema), default, _words(schema))
-
-
-def _words(schema: Schema) -> str:
-    return " ".join(schema["description"].split())
+    for record, table in (("Profile", ""), ("ArmTable", "arms.NAME"), ("Scaffold", "scaffolds.NAME")):
+        walk(record, table)
+    for record, places in tables.items():
+        hidden = HIDDEN if record == "Profile" else ("name",) if places[0].endswith(".NAME") else ()
+        for field, part in known[record]["properties"].items():
+            if field not in hidden and "$ref" not in part:
+                default = _value(part["default"]) if "default" in part else ""
+                meaning = " ".join(part["description"].split())
+                yield Setting(tuple(sorted(places, key=len)), field, _values(part), default, meaning)
 
 
 def _value(value: Any) -> str:
@@ -177,7 +148,7 @@ def _value(value: Any) -> str:
 BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
 
 
-def _values(schema: Schema) -> str:
+def _values(schema: Mapping[str, Any]) -> str:
     """
     >>> _values({"type": "integer", "minimum": 1, "maximum": 100000})
     'integer, at least 1'
@@ -196,15 +167,13 @@ def _values(schema: Schema) -> str:
     return ", ".join([kind, *bounds])
 
 
-def page(found: Iterable[Section]) -> str:
-    """Return the settings in Markdown, one table per section."""
+def page() -> str:
+    """Return the settings in Markdown, one table per record."""
     lines: list[str] = []
-    for section in found:
-        title = ", ".join(f"`[{table}]`" for table in section.tables if table) or "The study itself"
-        lines += [f"## {title}", "", section.meaning, ""]
-        if section.settings:
-            lines += ["| setting | values | default | meaning |", "|---|---|---|---|"]
-        for one in section.settings:
+    for tables, found in groupby(listed(), key=lambda setting: setting.tables):
+        title = ", ".join(f"`[{table}]`" for table in tables if table) or "The study itself"
+        lines += [f"## {title}", "", "| setting | values | default | meaning |", "|---|---|---|---|"]
+        for one in found:
             lines.append(f"| `{one.name}` | {one.values} | {one.default and f'`{one.default}`'} | {one.meaning} |")
         lines.append("")
     return "\n".join(lines)

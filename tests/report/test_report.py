@@ -232,7 +232,7 @@ def test_a_figure_is_the_reports_drawing(name: str, study: Study, tmp_path: Path
 
 
 def test_a_table_has_every_row(study: Study, tmp_path: Path) -> None:
-    (path,) = exported(study, tmp_path, "table", "diversity_pairs")
+    (path,) = exported(study, tmp_path, "figure", "diversity_pairs", "--format", "tex")
     latex = path.read_text()
     assert latex.count(r"\\") == ask(study.root, str(study.report), "report_diversity_pairs").num_rows + 1
 

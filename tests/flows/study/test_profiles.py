@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import plan
-from flows.study.objectives import alike
 from flows.study.profiles import PROFILES
 from flows.study.request import Request, profile_of
 from flows.study.settings import overridden
@@ -46,15 +45,6 @@ def test_objectives_that_do_not_go_together_are_refused(text: str, said: str) ->
     with pytest.raises(UserError, match=said) as raised:
         profile_of("mine.toml", HEAD + text)
     assert "\n" not in str(raised.value)
-
-
-def test_objectives_that_train_alike_are_named() -> None:
-    """With one update a batch of fresh rollouts a clipped ratio is 1; with two, or another divisor's weights, it counts."""
-    assert [alike(profile) for profile in PROFILES.values()] == [[]] * len(PROFILES)
-    text = '[objectives.clipped]\nloss = "ppo"\nclip_low = 0.1\n[objectives.means]\nloss = "gspo"\n'
-    [said] = alike(profile_of("mine.toml", HEAD + text))
-    assert said.startswith("objectives 'as the study has it', 'clipped' train alike")
-    assert not alike(profile_of("mine.toml", HEAD + "[training]\nepochs = 2\n" + text))
 
 
 # What a study may ask of test-time search: refused in one sentence before work starts.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -14,31 +13,21 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from flows.study.files import tables_of
+from flows.study.files import fields_of
 from flows.study.profile import Profile
 from flows.study.profiles import DEMO, PROFILES, QWEN_1_5B
 from flows.study.reading import flat
-from flows.study.request import Request, profile_of
+from flows.study.request import profile_of
 from flows.study.resolve import resolve
-from flows.study.settings import overridden, sections, settable
+from flows.study.settings import listed, overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import LOSSES
 
-NAMES = sorted(settable(DEMO))
+NAMES = sorted(path for path, _ in flat(fields_of(DEMO)))
 TEXTS = ("-1", "0", "2.5", "1e999", "nan", "true", "none", "", "foo", "9" * 30, "1,1", "(0,0)", "a=b")
-OWN = """
-base = "qwen-1.5b"
-arms = ["panel", "mine"]
-[scaffolds.mine]
-base = "panel"
-[objectives.long]
-learning_rate = 1e-4
-[lessons.gsm8k.training]
-steps = 3
-"""
 
 
 def refused(call: Callable[[], object]) -> str:
@@ -82,20 +71,6 @@ def test_every_number_of_a_study_declares_its_range() -> None:
     assert not [path for path, schema in found if not {"minimum", "exclusiveMinimum"} & {*schema}]
 
 
-@pytest.mark.parametrize("word", ["paper", "own.toml"])
-def test_settable_is_what_set_takes(word: str) -> None:
-    """Given what no field may be, the value is refused and never the field; and no field that a study writes of itself
-    is left out."""
-    study = profile_of(word, OWN) if word == "own.toml" else PROFILES[word]
-    paths = list(settable(study))
-    assert len(paths) == len(set(paths)) > 120
-    for path in paths:
-        said = refused(lambda path=path: overridden(study, [f"{path}=\x00"]))
-        assert not re.search(r"no field|no table|fields of its own|tables \[|all objectives have", said), said
-    tables = {path for path, _ in flat(tables_of(study)) if not path.endswith(".base")}
-    assert {path for path in tables if not path.startswith("arms")} <= {*paths}
-
-
 def test_a_setting_is_taken_where_one_of_the_compared_objectives_reads_it() -> None:
     changed = overridden(PROFILES["demo/objectives"], ["training.bonus=0.3"])
     assert {one.training.bonus for one in changed.objectives} == {0.3}
@@ -131,25 +106,10 @@ def test_what_is_missing_is_listed_at_once(tmp_path: Path, monkeypatch: pytest.M
         assert what in str(error.value)
 
 
-def test_requests_of_earlier_versions_are_read() -> None:
-    """Whose options that are short for settings stood by themselves."""
-    kept = {"profile": "demo", "settings": ["training.steps=3"], "arms": ["panel"], "seeds": [0, 1], "pools": ["amc"]}
-    kept |= {"limit": 5, "data": "/data", "model": "/m", "encoder": None, "engine": "auto", "plain": True, "text": ""}
-    settings = ("training.steps=3", "arms=panel", "seeds=0,1", "pool.sources=amc", "pool.limit=5", "model=/m")
-    read = Request.from_json(kept)
-    assert read == Request(profile="demo", settings=settings, data="/data", plain=True)
-    assert Request.from_json(read.as_json()) == read
-    with pytest.raises(UserError, match=r"another version \(colour\)"):
-        Request.from_json(kept | {"colour": "red"})
-
-
 def test_every_setting_is_listed_with_its_meaning() -> None:
     """`varband study settings` and the docs' page are views of the fields: none is missing, none has no words."""
-    listed = {
-        f"{table}.{one.name}".removeprefix("."): one for s in sections() for table in s.tables for one in s.settings
-    }
-    assert not [name for name, one in listed.items() if not one.meaning]
-    own = {name for name in settable(DEMO) if not name.startswith(("arms.", "questions."))}
-    assert own <= {*listed}, own - {*listed}
-    assert listed["training.learning_rate"].values == "number, at least 0, at most 1"
-    assert listed["final.sampling.temperature"].default == "1"
+    by_name = {name: one for one in listed() for name in one.names}
+    assert not [name for name, one in by_name.items() if not one.meaning]
+    assert {*NAMES} <= {*by_name}
+    assert by_name["training.learning_rate"].values == "number, at least 0, at most 1"
+    assert by_name["final.sampling.temperature"].default == "1"
