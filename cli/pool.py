@@ -110,7 +110,11 @@ def check(root: Path, as_json: bool, against: tuple[str, ...], code: str | None,
         options.write_json({"pool": str(ref), "problems": problems.num_rows, **rows})
         return
     click.echo(f"{ref}: {problems.num_rows} problems, at {store.path(ref)}")
-    titles = {"findings": "findings (ids: --code CODE)", "clusters": "near-duplicates", "leaks": "duplicates in other sets"}
+    titles = {
+        "findings": "findings (ids: --code CODE)",
+        "clusters": "near-duplicates",
+        "leaks": "duplicates in other sets",
+    }
     for name, table in tables.items():
         if table.num_rows:
             print_table(table.slice(0, 30), as_json=False, title=f"\n{titles.get(name, name)}")
