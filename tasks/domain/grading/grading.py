@@ -37,6 +37,7 @@ from tasks.domain.grading.terms import (
     worded,
 )
 from tasks.domain.grading.values import start_work
+from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
 BEHAVIOUR = 10
@@ -261,8 +262,7 @@ def read_overrides(text: str, name: str) -> Overrides:
         try:
             row = _OverrideRow.model_validate_json(line)
         except ValidationError as error:
-            fault = error.errors()[0]
-            raise UserError(f"{name}, line {number}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+            raise UserError(sentences(error, f"{name}, line {number}")) from None
         key = squeeze(row.answer), squeeze(row.gold)
         if key in verdicts:
             raise UserError(f"{name}, line {number}: a verdict for this answer and gold is already given above")

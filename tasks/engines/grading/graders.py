@@ -6,23 +6,25 @@ Graders of other packages run in a separate process, which is killed if it hangs
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
-import json
 import os
-import select
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION, Overrides, Verdict, grade_region, region_of
 from tasks.domain.grading.kinds import RAISED, check, is_brought
+from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import ARMS, SCAFFOLDS, AnswerForm, Scaffold
 from tasks.engines.problem_files import json_lines
 
@@ -30,7 +32,6 @@ from tasks.engines.problem_files import json_lines
 ENOUGH_RAISED = 8
 #: Time limits of a grader of another package, for one answer and for the start of its process.
 PLUGIN_SECONDS, START_SECONDS = 10.0, 60.0
-_ROOT = Path(__file__).resolve().parents[3]
 #: Verdicts that call a grader of another package, except `correct`, which golds have.
 _READ = ("wrong", "ambiguous", "ungradable")
 #: Region, gold, answer form, finish, answer kind.
@@ -56,51 +57,42 @@ class _Plugins:
     """A process that runs graders of other packages."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: BaseProcess | None = None
 
     def grade(self, key: Key) -> Verdict:
+        seconds = PLUGIN_SECONDS
         if self._process is None:
-            path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", "from tasks.engines.grading.graders import serve; serve()"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
-            )
-            if self._answer(START_SECONDS) is None:
-                raise RuntimeError("the grading process does not start")
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(key).encode() + b"\n")
-        self._process.stdin.flush()
-        if (answer := self._answer(PLUGIN_SECONDS)) is not None:
-            return Verdict(*answer)
-        ended = self._process.poll() is not None
-        self.close()
-        if ended:
+            context = get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            self._process.start()
+            theirs.close()
+            seconds += START_SECONDS
+        self._pipe.send(key)
+        try:
+            if self._pipe.poll(seconds):
+                found: Verdict = self._pipe.recv()
+                return found
+        except EOFError:
+            self.close()
             return Verdict("ungradable", "the grading process died", None, None)
+        self.close()
         return Verdict("timeout", f"took longer than {PLUGIN_SECONDS:.0f} s", None, None)
-
-    def _answer(self, seconds: float) -> Any:
-        assert self._process is not None and self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-        line = self._process.stdout.readline() if ready else b""
-        return json.loads(line) if line else None
 
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.join()
             self._process = None
 
 
-def serve() -> None:
-    """Read pairs of answer text and gold as JSON, one per line of standard input, and print the verdict of each."""
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    print("[]", file=out, flush=True)
-    for line in sys.stdin:
-        print(json.dumps(astuple(grade_region(*json.loads(line)))), file=out, flush=True)
+def _serve(pipe: Connection) -> None:
+    """Grade pairs of answer text and gold until the pipe is closed. Output of the graders is dropped."""
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(grade_region(*pipe.recv()))
 
 
 class Graders:
@@ -164,6 +156,14 @@ def grade(answer: str, gold: str) -> Verdict:
 BUILT_IN = {name: arm.scaffold for name, arm in ARMS.items()}
 
 
+class _Row(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    arm: str
+    completion: str
+    gold: Annotated[str, StringConstraints(pattern=r"\S")]
+    finish: Literal["stop", "length"] | None = "stop"
+
+
 def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = BUILT_IN) -> list[GradeItem]:
     """Read and check all items of a file (or of bytes from standard input). scaffolds: by arm; each row is parsed and
     graded with its own. Errors: UserError naming file, line and field."""
@@ -172,28 +172,18 @@ def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = B
         raw = source if isinstance(source, bytes) else source.read_bytes()
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror})") from None
-    lines = json_lines(raw, name, "arm, completion and gold")
-    return [_item(row, f"{name}, {place}", scaffolds) for place, row in lines]
+    items = []
+    for place, fields in json_lines(raw, name, "arm, completion and gold"):
+        try:
+            row = _Row.model_validate(fields)
+        except ValidationError as error:
+            raise UserError(sentences(error, f"{name}, {place}")) from None
+        if row.arm not in scaffolds:
+            raise UserError(f"{name}, {place}: field 'arm' is {row.arm!r:.60} (known: {', '.join(scaffolds)})")
+        items.append(GradeItem(scaffolds[row.arm], row.completion, row.gold, row.finish or "stop"))
+    return items
 
 
-def _item(row: dict[str, Any], where: str, scaffolds: Mapping[str, Scaffold]) -> GradeItem:
-    known = {"arm": tuple(scaffolds), "completion": (), "gold": (), "finish": ("stop", "length")}
-    row = {**row, "finish": row.get("finish") or "stop"}
-    if type(row.get("gold")) in (int, float):
-        row["gold"] = str(row["gold"])
-    for field, values in known.items():
-        if field not in row:
-            found = ", ".join(name for name in row if name != "finish") or "nothing"
-            names = f"; name one of {', '.join(scaffolds)}" if field == "arm" else ""
-            raise UserError(f"{where}: no field '{field}' (found: {found}){names}")
-        if not isinstance(row[field], str) or (field == "gold" and not row[field].strip()):
-            raise UserError(f"{where}: field '{field}' must be text, and a gold not empty: {row[field]!r:.60}")
-        if values and row[field] not in values:
-            raise UserError(f"{where}: field '{field}' is {row[field]!r:.60} (known: {', '.join(values)})")
-    return GradeItem(scaffolds[row["arm"]], row["completion"], row["gold"], row["finish"])
-
-
-BATCH = 512
 VERDICT_COLUMNS = ("answer", "canonical", "verdict", "reason", "correct")
 NO_OVERRIDES = Overrides()
 
@@ -210,15 +200,13 @@ def with_verdicts(
     scaffold: reads every row; null: each row's arm as it is today.
     """
     verdicts: list[Verdict] = []
-    for start in range(0, rows.num_rows, BATCH):
-        part = rows.slice(start, BATCH).select(["arm", "completion", "finish"]).to_pylist()
-        some = golds[start : start + BATCH]
+    for part in rows.select(["arm", "completion", "finish"]).to_batches(max_chunksize=512):
+        some = golds[len(verdicts) : len(verdicts) + part.num_rows]
         items = [
             GradeItem(scaffold or ARMS[row["arm"]].scaffold, row["completion"], gold, row["finish"])
-            for row, gold in zip(part, some, strict=True)
+            for row, gold in zip(part.to_pylist(), some, strict=True)
         ]
-        found = graders.grade(items)
-        verdicts += [overrides.apply(verdict, gold) for verdict, gold in zip(found, some, strict=True)]
+        verdicts += map(overrides.apply, graders.grade(items), some)
     columns = {name: [getattr(v, name) for v in verdicts] for name in VERDICT_COLUMNS}
     columns["grader_version"] = [overrides.version(graders.version)] * rows.num_rows
     for name, column in columns.items():
