@@ -36,7 +36,6 @@ from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, mea
 from tasks.measures.tokens import measure_tokens
 from tasks.measures.widths import measure_widths
 from tasks.partitions import partition_answers, partition_rollouts
-from tasks.regrading import find_disputes
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.stage import Ref, stage, store
@@ -178,7 +177,6 @@ STAGES: dict[str, Callable[[int], Ref]] = {
     "classes of answers, traces and strategies": classed,
     "answers": lambda n: measure_answers(rollouts=sampled(n), partitions=classed(n)),
     "votes": lambda n: measure_votes(rollouts=(sampled(n),), partitions=(classed(n),), ks=KS),
-    "disputes": lambda n: find_disputes(rollouts=(sampled(n),), pool=many_problems(problems=n)),
     "widths": lambda n: measure_widths(
         rollouts=(sampled(n),), partitions=(classed(n),), embeddings=(embedded(n),), ks=KS
     ),

@@ -12,15 +12,13 @@ from cli import options
 from cli.tables import print_table
 from cli.view import opened
 from flows.study.request import profile_of, text_of
-from flows.upkeep.regrading import by_pool, regrade_store
-from storage.artifacts.schemas import Disputes
+from flows.upkeep.regrading import regrade_store
 from storage.errors import UserError
 from storage.records.record import put_overrides
 from storage.sql import query
 from tasks.domain.grading.grading import Overrides, read_overrides
 from tasks.engines.grading.graders import BUILT_IN, Graders, read_grade_items
 from tasks.engines.grading.selftest import REFUSED, run_selftest
-from tasks.regrading import find_disputes
 
 overrides_option = click.option(
     "--overrides",
@@ -89,17 +87,6 @@ def selftest(as_json: bool) -> None:
         wrong = sum(o.fault.startswith("false") for o in outcomes)
         click.echo(f"{len(outcomes)} cases, {wrong} graded wrongly")
     sys.exit(1 if bad else 0)
-
-
-@grade.command()
-@options.root_there
-@options.as_json
-def disputes(root: Path, as_json: bool) -> None:
-    """List answers on which the grader and the independent cross check disagree. Write your verdicts in a file for
-    `varband grade store --overrides`."""
-    with opened(root, {}) as store:
-        found = [store.read(find_disputes(rollouts=tuple(refs), pool=pool)) for pool, refs in by_pool(store).items()]
-    print_table(pa.concat_tables(found) if found else Disputes.schema.empty_table(), as_json=as_json, title="disputes")
 
 
 @grade.command("store")

@@ -59,11 +59,11 @@ def by_grader(graders: Graders, kind: str = MATH) -> Equal:
     def equal(pairs: Sequence[Pair]) -> Sequence[bool]:
         if kind in OWN:
             return [False] * len(pairs)
-        both = [*pairs, *((b, a) for a, b in pairs)]
-        verdicts = graders.grade([GradeItem(bare, bare.answer_in_form(a), b) for a, b in both])
-        return [
-            one.correct and back.correct
-            for one, back in zip(verdicts[: len(pairs)], verdicts[len(pairs) :], strict=True)
-        ]
+        accepted = set(pairs)
+        for turn in (1, -1):  # only pairs that are equal one way are graded the other way
+            there = [pair[::turn] for pair in accepted]
+            verdicts = graders.grade([GradeItem(bare, bare.answer_in_form(a), b) for a, b in there])
+            accepted = {pair[::turn] for pair, one in zip(there, verdicts, strict=True) if one.correct}
+        return [pair in accepted for pair in pairs]
 
     return equal

@@ -1,21 +1,18 @@
 """Regrading: verdicts of stored rollouts under another grader version or with overrides, without sampling or
-overwriting. Disputes: answers on which the grader and the cross check disagree, for a manual decision."""
+overwriting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from storage.artifacts.schemas import VERDICT, Disputes, Pool, Rollouts
+from storage.artifacts.schemas import Pool, Rollouts
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grading.grading import ActiveGrader, OverrideRows, Overrides
-from tasks.domain.partitions.cross_check import cross_check
-from tasks.domain.scaffolds import MATH
 from tasks.engines.grading.graders import with_verdicts
-from tasks.evidence import answer_kind_of, scaffold_of
+from tasks.evidence import scaffold_of
 from tasks.stage import Payload, progress, stage, store, toolbox
 
 CHANGES = pa.schema(
@@ -117,54 +114,3 @@ def outside(ledger_rows: pa.Table, artifacts: Sequence[pa.Table]) -> pa.Table:
         l=ledger_rows,
         known=known,
     ).cast(ledger_rows.schema)
-
-
-COLUMNS = ["problem_id", "source", *VERDICT.names]
-#: Number of cached cross checks of (answer, gold).
-PAIRS_KNOWN = 20_000
-
-
-@stage(Disputes, version=2)
-def find_disputes(*, rollouts: tuple[Rollouts, ...], pool: Pool) -> pa.Table:
-    """Return every distinct (answer, gold) on which grader and cross check disagree. Schema: Disputes. Only answers of
-    the kind mathematics have a cross check."""
-    problems = store().read(pool, ["problem_id", "gold"])
-    mathematical = (ref for ref in rollouts if answer_kind_of(ref) == MATH)
-    parts = (part for ref in mathematical for part in store().parts(ref, COLUMNS))
-    return disputes(part.join(problems, "problem_id", join_type="inner") for part in parts)
-
-
-def disputes(parts: Iterable[pa.Table]) -> pa.Table:
-    """Return disputed answers among rows with problem_id, source, gold, answer, verdict, reason, grader_version.
-
-    Only `correct` and `wrong` can be disputed; other verdicts have no answer to check.
-
-    >>> row = {"problem_id": "p", "source": "s", "gold": "7", "verdict": "wrong", "reason": "", "grader_version": "1"}
-    >>> disputes([pa.Table.from_pylist([row | {"answer": "7.0"}, row | {"answer": "8"}])])["answer"].to_pylist()
-    ['7.0']
-    """
-    second, found = lru_cache(PAIRS_KNOWN)(cross_check), [Disputes.schema.empty_table()]
-    for part in parts:
-        answered = query(
-            "select *, '' as cross_check, 1 as rollouts from rows"
-            " where answer is not null and verdict in ('correct', 'wrong')",
-            rows=part,
-        )
-        rows = []
-        for row in _distinct(answered).to_pylist():
-            second_verdict = second(row["answer"], row["gold"])
-            if second_verdict != "unknown" and (second_verdict == "same") != (row["verdict"] == "correct"):
-                rows.append(row | {"cross_check": second_verdict})
-        found.append(pa.Table.from_pylist(rows, schema=Disputes.schema))
-    return _distinct(pa.concat_tables(found))
-
-
-def _distinct(rows: pa.Table) -> pa.Table:
-    """Group disputes by answer. Schema: Disputes."""
-    found = query(
-        "select min(problem_id) as problem_id, min(source) as source, gold, answer, verdict, min(reason) as reason,"
-        " cross_check, min(grader_version) as grader_version, sum(rollouts)::bigint as rollouts from rows"
-        " group by gold, answer, verdict, cross_check order by gold, answer, verdict",
-        rows=rows,
-    )
-    return found.select(Disputes.schema.names).cast(Disputes.schema)

@@ -127,5 +127,5 @@ def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
 def _descendants(store: Store, ref: Ref) -> list[str]:
     """Return the artifacts made from `ref`, directly or indirectly."""
     every = {one: store.manifest(one) for one in store.refs()}
-    known = {one: m for one, m in every.items() if m.recipe.stage not in ("regrade_rollouts", "find_disputes")}
+    known = {one: m for one, m in every.items() if m.recipe.stage != "regrade_rollouts"}
     return sorted(str(one) for one in known if one != ref and ref in closure(known, [one]))

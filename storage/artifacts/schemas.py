@@ -376,18 +376,6 @@ class Audit(Ref, kind="audit", schema=nullable("code str, fact str, place str, i
     """Findings of the audit."""
 
 
-class Disputes(
-    Ref,
-    kind="grader_disputes",
-    schema=columns(
-        "problem_id str, source str, gold str, answer str, verdict str, reason str",
-        "cross_check str, grader_version str",
-        "rollouts big",
-    ),
-):
-    """Answers on which the cross check disagrees with the grader."""
-
-
 # Kinds that only the import of the published study makes.
 
 

@@ -1,4 +1,4 @@
-"""Regrading: new verdicts beside the old ones without sampling, whoever reads them; disputes for a person to decide."""
+"""Regrading: new verdicts beside the old ones without sampling, whoever reads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader
 from tasks.engines.grading.graders import Graders, with_verdicts
 from tasks.grading import active_grader, actively_graded
 from tasks.measures.bands import classify_bands
-from tasks.regrading import changes, disputes, golds_of, moved
+from tasks.regrading import changes, golds_of, moved
 from tasks.regrading import regrade as regraded
 from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.sampling import sample_rollouts
@@ -77,16 +77,6 @@ def test_regrading_changes_verdicts_and_nothing_else() -> None:
     assert [(d["problem_id"], d["rollout"], d["was"], d["now"]) for d in diff] == [("p", 0, "wrong", "correct")]
     assert moved(ROWS, after).to_pylist() == [
         {"arm": "panel", "step": 0, "problems": 2, "accuracy_before": 0.5, "accuracy_after": 0.75, "bands_changed": 1}
-    ]
-
-
-def test_disputes_are_where_grader_and_cross_check_differ() -> None:
-    rows = ROWS.append_column("gold", pa.array(["7", "7", "3", "4"]))
-    found = disputes([rows]).to_pylist()
-    assert disputes(rows.slice(i, 1) for i in range(rows.num_rows)).to_pylist() == found
-    assert [(d["answer"], d["gold"], d["verdict"], d["cross_check"]) for d in found] == [
-        ("3", "4", "correct", "different"),
-        ("7.0", "7", "wrong", "same"),
     ]
 
 

@@ -21,7 +21,6 @@ from storage.errors import UserError
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.terms import same_terms
 from tasks.domain.grading.values import start_work
-from tasks.domain.partitions.cross_check import cross_check
 
 Classes = list[int | None]
 
@@ -134,8 +133,7 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: boo
     """Return (problem, answer, the first answer that it equals) for each answer that equals an earlier one of its
     problem.
 
-    by_value: answers are mathematics. Numbers are then compared here, and `equal` is not called for pairs that the
-    cross check finds different.
+    by_value: answers are mathematics. Numbers are then compared here, without `equal`.
 
     >>> same_answers({"p": ["0.5", "1/2", "7"], "q": ["even", "is even"]}, lambda pairs: [True] * len(pairs))
     [('p', '1/2', '0.5'), ('q', 'is even', 'even')]
@@ -164,7 +162,7 @@ def _differ(one: str, other: str) -> bool | None:
     if number(one) is not None and number(other) is not None:
         start_work()
         return bool(same_terms(one, other)) and bool(same_terms(other, one))
-    return False if cross_check(one, other) == "different" else None
+    return None
 
 
 def _firsts(texts: Sequence[str], equals: Iterable[Pair]) -> dict[str, str]:
