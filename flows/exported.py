@@ -13,12 +13,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storage.artifacts.fingerprint import restored
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.sql import query
+from tasks.designs import settings
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.measures.curves import heldout_rows
 from tasks.measures.groups import count_groups
 from tasks.training import last_adapter
@@ -28,6 +31,8 @@ COLUMNS = (
     "problem_id, source, problem, gold, arm, step, seed, rollout, completion, trace, answer, correct, verdict, reason,"
     " finish, num_prompt_tokens, num_tokens, logprob_sum, grader_version"
 )
+#: Columns of a training that an adapter's card shows.
+STEP = ["step", "reward_mean", "correct_mean", "tag_valid_mean", "live_groups", "length_mean", "entropy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +185,10 @@ def _dataset(store: Store, ref: Ref, folder: Path) -> list[Path]:
 
 
 def _adapter(store: Store, training: Training, folder: Path) -> list[Path]:
-    from huggingface_hub import EvalResult, ModelCard
+    from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-    source = last_adapter(store.files(training))
+    source, recipe = last_adapter(store.files(training)), dict[str, Any](store.manifest(training).recipe.arguments)
     shutil.copytree(source, folder, dirs_exist_ok=True)
-    card = ModelCard.load(folder / "README.md")
     step, found = int(source.name.removeprefix("step-")), list[EvalResult]()
     for policy in evaluations_of(store, training, step):
         figure = policy.accuracy
@@ -199,10 +203,26 @@ def _adapter(store: Store, training: Training, folder: Path) -> list[Path]:
                 metric_value=round(figure["estimate"], 4),
             )
         )
-    about: Any = card.data
-    about.model_name = f"{store.read(training, ['arm'])['arm'][0].as_py()}-step-{step}"
-    about.eval_results = found or None
-    card.save(folder / "README.md")
+    rows, base = store.read(training), (recipe["start"]["model"] if "start" in recipe else recipe["base"])["name"]
+    arm = rows["arm"][0].as_py() if rows.num_rows else "imported"
+    data = ModelCardData(
+        base_model=base,
+        license="other",  # the base model's
+        library_name="peft",
+        pipeline_tag="text-generation",
+        tags=["lora", "grpo", "reinforcement-learning"],
+        model_name=f"{arm}-step-{step}",
+        eval_results=found or None,
+    )
+    text = f"LoRA of {base}, never merged: at this learning rate bfloat16 weights lose nearly all of its update."
+    table = [f"| {' | '.join(line)} |" for line in (STEP, ["---"] * len(STEP))]
+    for row in rows.to_pylist():
+        if row["step"] in (1, step) or row["step"] % 10 == 0:
+            table.append(f"| {' | '.join('–' if row[c] is None else f'{row[c]:.4g}' for c in STEP)} |")
+    learner = settings(restored(LearnerConfig, recipe["learner"])) if "learner" in recipe else []
+    recipe_lines = (f"    {line}" for line in learner)
+    lines = ["---", data.to_yaml(), "---", f"# {data.model_name}", "", text, "", *table, "", *recipe_lines, ""]
+    ModelCard("\n".join(lines)).save(folder / "README.md")
     return sorted(folder.iterdir())
 
 

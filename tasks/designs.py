@@ -23,9 +23,6 @@ from tasks.domain.statistics.difficulty import expectations
 from tasks.stage import store
 
 Row = dict[str, Any]
-#: Since this version of `train_adapter` the learner divides its logits by the sampler's temperature.
-LEARNS_AT_ITS_TEMPERATURE = 2
-
 
 #: Input tables of the checks. `place` names the run or file of a row.
 TABLES: dict[str, pa.Schema] = {
@@ -92,7 +89,7 @@ def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_eval
     rollouts = restored(Sampling, recipe.arguments["rollouts"])
     return _design(ref, "training", start, rollouts, problems, learner.group_size) | {
         "top_p": rollouts.top_p,
-        "learned_at": rollouts.temperature if recipe.version >= LEARNS_AT_ITS_TEMPERATURE else 1.0,
+        "learned_at": rollouts.temperature,
         "steps": learner.steps,
         "seeds": seeds,
         "last_evaluated": last_evaluated,

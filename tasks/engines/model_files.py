@@ -141,13 +141,6 @@ def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
     return total // 8
 
 
-def licence_of(base: Path) -> str | None:
-    """Return the licence in the front matter of the base model's README, or None."""
-    readme = base / "README.md"
-    found = re.search(r"^license:\s*(\S+)\s*$", readme.read_text(), re.MULTILINE) if readme.is_file() else None
-    return found[1] if found else None
-
-
 def model_files(folder: Path) -> list[Path]:
     """Return the files of a model or a sentence encoder, sorted by path. Errors: UserError for a folder with an
     adapter, which transformers would apply silently, and for pickled weights."""
@@ -186,18 +179,6 @@ def model_digest(folder: Path) -> str:
 def weights_identity(folder: Path) -> str:
     """Return a sha256 over the contents of the weight files, independent of their names."""
     return hashlib.sha256("".join(map(remembered_digest, weight_files(folder))).encode()).hexdigest()
-
-
-def former_identity(folder: Path) -> str:
-    """Return the identity of earlier versions: sizes, first and last MiB of the weight files."""
-    digest = hashlib.sha256()
-    for path in weight_files(folder):
-        size, end = path.stat().st_size, 1 << 20
-        with path.open("rb") as file:
-            digest.update(f"{size}:".encode() + file.read(end))
-            file.seek(max(0, size - end))
-            digest.update(file.read())
-    return digest.hexdigest()
 
 
 def remembered_digest(path: Path) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import hashlib
 import json
 import math
 import os
@@ -18,6 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
+from storage.artifacts.fingerprint import file_digest
 from storage.errors import NotHere, UserError
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.reading import MAX_ANSWER_CHARS
@@ -275,8 +275,7 @@ def fetch_source(
             aside = path.with_suffix(f".{os.getpid()}.part")
             aside.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
             aside.replace(path)
-        with path.open("rb") as file:
-            digests[one.name] = hashlib.file_digest(file, "sha256").hexdigest()
+        digests[one.name] = file_digest(path)
         hub.append((one.name, one.hub, str(revision)))
     guards = tuple((other, digests[other]) for other in entry.keeps_out)
     return HubSpec(entry.name, digests[entry.name], None, guards, tuple(hub)), place / entry.file

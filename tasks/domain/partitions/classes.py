@@ -8,7 +8,6 @@ similar traces would join different ones (docs/analysis.md).
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -76,15 +75,6 @@ def in_order(label_N: np.ndarray) -> list[int]:
     return [places.setdefault(int(label), len(places)) for label in label_N]
 
 
-def sizes(classes: Classes) -> list[int]:
-    """Return the number of rollouts in each class; rollouts without a class are left out.
-
-    >>> sizes([0, 1, None, 0])
-    [2, 1]
-    """
-    return list(Counter(one for one in classes if one is not None).values())
-
-
 # Partition by trace: traces are similar if their distance is like that of a trace and its rewording. The threshold is
 # calibrated for each encoder on a labelled set (`labelled`).
 
@@ -114,19 +104,6 @@ Pair = tuple[str, str]
 Equal = Callable[[Sequence[Pair]], Sequence[bool]]
 #: Integers in this form are equal if and only if their texts are.
 INTEGER = re.compile(r"-?[1-9]\d{0,17}|0")
-
-
-def by_answer(canonical_G: Sequence[str | None], correct_G: Sequence[bool], equal: Equal) -> Classes:
-    """Return class 0 for correct answers, 1, 2, … for wrong ones in text order, and None without an answer.
-
-    >>> by_answer(["4", "7", None, "0.5", "1/2"], [True, False, False, False, False], lambda pairs: [True] * len(pairs))
-    [0, 2, None, 1, 1]
-    """
-    wrong = sorted({a for a, right in zip(canonical_G, correct_G, strict=True) if not right and a is not None})
-    first_of = {text: first for _, text, first in same_answers({"": wrong}, equal)}
-    firsts = sorted({first_of.get(text, text) for text in wrong})
-    places = {text: 1 + firsts.index(first_of.get(text, text)) for text in wrong}
-    return [0 if right else None if a is None else places[a] for a, right in zip(canonical_G, correct_G, strict=True)]
 
 
 def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: bool = True) -> list[tuple[str, str, str]]:

@@ -115,19 +115,17 @@ def clusters(names: Sequence[str], pairs: Iterable[Pair]) -> list[str]:
     >>> clusters(["c", "a", "b"], [Pair(0, 2, 1.0)])
     ['b', 'a', 'b']
     """
-    leader = list(range(len(names)))
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    def find(i: int) -> int:
-        while leader[i] != i:
-            leader[i] = leader[leader[i]]
-            i = leader[i]
-        return i
-
-    for pair in pairs:
-        a, b = find(pair.first), find(pair.second)
-        low, high = (a, b) if names[a] <= names[b] else (b, a)
-        leader[high] = low
-    return [names[find(i)] for i in range(len(names))]
+    if not (links := [(pair.first, pair.second) for pair in pairs]):
+        return list(names)
+    graph = coo_array(([True] * len(links), tuple(zip(*links, strict=True))), (len(names), len(names)))
+    cluster_N = connected_components(graph, directed=False)[1].tolist()
+    smallest: dict[int, str] = {}
+    for cluster, name in zip(cluster_N, names, strict=True):
+        smallest[cluster] = min(name, smallest.get(cluster, name))
+    return [smallest[cluster] for cluster in cluster_N]
 
 
 # Problems of one set that occur, exactly or nearly, in another.

@@ -230,30 +230,21 @@ def why_no_answer(gold: str) -> str:
 
 
 def _static(gold: str, raw: str, problem: str) -> list[Finding]:
-    found, value, form = [], number(gold), shape(gold)
+    form, found, bare = shape(gold), list[Finding](), raw.strip()
     if reason := why_no_answer(raw):
         found.append(Finding("gold_no_answer", "exclude", f"{raw!r:.60}: {reason}"))
-    if _BARE_COMMAND.search(raw):
-        found.append(Finding("gold_backslash", "warn", raw[:80]))
-    terms = [number(i.text) for i in form.items] if form.items else [value]
-    if repaired(gold) != gold:
-        found.append(Finding("gold_unbalanced", "warn", raw[:80]))
-    if (
-        "$" in raw.strip().strip("$")
-        or raw.strip().endswith((".", "$", ","))
-        or raw.strip().startswith(("$", r"\quad"))
-    ):
-        found.append(Finding("gold_markup", "warn", raw[:80]))
-    if form.kind == "list" and len({i.text for i in form.items}) < len(form.items):
-        found.append(Finding("gold_multiplicity", "warn", raw[:80]))
-    if form.kind == "list" and (match := _ORDERED.search(problem)) and not any(i.kind == "tuple" for i in form.items):
-        found.append(Finding("gold_order", "warn", f"{gold[:40]}: {_around(problem, match)}"))
-    if any(n is not None and n.unit for n in terms) or r"^{\circ}" in gold or "%" in gold:
-        found.append(Finding("gold_unit", "warn", raw[:80]))
-    if any(n is not None and n.decimal and n.value.denominator != 1 for n in terms):
-        found.append(Finding("gold_decimal", "warn", raw[:80]))
-    if re.fullmatch(r"[\s$]*-?\d+(?:(?:,|\{,\})\d+)+[\s$]*", raw):
-        found.append(Finding("gold_separator", "warn", raw[:80]))
-    if form.kind == "relation" or any(i.kind == "relation" for i in form.items):
-        found.append(Finding("gold_named", "warn", raw[:80]))
-    return found
+    terms = [number(i.text) for i in form.items] if form.items else [number(gold)]
+    kinds, is_list, ordered = {i.kind for i in form.items}, form.kind == "list", _ORDERED.search(problem)
+    warnings = {
+        "gold_backslash": _BARE_COMMAND.search(raw),
+        "gold_unbalanced": repaired(gold) != gold,
+        "gold_markup": "$" in bare.strip("$") or bare.endswith((".", "$", ",")) or bare.startswith(("$", r"\quad")),
+        "gold_multiplicity": is_list and len({i.text for i in form.items}) < len(form.items),
+        "gold_order": is_list and ordered and "tuple" not in kinds,
+        "gold_unit": any(n is not None and n.unit for n in terms) or r"^{\circ}" in gold or "%" in gold,
+        "gold_decimal": any(n is not None and n.decimal and n.value.denominator != 1 for n in terms),
+        "gold_separator": re.fullmatch(r"[\s$]*-?\d+(?:(?:,|\{,\})\d+)+[\s$]*", raw),
+        "gold_named": "relation" in {form.kind, *kinds},
+    }
+    detail = {"gold_order": f"{gold[:40]}: {_around(problem, ordered)}" if ordered else ""}
+    return found + [Finding(code, "warn", detail.get(code, raw[:80])) for code, there in warnings.items() if there]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storage.artifacts.fingerprint import file_digest
 from storage.errors import NotHere, UserError, did_you_mean
 
 
@@ -131,7 +131,7 @@ def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
             raise UserError(f"pool file {path} is none of {', '.join(FORMATS)}")
         entry = SOURCES.get(path.stem)
         guards = entry.keeps_out if entry else ()
-        spec = SourceSpec(path.stem, _digest(path), None, _guards(path.stem, guards, path.parent))
+        spec = SourceSpec(path.stem, file_digest(path), None, _guards(path.stem, guards, path.parent))
         return spec, path
     entry = source_named(str(wish))
     folder = data or (Path(os.environ[DATA_VARIABLE]) if os.environ.get(DATA_VARIABLE) else None)
@@ -142,7 +142,7 @@ def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
     path = folder / entry.file
     if not path.is_file():
         raise NotHere(entry.name, f"source {entry.name}: {folder} has no {entry.file}")
-    return SourceSpec(entry.name, _digest(path), entry.only, _guards(entry.name, entry.keeps_out, folder)), path
+    return SourceSpec(entry.name, file_digest(path), entry.only, _guards(entry.name, entry.keeps_out, folder)), path
 
 
 def _guards(name: str, kept_out: tuple[str, ...], folder: Path) -> tuple[tuple[str, str], ...]:
@@ -151,10 +151,5 @@ def _guards(name: str, kept_out: tuple[str, ...], folder: Path) -> tuple[tuple[s
         path = folder / SOURCES[other].file
         if not path.is_file():
             raise NotHere(name, f"source {name}: {path.name} must lie beside it, so that its problems can be kept out")
-        found.append((other, _digest(path)))
+        found.append((other, file_digest(path)))
     return tuple(found)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -17,10 +16,9 @@ from torch import Tensor
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup
-from tasks.domain.grpo.steps import PromptProblem, evaluated_steps
+from tasks.domain.grpo.steps import evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
 from tasks.engines.adapter_files import SERVED
-from tasks.engines.model_files import licence_of
 
 
 def evaluated(config: LearnerConfig, policy_step: int) -> bool:
@@ -133,16 +131,13 @@ class Adapters:
         two = self.policy.lora.second is not None
         return ServedAdapter(f"{served.name}-{AS_CRITIC}", served.folder / AS_CRITIC) if two else None
 
-    def finish(self, problems: Sequence[PromptProblem], steps: Sequence[dict[str, Any]]) -> list[Path]:
-        """Return the folders of the evaluated adapters, the last one at the end, each with a model card."""
+    def finish(self) -> list[Path]:
+        """Return the folders of the evaluated adapters, the last one at the end."""
         self.written()
-        base = self.policy.base
-        kept = {step: folder for step, folder in self._served() if step and evaluated(self.config, step)}
-        about: dict[str, Any] = {"licence": licence_of(base), "config": self.config, "problems": problems}
-        for step, folder in kept.items() if self.writes else ():
+        kept = [folder for step, folder in self._served() if step and evaluated(self.config, step)]
+        for folder in kept if self.writes else ():
             self._drop_served(folder)
-            (folder / "README.md").write_text(model_card(base=base.name, steps=steps[:step], **about))
-        return list(kept.values())
+        return kept
 
     def _drop_served(self, folder: Path) -> None:
         """Remove the merging sampler's file, so that the folder's adapter is the one in PEFT format."""
@@ -152,76 +147,3 @@ class Adapters:
     def _served(self) -> list[tuple[int, Path]]:
         """Return (step, folder) of the adapters on disk, oldest first."""
         return sorted((int(f.name.removeprefix("step-")), f) for f in (self.workdir / "served").glob("step-*"))
-
-
-# The model card of an adapter.
-
-Row = Mapping[str, object]
-
-
-def model_card(
-    *, base: str, licence: str | None, config: LearnerConfig, problems: Sequence[PromptProblem], steps: Sequence[Row]
-) -> str:
-    """Markdown with the front matter used by model hubs. steps: rows of STEPS up to this adapter."""
-    step = steps[-1]["step"] if steps else 0
-    sources = Counter(p.source for p in problems)
-    experts = "" if config.expert_rank is None else f" ({config.expert_rank} of each expert)"
-    recipe = [f"| {f.name} | {_cell(getattr(config, f.name))} |" for f in fields(config)]
-    columns = ("reward_mean", "correct_mean", "tag_valid_mean", "live_groups", "length_mean", "entropy")
-    kept = [row for i, row in enumerate(steps, 1) if i == 1 or i % 10 == 0 or i == len(steps)]
-    table = [f"| {row['step']} | {' | '.join(_cell(row[name]) for name in columns)} |" for row in kept]
-    return "\n".join(
-        [
-            CARD.format(
-                base=base,
-                licence=licence or "other",
-                step=step,
-                rank=f"{config.lora_rank}{experts}",
-                alpha=config.lora_alpha,
-                number=len(problems),
-                sources=", ".join(f"{n} of {s}" for s, n in sorted(sources.items())),
-                table="\n".join(table),
-            ),
-            *recipe,
-            "",
-        ]
-    )
-
-
-CARD = """\
----
-base_model: {base}
-license: {licence}
-library_name: peft
-pipeline_tag: text-generation
-tags: [lora, grpo, reinforcement-learning]
----
-# LoRA of {base} after {step} GRPO steps
-
-Rank {rank}, alpha {alpha}, float32, never merged: serve it unmerged, since at this learning rate nearly all of its\
- update is lost in bfloat16 weights. Its licence is that of the base model.
-
-## Data
-
-{number} problems: {sources}.
-
-## Training
-
-| step | reward | correct | valid tags | live groups | tokens per rollout | entropy |
-|---|---|---|---|---|---|---|
-{table}
-
-Means over the step's sampled rollouts; held-out results are in the report of the study.
-
-## Recipe
-
-| setting | value |
-|---|---|"""
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
