@@ -14,7 +14,6 @@ from tasks.domain.partitions.classes import (
     Counts,
     LabelledGroup,
     alike,
-    by_answer,
     by_trace,
     counted,
     counts_at,
@@ -73,13 +72,6 @@ def test_a_chain_of_equal_answers_is_one_class_and_one_of_near_traces_is_not() -
     chain = np.array([[1.0, 0.8, 0.1], [0.8, 1.0, 0.7], [0.1, 0.7, 1.0]])
     assert joined(chain >= 0.5) == [0, 0, 0]
     assert alike(chain, 0.5) == [0, 0, 1]
-
-
-def test_answers_by_hand() -> None:
-    said = by_answer(
-        ["4", "5", "4.0", None, "x"], [True, False, True, False, False], lambda pairs: [False] * len(pairs)
-    )
-    assert said == [0, 1, 0, None, 2]
 
 
 def test_equations_are_the_same_however_they_are_written() -> None:
