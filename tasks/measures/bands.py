@@ -79,9 +79,9 @@ def share(is_P: np.ndarray, cluster_P: np.ndarray) -> Row:
     if not len(is_P):
         return {}
     if len(np.unique(cluster_P)) == len(cluster_P):
-        found = share_interval(int(is_P.sum()), len(is_P))
-        return {} if found is None else {"low": found.low, "high": found.high}
-    low, high = (float(end[0]) for end in proportions(folded(is_P[None, :, None] * 1.0, cluster_P), False))
+        low, high = share_interval(int(is_P.sum()), len(is_P))
+    else:
+        low, high = (float(end[0]) for end in proportions(folded(is_P[None, :, None] * 1.0, cluster_P), False))
     return {"low": low, "high": high} if np.isfinite(low) else {"reason": ONE_PROBLEM}
 
 

@@ -4,7 +4,6 @@ variance band more often, and do they gain more from training? The data are obse
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -115,7 +114,7 @@ def _links(table: pa.Table) -> list[Row]:
     }
     rows = []
     for metric, one in found.items():
-        row = about | {"metric": metric} | ({"reason": one} if isinstance(one, str) else asdict(one))
+        row = about | {"metric": metric} | one
         # bands are of the policy before training
         rows.append(row | ({"seeds": None, "holds_for": None} if metric == "diversity to band" else {}))
     fixed_ND = np.column_stack(difficulty)

@@ -27,14 +27,13 @@ Shares = dict[str, dict[str, int]]
 
 def heldout_rows(groups: pa.Table) -> list[Row]:
     """Return `heldout` rows: mean accuracy by arm, step and source, with its interval over problems and seeds."""
-    counts, rows = counts_of(groups), list[Row]()
-    for arm, step, source in counts.places:
-        of = counts.at((arm, step, source))
+
+    def of_slice(of: dict[str, np.ndarray]) -> list[Row]:
         [row] = estimates(of | {"accuracy": of["num_correct"] / of["group_size"]}, {"accuracy": {"metric": "pass@1"}})
-        row |= {"series": "heldout", "arm": arm, "step": step, "source": source}
-        row |= {"rollouts": int(of["group_size"].sum()), "seeds": row["seeds"] or 1}
-        rows.append(row | ({"method": "Wilson on the effective number of problems"} if row["n"] else {}))
-    return rows
+        row |= {"series": "heldout", "rollouts": int(of["group_size"].sum()), "seeds": row["seeds"] or 1}
+        return [row | ({"method": "Wilson on the effective number of problems"} if row["n"] else {})]
+
+    return counts_of(groups).rows(of_slice)
 
 
 def gain_rows(groups: pa.Table) -> list[Row]:

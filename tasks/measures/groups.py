@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from storage.artifacts.schemas import Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import INCOMPLETE, KCurve, k_curve, levels
+from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.means import Seeded, by_seed, folded
 from tasks.stage import Ref, beside, store
 
@@ -138,10 +138,13 @@ class Counts:
         mine = self.places.get(place, slice(0, 0))
         return {name: column[mine] for name, column in self.columns.items()}
 
-    def curve(self, arm: str, step: int, source: str, ks: Sequence[int]) -> KCurve:
-        of = self.at((arm, step, source))
-        counted = of["group_size"], of["num_correct"], of["num_tokens"]
-        return k_curve(of["problem"], of["cluster"], of["adapter"], of["policy"], *counted, ks)
+    def rows(self, make: Callable[[dict[str, np.ndarray]], Iterable[Row]]) -> list[Row]:
+        """Return the rows of every slice, made from its columns, with its arm, step and source."""
+        return [
+            {"arm": arm, "step": step, "source": source} | row
+            for arm, step, source in self.places
+            for row in make(self.at((arm, step, source)))
+        ]
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:

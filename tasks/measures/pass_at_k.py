@@ -3,8 +3,7 @@ maj@k and best-of-k, the same rollouts with one answer chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from math import ceil
 
@@ -24,7 +23,7 @@ from storage.artifacts.schemas import (
     Votes,
 )
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import beyond_a_shift, contrast_at_cost, contrast_curves, doublings
+from tasks.domain.statistics.curves_of_k import beyond_a_shift, contrast_at_cost, contrast_curves, doublings, k_curve
 from tasks.domain.statistics.estimators import best_chance, g_pass_at_k, majority_chance, subsets
 from tasks.domain.statistics.paired_tests import in_families
 from tasks.measures.groups import OF_ROLLOUT, Row, counts_of, estimates, in_classes, read_groups
@@ -39,11 +38,7 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
     seeds averaged per problem; tokens: mean tokens of k rollouts, for comparisons at an equal budget. None, with a
     reason, if a problem has fewer than k rollouts.
     """
-    rows, counts = [], counts_of(groups)
-    for arm, step, source in counts.places:
-        one = counts.curve(arm, step, source, ks)
-        for row in one.rows(ks, draws, seed):
-            rows.append(row | {"arm": arm, "step": step, "source": source})
+    rows = counts_of(groups).rows(lambda of: k_curve(of, ks).rows(ks, draws, seed))
     return pa.Table.from_pylist(rows, schema=PassAtK.schema)
 
 
@@ -58,7 +53,7 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
     p_adjusted: Benjamini-Hochberg over the table; detectable: the difference that is detected with 80 % power.
     """
     counts = counts_of(groups)
-    curves = {key: counts.curve(*key, ks) for key in counts.places}
+    curves = {key: k_curve(counts.at(key), ks) for key in counts.places}
     policies = list(dict.fromkeys((arm, step) for arm, step, _ in curves))
     rows = []
     for first, second in combinations(policies, 2):
@@ -72,7 +67,7 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
             rows += [about | row for row in contrast_curves(a, b, ks, draws, seed)]
             if source == "all":
                 rows += [about | row for row in beyond_a_shift(a, b, ks, seed)]
-            a, b = (counts.curve(*p, source, range(1, c.rollouts + 1)) for p, c in ((first, a), (second, b)))
+            a, b = (k_curve(counts.at((*p, source)), range(1, c.rollouts + 1)) for p, c in ((first, a), (second, b)))
             rows += [about | row for row in contrast_at_cost(a, b, ks)]
     return pa.Table.from_pylist(
         in_families(rows, lambda row: ("pass@k between policies", "bh")), schema=PassAtKContrasts.schema
@@ -86,22 +81,19 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
     problems without a correct rollout, given at the largest k; unsolved_below: upper bound of such a problem's success
     rate (one-sided 95 % interval).
     """
-    rows, counts = [], counts_of(groups)
-    for arm, step, source in counts.places:
-        one = counts.curve(arm, step, source, [1])
-        ks = [*(2**i for i in range(one.rollouts.bit_length()) if 2**i < one.rollouts), one.rollouts]
-        one = counts.curve(arm, step, source, ks)
-        about = {"arm": arm, "step": step, "source": source, "n": one.n}
-        about |= {"rollouts": one.rollouts, "policies": one.policies}
-        of = counts.at((arm, step, source))
-        drawn_P, solved_P = (np.bincount(of["problem"], weights=of[name]) for name in ("group_size", "num_correct"))
-        unsolved_P = drawn_P[(drawn_P > 0) & (solved_P == 0)]
-        end = {
-            "unsolved": len(unsolved_P),
-            "unsolved_below": 1 - 0.05 ** (1 / unsolved_P.min()) if len(unsolved_P) else None,
-        }
-        rows += [about | row | (end if row["k"] == one.rollouts else {}) for row in doublings(one, ks)]
-    return pa.Table.from_pylist(rows, schema=Asymptotes.schema)
+
+    def of_slice(of: Mapping[str, np.ndarray]) -> list[Row]:
+        most = int(of["group_size"].min())
+        ks = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
+        one = k_curve(of, ks)
+        about = {"n": one.n, "rollouts": most, "policies": one.policies}
+        size_P, solved_P = (np.bincount(of["problem"], weights=of[name]) for name in ("group_size", "num_correct"))
+        unsolved_P = size_P[(size_P > 0) & (solved_P == 0)]
+        end = {"unsolved": len(unsolved_P)}
+        end |= {"unsolved_below": 1 - 0.05 ** (1 / unsolved_P.min())} if len(unsolved_P) else {}
+        return [about | row | (end if row["k"] == most else {}) for row in doublings(one, ks)]
+
+    return pa.Table.from_pylist(counts_of(groups).rows(of_slice), schema=Asymptotes.schema)
 
 
 @stage(PassAtK, version=9)
@@ -129,7 +121,7 @@ def follow_to_the_end(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
 
 # G-Pass@k: the chance that at least a given share of k rollouts is correct, between pass@k (one) and pass^k (all).
 
-THRESHOLDS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1))
+THRESHOLDS = (0.25, 0.5, 0.75, 1.0)
 
 
 class GPass(
@@ -143,7 +135,7 @@ class GPass(
     """G-Pass@k per policy, source and threshold."""
 
 
-def g_pass_of(groups: pa.Table, ks: Sequence[int], thresholds: Sequence[Fraction] = THRESHOLDS) -> pa.Table:
+def g_pass_of(groups: pa.Table, ks: Sequence[int]) -> pa.Table:
     """Return one row per (arm, step), source, k ≥ 3 and threshold τ; intervals over problems and, for trained policies,
     seeds.
 
@@ -154,21 +146,21 @@ def g_pass_of(groups: pa.Table, ks: Sequence[int], thresholds: Sequence[Fraction
     size_N, correct_N = (groups[name].to_numpy() for name in ("group_size", "num_correct"))
     heads: dict[str, Row] = {}
     for k in (k for k in ks if k > 2):
-        tails_NK = g_pass_at_k(size_N, correct_N, k, range(1, k + 1)).filled(np.nan)
-        about = {"k": k, "why": f"a problem has fewer than k = {k} rollouts"}
-        figures = [
-            ({"metric": "G-Pass@k", "threshold": float(t), "wanted": ceil(t * k)}, ceil(t * k)) for t in thresholds
-        ]
-        values = [(row, tails_NK[:, wanted - 1]) for row, wanted in figures if 1 < wanted < k]
-        for row, value_N in [*values, ({"metric": "mG-Pass@k"}, tails_NK[:, k // 2 :].mean(axis=1))]:
-            heads[f"column {len(heads)}"] = row | about
-            groups = groups.append_column(f"column {len(heads) - 1}", pa.array(value_N))
-    counts, rows = counts_of(groups), list[Row]()
-    for arm, step, source in counts.places:
-        of = counts.at((arm, step, source))
-        about = {"arm": arm, "step": step, "source": source, "rollouts": int(of["group_size"].min())}
-        rows += [about | row for row in estimates(of, heads)]
-    return pa.Table.from_pylist(rows, schema=GPass.schema)
+        tails_NK, about = (
+            g_pass_at_k(size_N, correct_N, k),
+            {"k": k, "why": f"a problem has fewer than k = {k} rollouts"},
+        )
+        for t in THRESHOLDS:
+            if 1 < (wanted := ceil(t * k)) < k:
+                groups = groups.append_column(f"{k} {t}", pa.array(tails_NK[:, wanted - 1]))
+                heads[f"{k} {t}"] = about | {"metric": "G-Pass@k", "threshold": t, "wanted": wanted}
+        groups = groups.append_column(f"{k} mean", pa.array(tails_NK[:, k // 2 :].mean(axis=1)))
+        heads[f"{k} mean"] = about | {"metric": "mG-Pass@k"}
+
+    def of_slice(of: Mapping[str, np.ndarray]) -> list[Row]:
+        return [row | {"rollouts": int(of["group_size"].min())} for row in estimates(of, heads)]
+
+    return pa.Table.from_pylist(counts_of(groups).rows(of_slice), schema=GPass.schema)
 
 
 @standard_measure("g_pass", rollouts="final")
@@ -254,11 +246,7 @@ def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Tabl
         for metric, why in VOTE_METRICS.items()
         for k in ks
     }
-    counts, rows = counts_of(voted), list[Row]()
-    for arm, step, source in counts.places:
-        about = {"arm": arm, "step": step, "source": source}
-        rows += [about | row for row in estimates(counts.at((arm, step, source)), heads)]
-    return pa.Table.from_pylist(rows, schema=Votes.schema)
+    return pa.Table.from_pylist(counts_of(voted).rows(lambda of: estimates(of, heads)), schema=Votes.schema)
 
 
 def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:

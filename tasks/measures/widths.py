@@ -480,7 +480,7 @@ def correlations(of: Mapping[str, np.ndarray], heads: Mapping[str, Row]) -> list
         for (i, j), one in zip(pairs, intervals, strict=True):
             other = {"other": names[j]["metric"], "other_partition": names[j].get("partition")}
             kept = {name: names[i].get(name) for name in ("metric", "partition", "window")}
-            rows[i, j] = kept | other | about | {c: getattr(one, c) for c in ("estimate", "low", "high", "reason")}
+            rows[i, j] = kept | other | about | one
     return [rows[pair] for pair in sorted(rows)]
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.estimates import percentile_ends, resample_means
 from storage.sql import query
-from tasks.domain.statistics.shares import bootstrap_mean
 from tasks.published.designs import AIME, LEVEL5, LOG, MATH500, parsed
 
 Row = dict[str, Any]
@@ -106,12 +106,11 @@ def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, s
         place = f"reports/{folder}/summary.json"
         s = parsed(root / place)
         share = np.array(groups["num_correct"]) / np.array(groups["group_size"])
-        if (interval := bootstrap_mean(share, draws, seed)) is None:
-            continue
         low, high = s["wilson_ci95"]
         row = {"figure": f"hit rate of {s['tag']}", "n": s["total_samples"], "low": low, "high": high}
-        row |= {"problems": len(share), "low_problems": interval.low, "high_problems": interval.high}
-        rows.append(row | {"place": place})
+        ends = percentile_ends(resample_means(share[:, None], draws, seed)[:, 0])
+        row |= zip(("low_problems", "high_problems"), ends, strict=True)
+        rows.append(row | {"problems": len(share), "place": place})
     return rows
 
 

@@ -226,10 +226,9 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
     for step, by_source in shares.items():
         for source, share in by_source.items():
             n = sizes[source]
-            interval = share_interval(round(share * n), n)
-            assert interval is not None
+            low, high = share_interval(round(share * n), n)
             about = {"series": "heldout", "step": step, "source": source, "estimate": share, "n": n}
-            found.append(about | {"low": interval.low, "high": interval.high, "method": "wilson"})
+            found.append(about | {"low": low, "high": high, "method": "wilson"})
     first, last = min(shares), max(shares)
     for source, n in sizes.items():
         x, y = (round(n * shares[step][source]) for step in (first, last))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from storage.sql import query
-from tasks.domain.statistics.regression import Correlation, rank_correlations
+from tasks.domain.statistics.regression import rank_correlations
 from tasks.embedding import embedded
 from tasks.evidence import VECTORS
 from tasks.measures.diversity import answers_of, compare_columns, diversity_of
@@ -74,20 +74,19 @@ def test_every_row_has_an_interval_or_a_reason() -> None:
     assert unlikely["reason"] == "no problem has 2 rollouts with a class and a log-probability"
 
 
-def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) -> Correlation:
-    return rank_correlations([x_P, y_P], [(0, 1)], cluster_P)[0]
-
-
 def test_rank_correlation_by_hand_and_where_it_has_none() -> None:
+    def reason(*values: np.ndarray, clusters: np.ndarray) -> str:
+        return rank_correlations(values, [(0, 1)], clusters)[0]["reason"]
+
     x = np.array([1.0, 2, 3, 4, 5, 6])
-    found = rank_correlation(x, np.array([2.0, 1, 3, 4, 6, 5]), x)
-    assert found.estimate == pytest.approx(1 - 6 * 4 / (6 * 35))
-    assert found.low < found.estimate < found.high  # type: ignore[operator]
-    assert rank_correlation(x, x**3, x).reason == "both order the problems the same way, or the reverse: no interval"
-    assert rank_correlation(x, np.ones(6), x).reason == "every problem is alike in one of the two"
-    assert rank_correlation(x[:3], x[:3], x[:3]).reason == "fewer than 5 problems"
-    rng, half = np.random.default_rng(2), np.minimum(np.arange(100), 50)
-    assert rank_correlation(rng.normal(size=100), rng.normal(size=100), half).reason.startswith("a few large clusters")  # type: ignore[union-attr]
+    [found] = rank_correlations([x, np.array([2.0, 1, 3, 4, 6, 5])], [(0, 1)], x)
+    assert found["estimate"] == pytest.approx(1 - 6 * 4 / (6 * 35))
+    assert found["low"] < found["estimate"] < found["high"]
+    assert reason(x, x**3, clusters=x) == "both order the problems the same way, or the reverse: no interval"
+    assert reason(x, np.ones(6), clusters=x) == "every problem is alike in one of the two"
+    assert reason(x[:3], x[:3], clusters=x[:3]) == "fewer than 5 problems"
+    noise = np.random.default_rng(2).normal(size=(2, 100))
+    assert reason(*noise, clusters=np.minimum(np.arange(100), 50)).startswith("a few large clusters")
 
 
 # Diversity tables: by hand on two-dimensional vectors, and null where there is nothing to compare.

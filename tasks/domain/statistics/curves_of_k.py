@@ -5,7 +5,7 @@ Axes: S seeds (adapters of one recipe), P problems, K values of k.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from tasks.domain.statistics.means import (
 )
 from tasks.domain.statistics.shares import SCARCE, proportions
 
+Row = dict[str, Any]
 METRICS = {"pass@k": pass_at_k, "pass^k": pass_all_k}
 INCOMPLETE = "no problem was evaluated under every seed"
 
@@ -54,7 +55,7 @@ class KCurve:
         """The number of problems."""
         return len(self.groups.problem_P)
 
-    def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
+    def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[Row]:
         """Return rows with metric, k, estimate, intervals, n, rollouts, policies, tokens, holds_for, reason."""
         rows = []
         why = f"a problem has {self.rollouts} rollouts, fewer than k = {{}}" if self.n else INCOMPLETE
@@ -62,7 +63,7 @@ class KCurve:
             values_SCK = values.clustered()
             about = {"metric": metric, "n": self.n, "clusters": values_SCK.shape[1]}
             about |= {"rollouts": self.rollouts, "policies": self.policies}
-            found: dict[int, dict[str, Any]] = {}
+            found: dict[int, Row] = {}
             if self.known:
                 known_SCK = values_SCK[:, :, self.known]
                 beyond = together(known_SCK.mean(axis=0), draws, seed)
@@ -75,9 +76,7 @@ class KCurve:
         return rows
 
 
-def levels(
-    values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False
-) -> list[dict[str, Any]]:
+def levels(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False) -> list[Row]:
     """Return one row per column: the mean share, its interval (`proportions`) and population, or a reason."""
     mean = combined([(1.0, values_SPV)], [trained])
     low_V, high_V = proportions(values_SPV, trained, beyond, gradual=gradual)
@@ -89,33 +88,25 @@ def levels(
     ]
 
 
-def k_curve(
-    problem_N: np.ndarray,
-    cluster_N: np.ndarray,
-    adapter_N: np.ndarray,
-    policy_N: np.ndarray,
-    size_N: np.ndarray,
-    correct_N: np.ndarray,
-    tokens_N: np.ndarray,
-    ks: Sequence[int],
-) -> KCurve:
-    """Build the curves from groups, one row per (problem, policy). Groups of one adapter and problem are averaged.
-    Adapter 0 means no adapter, so the policy has no seeds. Errors: ValueError if ks holds a k below 1."""
+def k_curve(of: Mapping[str, np.ndarray], ks: Sequence[int]) -> KCurve:
+    """Build the curves from the columns of groups (`Counts` of tasks.measures), one row per (problem, policy). Groups
+    of one adapter and problem are averaged. Adapter 0 means no adapter, so the policy has no seeds."""
+    size_N, correct_N, tokens_N = (of[name] for name in ("group_size", "num_correct", "num_tokens"))
     rollouts, tokens = int(size_N.sum()), float(tokens_N.sum())  # tokens are NaN for imported counts
     lengths_known = np.isfinite(tokens) and rollouts > 0
     cost_N = tokens_N / size_N if lengths_known else np.zeros(len(size_N))
-    groups_NV = np.column_stack([size_N, correct_N, cost_N])
 
-    def laid_out(values_NV: np.ndarray) -> Seeded:
-        return by_seed(problem_N, adapter_N, np.column_stack([values_NV, cluster_N]))
+    def laid_out(*values: np.ndarray) -> Seeded:
+        return by_seed(of["problem"], of["adapter"], np.column_stack([*values, of["cluster"]]))
 
-    groups, fewest = laid_out(groups_NV), int(size_N.min()) if len(size_N) else 0
+    groups, fewest = laid_out(size_N, correct_N, cost_N), int(size_N.min()) if len(size_N) else 0
     values = {name: laid_out(estimate(size_N, correct_N, ks).filled(0.0)) for name, estimate in METRICS.items()}
     known = [i for i, k in enumerate(ks) if k <= fewest and len(groups.problem_P)]
-    return KCurve(values, groups, known, fewest, len(np.unique(policy_N)), tokens / rollouts if lengths_known else None)
+    policies, per_rollout = len(np.unique(of["policy"])), tokens / rollouts if lengths_known else None
+    return KCurve(values, groups, known, fewest, policies, per_rollout)
 
 
-def doublings(curve: KCurve, ks: Sequence[int]) -> list[dict[str, Any]]:
+def doublings(curve: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return pass@k with its interval, and its increase over the previous k. A k must not exceed the size of a
     group."""
     if not curve.n:
@@ -145,23 +136,12 @@ STEPS = 300  # of expectation-maximisation: pass@k up to the group size is stabl
 
 
 DRAWS = 200  # for a standard error only
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """One policy on the common problems: rollouts, correct ones, pass@k at the smallest and at the largest k."""
-
-    n_SP: np.ndarray
-    c_SP: np.ndarray
-    ends_SP2: np.ndarray
-    trained: bool
-
-    def of_seed(self, s: int) -> Counted:
-        return Counted(self.n_SP[s : s + 1], self.c_SP[s : s + 1], self.ends_SP2[s : s + 1], self.trained)
+#: Two policies on their common problems, (S, P, 4) each: rollouts, correct ones, pass@k at the first and the last k.
+Pair = Sequence[np.ndarray]
 
 
 def beyond_shift(
-    first: Counted, second: Counted, ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
+    pair: Pair, trained: Sequence[bool], ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
 ) -> tuple[float, Means]:
     """Return (null, excess). null: the closure of the gap, from the smallest to the largest k, that a constant shift of
     logits would give. excess: the remaining closure, 0 if the policies differ only by such a shift.
@@ -175,44 +155,30 @@ def beyond_shift(
     drawn_BP = resample_classes(np.ones(len(found), np.int64), DRAWS, seed)[:, at_P]
     drawn_BP = np.concatenate([np.ones((1, len(at_P))), drawn_BP])
     drawn_BP /= drawn_BP.sum(axis=1, keepdims=True)
-    null_B, excess_B = _null_and_excess(first, second, ks, drawn_BP)
-    problems = float(excess_B[1:].var(ddof=1))
-    added, over = 0.0, 0.0
-    for pairs in _by_seed(first, second, paired):
-        seeds, alone = len(pairs), [_null_and_excess(*pair, ks, drawn_BP[:1])[1][0] for pair in pairs]
-        part = float(np.var(alone, ddof=1)) / seeds
+    null_B, excess_B = _null_and_excess(pair, ks, drawn_BP)
+    problems, added, over = float(excess_B[1:].var(ddof=1)), 0.0, 0.0
+    seeded = [place for place in (0, 1) if trained[place] and len(pair[place]) > 1]
+    for places in [(0, 1)] if paired and seeded else [(place,) for place in seeded]:
+        seeds = len(pair[places[0]])
+        alone = [[one[s : s + 1] if i in places else one for i, one in enumerate(pair)] for s in range(seeds)]
+        part = float(np.var([_null_and_excess(one, ks, drawn_BP[:1])[1][0] for one in alone], ddof=1)) / seeds
         added, over = added + part, over + part**2 / (seeds - 1)
     known = np.array([size > 1 and problems > 0])
-    trained = [seeds for seeds, was in ((len(p.n_SP), p.trained) for p in (first, second)) if was]
-    one = [np.array([v]) for v in (problems, max(size - 1.0, 1.0), added, added**2 / over if over > 0 else 1.0)]
-    return float(null_B[0]), Means(
-        np.array([excess_B[0]]), Spread(*one), known, known, size, min(trained, default=0), 1.0
-    )
+    fewest = min((len(one) for one, was in zip(pair, trained, strict=True) if was), default=0)
+    parts = (problems, max(size - 1.0, 1.0), added, added**2 / over if over > 0 else 1.0)
+    spread = Spread(*(np.array([value]) for value in parts))
+    return float(null_B[0]), Means(excess_B[:1], spread, known, known, np.zeros(1, bool), size, fewest, 1.0)
 
 
-def _by_seed(first: Counted, second: Counted, paired: bool) -> list[list[tuple[Counted, Counted]]]:
-    """Return, for each policy with seeds, pairs of policies in which a single seed replaces the policy."""
-    of_first, of_second = (
-        [one.of_seed(s) for s in range(len(one.n_SP))] if one.trained and len(one.n_SP) > 1 else []
-        for one in (first, second)
-    )
-    if paired and (of_first or of_second):
-        return [[(first.of_seed(s), second.of_seed(s)) for s in range(len(first.n_SP))]]
-    alone = [[(one, second) for one in of_first], [(first, one) for one in of_second]]
-    return [pairs for pairs in alone if pairs]
-
-
-def _null_and_excess(
-    first: Counted, second: Counted, ks: tuple[int, int], weights_BP: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _null_and_excess(pair: Pair, ks: tuple[int, int], weights_BP: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (null_B, excess_B), positive for a closing gap whichever policy is ahead."""
-    a_B2, b_B2 = (weights_BP @ one.ends_SP2.mean(axis=0) for one in (first, second))
+    a_B2, b_B2 = (weights_BP @ one_SP4[:, :, 2:].mean(axis=0) for one_SP4 in pair)
     gap_B2 = a_B2 - b_B2
     sign = 1.0 if gap_B2[0, 0] >= 0 else -1.0
     closures = []
-    for one in (first, second):
-        weights = np.tile(weights_BP, (1, len(one.n_SP))) / len(one.n_SP)
-        q_BJ = spread_of_difficulty(one.n_SP.ravel(), one.c_SP.ravel(), weights)
+    for one_SP4 in pair:
+        weights = np.tile(weights_BP, (1, len(one_SP4))) / len(one_SP4)
+        q_BJ = spread_of_difficulty(one_SP4[:, :, 0].ravel(), one_SP4[:, :, 1].ravel(), weights)
         of_a, of_b = (np.array(shifted(q_BJ, mean_B, ks)) for mean_B in (a_B2[:, 0], b_B2[:, 0]))
         closures.append((of_a - of_b)[0] - (of_a - of_b)[1])
     null_B = sign * np.mean(closures, axis=0)
@@ -247,8 +213,6 @@ def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple
 
 
 # Contrasts of two curves over k on their common problems: gaps, their closure, and gaps at equal cost.
-
-Row = dict[str, Any]
 
 
 def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[Row]:
@@ -314,12 +278,12 @@ def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[R
     if n < 2 or len(known) < 2:
         return []
     first, last = known[0], known[-1]
-    counted = [
-        Counted(one.values_SPV[:, :, 0], one.values_SPV[:, :, 1], own.values_SPV[:, :, [first, last]], one.trained)
+    pair = [
+        np.concatenate([one.values_SPV[:, :, :2], own.values_SPV[:, :, [first, last]]], axis=2)
         for one, own in zip(groups, passing, strict=True)
     ]
-    paired = same_adapters([one.adapter_S for one in groups])
-    null, excess = beyond_shift(counted[0], counted[1], (ks[first], ks[last]), groups[0].cluster_P, seed, paired=paired)
+    paired, trained = same_adapters([one.adapter_S for one in groups]), [one.trained for one in groups]
+    null, excess = beyond_shift(pair, trained, (ks[first], ks[last]), groups[0].cluster_P, seed, paired=paired)
     return [
         {"metric": "closure_of_shift", "k": ks[last], "estimate": null, "n": n},
         {"metric": "closure_beyond_shift", "k": ks[last]} | estimate_rows(excess, n, alike="the two are alike")[0],
@@ -373,10 +337,9 @@ def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
 def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
-    The cost is that of k rollouts of the more expensive policy, so k of the cheaper policy is fractional. Its pass@k at
-    a fractional k is interpolated between the two neighbouring whole k. If the cheaper policy has too few rollouts for
-    that cost, both spend the cost of all its rollouts, and k of the other policy is fractional. There are no rows if
-    lengths are unknown, and no estimates if most problems lack rollouts.
+    The cost is that of k rollouts of the more expensive policy; pass@k of the cheaper one is interpolated at a
+    fractional k. If it has too few rollouts, both spend the cost of all of them. There are no rows if lengths are
+    unknown, and no estimates if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])

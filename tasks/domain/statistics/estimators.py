@@ -17,10 +17,8 @@ import numpy as np
 
 @lru_cache(maxsize=256)
 def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
-    """Return (S, k) indices: every subset of k of n, or `most` random ones if there are more.
-
-    Random subsets come from whole orders of the n, each cut into disjoint subsets. For Vendi scores of 8 of 16 this
-    leaves a third of the error of independent subsets.
+    """Return (S, k) indices: every subset of k of n, or `most` random ones if there are more: whole orders of the n,
+    each cut into disjoint subsets, which leaves a third of the error of independent ones (Vendi scores of 8 of 16).
 
     >>> subsets(3, 2).tolist()
     [[0, 1], [0, 2], [1, 2]]
@@ -34,21 +32,17 @@ def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
     return order_RN[:, : pieces * k].reshape(-1, k)[:most]
 
 
-def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int, wanted_K: Sequence[int]) -> np.ma.MaskedArray:
-    """Return (P, K) unbiased chances that at least `wanted` of k rollouts are correct, from the hypergeometric tail:
-    G-Pass@k at threshold wanted/k. The result is masked where n < k. Source: Liu et al. 2024 (arXiv 2412.13147).
+def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int) -> np.ndarray:
+    """Return (P, k) unbiased chances that at least 1, 2, … k of k rollouts are correct, from the hypergeometric tail;
+    NaN where n < k. Source: Liu et al. 2024 (arXiv 2412.13147).
 
-    >>> g_pass_at_k(np.array([4, 2]), np.array([3, 2]), 3, [1, 2, 3]).round(4).tolist()
-    [[1.0, 1.0, 0.25], [None, None, None]]
+    >>> g_pass_at_k(np.array([4, 2]), np.array([3, 2]), 3).round(4).tolist()
+    [[1.0, 1.0, 0.25], [nan, nan, nan]]
     """
     from scipy.stats import hypergeom
 
-    if k < 1 or any(not 1 <= wanted <= k for wanted in wanted_K):
-        raise ValueError(f"of k = {k} rollouts between 1 and k can be wanted: {list(wanted_K)}")
-    short_P = n_P < k
-    size_P = np.where(short_P, k, n_P)
-    tail_PK = hypergeom.sf(np.asarray(wanted_K)[None, :] - 1, size_P[:, None], c_P[:, None], k)
-    return np.ma.MaskedArray(tail_PK, mask=np.broadcast_to(short_P[:, None], tail_PK.shape))
+    enough_P1 = (n_P >= k)[:, None]
+    return np.where(enough_P1, hypergeom.sf(np.arange(k), np.maximum(n_P, k)[:, None], c_P[:, None], k), np.nan)
 
 
 def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
@@ -70,10 +64,8 @@ def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
 
 
 def spread(vectors_ND: np.ndarray) -> float | None:
-    """Return the trace of the covariance with n − 1, which does not depend on n; None for fewer than two.
-
-    For unit vectors the spread equals the mean pairwise distance; publications that divide by n print (n − 1)/n of this
-    value.
+    """Return the trace of the covariance with n − 1, for unit vectors the mean pairwise distance; None for fewer than
+    two. Publications that divide by n print (n − 1)/n of this value.
 
     >>> spread(np.array([[1.0, 0], [0, 1]]))
     1.0
@@ -88,9 +80,8 @@ JOINED = 0.25
 
 
 def num_clusters(vectors_ND: np.ndarray) -> int | None:
-    """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as published; None for fewer
-    than two traces. The clusters are the connected components of the graph that joins traces at a cosine distance of at
-    most JOINED.
+    """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as published: the connected
+    components of traces at a cosine distance of at most JOINED; None for fewer than two traces.
 
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2
@@ -105,10 +96,8 @@ def num_clusters(vectors_ND: np.ndarray) -> int | None:
 
 def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
     """Return the mean Vendi score over k-subsets of the n traces, so that groups of unequal n can be compared; None if
-    n < k.
-
-    The score is the effective number of distinct traces: exp of the entropy of the eigenvalues of their similarities
-    over k. Large sets of subsets are sampled (`subsets`). Source: Friedman and Dieng 2022 (arXiv 2210.02410).
+    n < k. The score is exp of the entropy of the eigenvalues of the similarities over k, the effective number of
+    distinct traces (Friedman and Dieng 2022, arXiv 2210.02410).
 
     >>> round(vendi_of_k(np.repeat(np.eye(2), 2, axis=0), 2), 4)  # of six pairs two are alike
     1.6667
@@ -137,10 +126,8 @@ def length_cv(lengths_N: np.ndarray) -> float | None:
 
 
 def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool], chosen_SK: np.ndarray) -> float:
-    """Return the share of subsets whose most frequent answer is right; tied answers share the vote.
-
-    chosen_SK: indices of each subset's rollouts. A rollout without an answer casts no vote; a subset without votes is
-    wrong.
+    """Return the share of subsets (chosen_SK: indices of rollouts) whose most frequent answer is right; tied answers
+    share the vote. A rollout without an answer casts no vote; a subset without votes is wrong.
 
     >>> majority_chance(["a", "a", "b", None], [True, True, False, False], np.array([[0, 1, 2], [0, 2, 3]]))
     0.75

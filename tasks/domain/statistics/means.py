@@ -12,7 +12,7 @@ a share (`Shifts`), so near 0 and 1 the end away from the edge is further off. C
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import NormalDist
 
@@ -57,10 +57,8 @@ def same_adapters(policies: Sequence[np.ndarray]) -> bool:
 
 
 def by_seed(problem_N: np.ndarray, adapter_N: np.ndarray, values_NV: np.ndarray) -> Seeded:
-    """Arrange rows by seed and problem, averaging rows of one adapter and problem.
-
-    Adapter 0 means no adapter: several samplings of an untrained policy are one policy, not several seeds. Problems
-    that some adapter lacks are left out.
+    """Arrange rows by seed and problem, averaging rows of one adapter and problem. Problems that some adapter lacks are
+    left out. Adapter 0 means no adapter: several samplings of an untrained policy are one policy, not several seeds.
 
     >>> one = by_seed(np.array([7, 7, 8, 7]), np.array([1, 2, 1, 2]), np.array([[1.0], [2.0], [5.0], [4.0]]))
     >>> one.values_SPV.tolist(), one.problem_P.tolist(), one.trained
@@ -94,12 +92,9 @@ class Shifts:
     seeds: int
 
     def half(self, t_V: np.ndarray, up: bool | np.ndarray) -> np.ndarray:
-        """Return the half-width_V above (`up`) or below the signed mean that is due to seeds: t_V standard errors of
-        its logit.
-
-        Twice the error of Cox's correction, τ⁴(1 − 2p)²/(S − 1), is added, because few seeds estimate their variance τ²
-        badly. The logit of a mean is biased away from the middle by half its variance; therefore the whole variance is
-        added towards the middle.
+        """Return the half-width_V above (`up`) or below the signed mean: t_V standard errors of its logit, plus twice
+        the error of Cox's correction, τ⁴(1 − 2p)²/(S − 1), because few seeds estimate their variance τ² badly. The
+        logit of a mean is biased away from the middle, so the whole variance is added towards the middle.
 
         >>> one = Shifts(1.0, np.array([0.5, 0.98]), np.array([1e-4, 1e-4]), 5)
         >>> [one.half(np.array([2.0, 2.0]), up).round(3).tolist() for up in (False, True)]
@@ -124,19 +119,6 @@ class Shifts:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
-    """The difference between policies that use the same adapters. Effects of a seed on both cancel, so logit shifts do
-    not apply. silent_V: see Seeded."""
-
-    variance_V: np.ndarray
-    silent_V: np.ndarray
-
-    def half(self, t_V: np.ndarray, up: bool | np.ndarray) -> np.ndarray:
-        """Return the half-width_V due to seeds, the same on both sides."""
-        return np.abs(t_V) * np.sqrt(self.variance_V)
-
-
-@dataclass(frozen=True, slots=True)
 class Spread:
     """The variance_V of a mean over problems and the part that seeds add, each with its degrees of freedom. shifts:
     shifts of logits of the trained policies, if their values are shares."""
@@ -145,15 +127,11 @@ class Spread:
     problems_df_V: np.ndarray
     seeds_V: np.ndarray
     seeds_df_V: np.ndarray
-    shifts: Sequence[Shifts | Paired] = field(default=(), kw_only=True)
+    shifts: Sequence[Shifts] = ()
 
     @property
     def variance_V(self) -> np.ndarray:
         return self.problems_V + self.seeds_V
-
-    @property
-    def silent_V(self) -> np.ndarray:
-        return np.any([np.zeros(len(self.problems_V), bool), *(one.silent_V for one in self.shifts)], axis=0)
 
     def half(self, tail: float | np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
         """Return the half-width_V of the interval with this probability in each tail. up: above or below the mean,
@@ -234,11 +212,9 @@ def bisected(low_V: np.ndarray, high_V: np.ndarray, reached: Callable[[np.ndarra
 
 
 def taken_off(seeds: int, policies: int) -> float:
-    """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance.
-
-    This correction keeps coverage between 92 and 98 % whether or not seeds differ (docs/coverage.md). Several policies
-    with seeds rarely agree by chance all together, so the whole shared part is subtracted for them, and less for one
-    policy.
+    """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance, so
+    that coverage stays between 92 and 98 % (docs/coverage.md). Several policies with seeds rarely agree by chance all
+    together, so the whole shared part is subtracted for them.
 
     >>> [taken_off(seeds, 1) for seeds in (2, 3, 5)], taken_off(3, 2)
     ([0.25, 0.5, 0.75], 1.0)
@@ -281,22 +257,25 @@ ADAPTERS = "these adapters, not the recipe"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Estimates estimate_V and their spread over n problems, counting near-duplicates once. known_V: False if all
-    values are equal and no reach bounds their variance; varies_V: whether values differ. seeds: the fewest seeds of a
-    trained policy, 0 if none is trained. lessons: whether it started from an adapter that all seeds share."""
+    """Estimates estimate_V and their spread over n problems, counting near-duplicates once.
+
+    known_V: False if all values are equal and no reach bounds their variance, or if silent_V (`Shifts.silent_V` of a
+    policy); varies_V: whether values differ. seeds: the fewest seeds of a trained policy, 0 if none is trained. reach:
+    see `combined`. lessons: whether it started from an adapter that all seeds share.
+    """
 
     estimate_V: np.ndarray
     spread: Spread
     known_V: np.ndarray
     varies_V: np.ndarray
+    silent_V: np.ndarray
     n: int
     seeds: int
-    reach: float | None = None
+    reach: float = np.inf
     lessons: bool = False
 
     @property
     def holds_for(self) -> str | None:
-        """Return the population of trainings that an interval generalises to; None for untrained policies."""
         return holds_for(self.seeds, self.lessons)
 
     def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
@@ -305,7 +284,7 @@ class Means:
 
     def sequence(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (low_V, high_V) of a confidence sequence, which is valid at all looks together, while problems, seeds
-        or rollouts are added. The number of looks and the reason for the next one do not matter."""
+        or rollouts are added."""
         from scipy.special import ndtr
 
         variance_V = np.where(self.known_V, self.spread.variance_V, 1.0)
@@ -313,15 +292,11 @@ class Means:
 
     def _ends(self, tail: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         down_V, up_V = (np.where(self.known_V, self.spread.half(tail, up), np.nan) for up in (False, True))
-        return np.maximum(self.estimate_V - down_V, -self.furthest), np.minimum(self.estimate_V + up_V, self.furthest)
-
-    @property
-    def furthest(self) -> float:
-        return np.inf if self.reach is None else self.reach
+        return np.maximum(self.estimate_V - down_V, -self.reach), np.minimum(self.estimate_V + up_V, self.reach)
 
     def unknown(self, i: int, alike: str) -> str:
         """Return the reason why a column has no interval or test; `alike` if no problem differs."""
-        return ONE_PROBLEM if self.n < 2 else SILENT if self.spread.silent_V[i] else alike
+        return ONE_PROBLEM if self.n < 2 else SILENT if self.silent_V[i] else alike
 
     def p_value(self) -> np.ndarray:
         """Return the two-sided p_V of the hypothesis that the mean is 0; NaN if no problem differs."""
@@ -330,8 +305,6 @@ class Means:
 
     def p_equivalent(self, margin: float) -> np.ndarray:
         """Return the p_V of the equivalence test (TOST) with ±margin; small means equivalent."""
-        if margin <= 0:
-            raise ValueError("the margin of equivalence must be positive")
         above_V, below_V = margin - self.estimate_V, margin + self.estimate_V
         return self._where(
             self.known_V,
@@ -342,7 +315,7 @@ class Means:
         """Return the smallest mean_V of the same sign that `p_value` detects in a share POWER of studies with this
         spread; NaN if none within the reach is large enough."""
         found_V = self._where(self.known_V, lambda spread: spread.found((1 - LEVEL) / 2, POWER, self.estimate_V < 0))
-        return np.where(found_V <= self.furthest, found_V, np.nan)
+        return np.where(found_V <= self.reach, found_V, np.nan)
 
     def _where(self, wanted_V: np.ndarray, found: Callable[[Spread], np.ndarray]) -> np.ndarray:
         seen_V = self.known_V & wanted_V
@@ -352,9 +325,8 @@ class Means:
 
 def errors_at_any_look(variance_V: np.ndarray) -> np.ndarray:
     """Return the number of standard errors within which an estimate stays of the truth at all looks together, in 95 %
-    of studies. The covariance of a mean over crossed problems and seeds with the mean over more of them equals the
-    variance of the second mean. The mean over its variance therefore has independent increments, and Robbins' mixture
-    over a normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
+    of studies. A mean over its variance has independent increments while problems or seeds are added, and Robbins'
+    mixture over a normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
 
     >>> errors_at_any_look(np.array([0.05, 0.02, 0.005]) ** 2).round(2).tolist()
     [3.08, 3.1, 3.47]
@@ -366,7 +338,7 @@ def errors_at_any_look(variance_V: np.ndarray) -> np.ndarray:
 def combined(
     parts: Sequence[tuple[float, np.ndarray]],
     trained: Sequence[bool],
-    reach: float | None = None,
+    reach: float = np.inf,
     *,
     shares: bool = False,
     paired: bool = False,
@@ -377,7 +349,7 @@ def combined(
     its own. reach: largest absolute value of one problem (1 for a difference of two shares); if no or few problems
     differ, it bounds the variance of unseen ones (`unseen_variance`). Without a reach such a column has no interval.
     shares: values are shares in [0, 1], whose seeds differ by shifts of logits. paired: policies with several seeds use
-    the same adapters.
+    the same adapters, so that effects of a seed on both cancel and shifts of logits do not apply.
 
     >>> m = combined([(1.0, np.array([[[0.0], [1.0], [2.0]]]))], [False])
     >>> m.estimate_V.tolist(), m.n, m.holds_for, [round(float(end[0]), 3) for end in m.interval()]
@@ -390,23 +362,21 @@ def combined(
     seeded = [(1.0, np.sum([sign * values for sign, values in parts if len(values) > 1], axis=0))] if paired else parts
     seeds_V, seeds_df_V = added_by_seeds(seeded, estimate_V.shape)
     varies_V = problems_V + seeds_V > NOTHING
-    df_V = np.where(problems_V > NOTHING, tail_freedom(mean_PV, within=reach is not None), max(n - 1.0, 1.0))
-    if reach is not None:
+    df_V = np.where(problems_V > NOTHING, tail_freedom(mean_PV, within=np.isfinite(reach)), max(n - 1.0, 1.0))
+    if np.isfinite(reach):
         problems_V = problems_V + unseen_variance(mean_PV, reach)
-    shifts: Sequence[Shifts | Paired] = shifts_of(parts) if shares else ()
-    if paired and shifts:
-        shifts = [Paired(seeds_V, np.any([policy.silent_V for policy in shifts], axis=0))]
-    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V, shifts=shifts)
-    known_V = np.full(len(estimate_V), n > 1) & (problems_V + seeds_V > NOTHING) & ~spread.silent_V
-    return Means(estimate_V, spread, known_V, varies_V, n, seeds_of(parts, trained), reach)
+    shifts = shifts_of(parts) if shares else []
+    silent_V = np.any([np.zeros(len(estimate_V), bool), *(policy.silent_V for policy in shifts)], axis=0)
+    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V, [] if paired else shifts)
+    known_V = (n > 1) & (problems_V + seeds_V > NOTHING) & ~silent_V
+    seeds = min((len(values) for (_, values), was in zip(parts, trained, strict=True) if was), default=0)
+    return Means(estimate_V, spread, known_V, varies_V, silent_V, n, seeds, reach)
 
 
 def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
-    """Return (S, C, V) values of C clusters of near-duplicates instead of problems, with the same means by seed.
-
-    The variance of the folded values is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². If a few
-    large clusters hold most problems (`uneven`), that variance is unreliable: all problems become one cluster, which
-    has no interval.
+    """Return (S, C, V) values of C clusters of near-duplicates instead of problems, with the same means by seed. Their
+    variance is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². If a few large clusters hold most
+    problems (`uneven`), that is unreliable: all problems become one cluster, which has no interval.
 
     >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
     [[[-0.333], [2.333]]]
@@ -453,7 +423,7 @@ def on_common_problems(policies: Sequence[Seeded]) -> list[Seeded]:
 def contrast(
     signs: Sequence[float],
     policies: Sequence[Seeded],
-    reach: float | None = None,
+    reach: float = np.inf,
     *,
     shares: bool = True,
     starts: Collection[int] = (),
@@ -472,19 +442,15 @@ def contrast(
 def ratio(
     top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool | tuple[bool, bool], *, paired: bool = False
 ) -> tuple[float, float, float]:
-    """Return (ratio, low, high) of two sums over problems, on the log scale, which keeps it positive.
-
-    The ratio is linearised, with the variance and degrees of freedom of `combined`. Ends are NaN for one problem, if
-    nothing varies, or if they overflow. trained: whether the one policy is trained, or each of two on the same
-    problems; these have separate seeds or, with `paired`, the same. Errors: ValueError if either sum is not positive.
+    """Return (ratio, low, high) of two positive sums over problems, linearised on the log scale. Ends are NaN for one
+    problem, if nothing varies, or if they overflow. trained: whether the one policy is trained, or each of two on the
+    same problems; these have separate seeds or, with `paired`, the same.
 
     >>> two = np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]])
     >>> [[round(v, 3) for v in ratio(*two, trained)] for trained in (False, (False, False))]
     [[2.2, 1.537, 3.149], [2.2, 1.537, 3.149]]
     """
     top, bottom = float(top_SP.mean()), float(bottom_SP.mean())
-    if top <= 0 or bottom <= 0:
-        raise ValueError("the denominator of the ratio is zero")
     at, first, second = top / bottom, top_SP[:, :, None] / top, bottom_SP[:, :, None] / bottom
     if isinstance(trained, tuple):
         found = combined([(1.0, first), (-1.0, second)], trained, paired=paired)
@@ -518,10 +484,6 @@ def holds_for(seeds: int, lessons: bool = False) -> str | None:
     policy. lessons: whether all seeds started from one lesson's adapter."""
     recipe = "the recipe after these lessons" if lessons else "the recipe"
     return None if seeds == 0 else ADAPTERS if seeds == 1 else f"{recipe}, by {seeds} seeds"
-
-
-def seeds_of(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool]) -> int:
-    return min((len(values) for (_, values), was in zip(parts, trained, strict=True) if was), default=0)
 
 
 def added_by_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

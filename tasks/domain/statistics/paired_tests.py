@@ -283,20 +283,6 @@ def mcnemar_exact(only_first: int, only_second: int) -> float | None:
     return None if discordant == 0 else float(binomtest(only_first, discordant, 0.5).pvalue)
 
 
-def weighted_kappa(table: list[list[int]]) -> float | None:
-    """Return Cohen's kappa with linear weights over ordered bands; None if agreement by chance is perfect.
-
-    >>> weighted_kappa([[2, 0], [0, 2]])
-    1.0
-    """
-    t = np.asarray(table, np.float64)
-    size = len(t)
-    away = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
-    expected = np.outer(t.sum(axis=1), t.sum(axis=0)) / t.sum()
-    by_chance = float((away * expected).sum())
-    return None if by_chance == 0 else 1.0 - float((away * t).sum()) / by_chance
-
-
 def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray) -> list[Row]:
     """Return McNemar (variance band or not), Stuart-Maxwell (equal margins) and weighted kappa of two arms' bands,
     given as indices in Band. estimate: the statistic; for McNemar the odds of the discordant problems with their
@@ -305,19 +291,21 @@ def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray)
     Near-duplicates are summed by cluster_P, also in the covariance, and p comes from flipping the arms in whole
     clusters. Without near-duplicates the covariance is the tests' own, and p is exact (McNemar) or from chi square.
     """
-    size = len(Band)
-    table = np.zeros((size, size), int)
-    np.add.at(table, (first_P, second_P), 1)
+    from statsmodels.stats.inter_rater import cohens_kappa
+
+    one_PK, other_PK = (np.eye(len(Band))[places] for places in (first_P, second_P))
     alone = len(np.unique(cluster_P)) == len(cluster_P)
-    one_PK, other_PK = (np.eye(size)[places] for places in (first_P, second_P))
-    same = np.array_equal(first_P, second_P)
-    alike = {"reason": "the two arms band every problem alike"}
-    kappa = weighted_kappa(table.tolist())
-    why = None if kappa is not None else "all problems are in one band"
+    maxwell: Row = {"reason": "the two arms band every problem alike"}
+    if not np.array_equal(first_P, second_P):
+        maxwell = _tested(_by_cluster(one_PK - other_PK, cluster_P), alone)
+    kappa: Row = {"reason": "all problems are in one band"}
+    if len({*first_P, *second_P}) > 1:
+        found: Any = cohens_kappa(one_PK.T @ other_PK, wt="linear", return_results=False)
+        kappa = {"estimate": float(found)}
     return [
         _mcnemar(first_P == LIVE, second_P == LIVE, cluster_P, alone),
-        {"metric": "stuart_maxwell"} | (alike if same else _tested(_by_cluster(one_PK - other_PK, cluster_P), alone)),
-        {"metric": "weighted_kappa", "estimate": kappa, "reason": why},
+        {"metric": "stuart_maxwell"} | maxwell,
+        {"metric": "weighted_kappa"} | kappa,
     ]
 
 
@@ -330,10 +318,9 @@ def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alo
     row |= {"estimate": first / second} if second else {"reason": NO_ODDS}
     if alone:
         row["p_value"] = mcnemar_exact(first, second)
-        share = share_interval(first, first + second, "beta")
-        if second and share is not None:  # odds of the share's ends; without an upper end if infinite
-            row["low"] = share.low / (1 - share.low)
-            row |= {"high": share.high / (1 - share.high)} if share.high < 1 else {}
+        low, high = share_interval(first, first + second, "beta")
+        if second:  # odds of the share's ends; without an upper end if infinite
+            row |= {"low": low / (1 - low)} | ({"high": high / (1 - high)} if high < 1 else {})
         return row
     row |= _tested(_by_cluster(only_P2 @ np.array([[1.0], [-1.0]]), cluster_P), alone) | {
         "estimate": row.get("estimate")

@@ -101,10 +101,9 @@ def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int 
     """
     above_T, below_T = _beyond_zero(effect, design, alpha, trials, seed)
     found_T = above_T if effect > 0 else below_T if effect < 0 else np.maximum(above_T, below_T)
-    power = share_interval(int((found_T > 0).sum()), trials)
-    assert power is not None
-    least = detectable(design, alpha=alpha)
-    return Plan(effect, design.num_problems, design.group_size, power.estimate, power.low, power.high, least)
+    found, least = int((found_T > 0).sum()), detectable(design, alpha=alpha)
+    low, high = share_interval(found, trials)
+    return Plan(effect, design.num_problems, design.group_size, found / trials, low, high, least)
 
 
 def detectable(design: Design, *, alpha: float = 0.05) -> float | None:

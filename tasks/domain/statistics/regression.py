@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,27 +14,19 @@ import numpy as np
 from storage.estimates import LEVEL
 from tasks.domain.statistics.means import ONE_PROBLEM, Spread, uneven
 
+Row = dict[str, Any]
 MIXED, CLUSTERED = "mixed model, problems random", "least squares, robust to problems alike"
 
 
-@dataclass(frozen=True, slots=True)
-class Slope:
-    estimate: float
-    low: float
-    high: float
-    p_value: float
-    method: str
-
-
-def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray) -> Slope | str:
-    """Return the slope of the outcome (averaged over seeds) on the first of `fixed`, or the reason for none.
+def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray) -> Row:
+    """Return the slope of the outcome (averaged over seeds) on the first of `fixed` as a row, or its reason for none.
 
     The other columns and an intercept are held fixed. Each group (problem, or its near-duplicates) has a random
     intercept, by restricted maximum likelihood. Without a solution, or without a group of two rows: least squares with
     errors clustered by group. The variance of slopes between seeds, beyond the residual part, is added. Student's t.
 
     >>> x = np.arange(8.0); one = slope(2 * x[None] + np.tile([0.1, -0.1, -0.1, 0.1], 2), [x], np.arange(8) // 2)
-    >>> isinstance(one, Slope) and (round(one.estimate, 1), one.low < 2 < one.high)
+    >>> round(one["estimate"], 1), one["low"] < 2 < one["high"]
     (2.0, True)
     """
     from statsmodels.regression.linear_model import OLS
@@ -43,12 +34,12 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
     design_ND = np.column_stack([*fixed, np.ones(outcome_SN.shape[1])])
     groups, free = len(np.unique(group_N)), len(np.unique(group_N)) - design_ND.shape[1]
     if np.linalg.matrix_rank(design_ND) < design_ND.shape[1] or free < 1:
-        return "what is held fixed leaves nothing of it to vary"
+        return {"reason": "what is held fixed leaves nothing of it to vary"}
     if uneven(group_N):
-        return ONE_PROBLEM
+        return {"reason": ONE_PROBLEM}
     mean_N = outcome_SN.mean(axis=0)
     if float(mean_N.var()) < 1e-18:
-        return "the outcome is the same everywhere"
+        return {"reason": "the outcome is the same everywhere"}
     found, method = (_mixed(mean_N, design_ND, group_N) if groups < len(group_N) else None), MIXED
     if found is None:
         fitted: Any = OLS(mean_N, design_ND).fit(**robust(group_N))
@@ -57,7 +48,7 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
     added, seeds_df = _over_seeds(outcome_SN, design_ND)
     spread = Spread(*(np.array([v]) for v in (variance, float(free), added, seeds_df)))
     half, p_value = float(spread.half((1 - LEVEL) / 2)[0]), float(2 * spread.beyond(np.array([abs(at)]))[0])
-    return Slope(at, at - half, at + half, min(p_value, 1.0), method)
+    return {"estimate": at, "low": at - half, "high": at + half, "p_value": min(p_value, 1.0), "method": method}
 
 
 def _mixed(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> tuple[float, float] | None:
@@ -140,27 +131,20 @@ UNEVEN = "a few large clusters of near-duplicates hold most problems: no interva
 ONE_ORDER = "both order the problems the same way, or the reverse: no interval"
 
 
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    estimate: float | None
-    low: float | None = None
-    high: float | None = None
-    reason: str | None = None
-
-
 def rank_correlations(
     several: Sequence[np.ndarray], pairs: Sequence[tuple[int, int]], cluster_P: np.ndarray
-) -> list[Correlation]:
-    """Return the correlation of each pair of values. Ranks without each cluster are computed once for all pairs.
+) -> list[Row]:
+    """Return a row for each pair of values: their correlation with its interval, or a reason. Ranks without each
+    cluster are computed once for all pairs.
 
     >>> x = np.arange(8.0)
     >>> (found,) = rank_correlations([x, np.array([1.0, 0, 2, 4, 3, 5, 7, 6])], [(0, 1)], x)
-    >>> round(found.estimate, 4), round(found.low, 2), round(found.high, 2)
-    (0.9286, 0.79, 0.98)
+    >>> [round(found[end], 2) for end in ("estimate", "low", "high")]
+    [0.93, 0.79, 0.98]
     """
     clusters, at_P = np.unique(cluster_P, return_inverse=True)
     if len(clusters) < LEAST:
-        return [Correlation(None, reason=FEW)] * len(pairs)
+        return [{"reason": FEW}] * len(pairs)
     uneven_clusters = len(clusters) < len(at_P) and uneven(at_P)
     at_P = at_P % MOST
     n = int(at_P.max()) + 1
@@ -175,25 +159,23 @@ def rank_correlations(
     return [_jackknifed(float(rho), without_C.get(pair)) for pair, rho in zip(pairs, rhos, strict=True)]
 
 
-def _jackknifed(rho: float, without_C: np.ndarray | None) -> Correlation:
-    """Return the correlation with its interval. without_C: correlations without each cluster; None if clusters are too
-    uneven."""
+def _jackknifed(rho: float, without_C: np.ndarray | None) -> Row:
+    """Return the row of a correlation. without_C: correlations without each cluster; None if clusters are uneven."""
     from scipy.special import stdtrit
 
     if not np.isfinite(rho):
-        return Correlation(None, reason=ALIKE)
-    if without_C is None:
-        return Correlation(rho, reason=UNEVEN)
-    if not np.isfinite(without_C).all():
-        return Correlation(rho, reason=ALIKE)
+        return {"reason": ALIKE}
+    if without_C is None or not np.isfinite(without_C).all():
+        return {"estimate": rho, "reason": UNEVEN if without_C is None else ALIKE}
     n = len(without_C)
     if max(abs(rho), np.abs(without_C).max()) > 1 - 1e-9:
-        return Correlation(rho, reason=ONE_ORDER)
+        return {"estimate": rho, "reason": ONE_ORDER}
     error = float(np.sqrt((n - 1) * np.arctanh(without_C).var()))
     if error < 1e-12:
-        return Correlation(rho, reason=ONE_ORDER)
-    half = -float(stdtrit(n - 1, (1 - LEVEL) / 2)) * error
-    return Correlation(rho, float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half)))
+        return {"estimate": rho, "reason": ONE_ORDER}
+    half = float(stdtrit(n - 1, (1 - LEVEL) / 2)) * error
+    low, high = np.tanh(np.arctanh(rho) + half * np.array([1, -1])).tolist()
+    return {"estimate": rho, "low": low, "high": high}
 
 
 def _without(

@@ -7,53 +7,27 @@ columns that are tested side by side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 
-from storage.estimates import LEVEL, PSEUDO, percentile_ends, resample_means
+from storage.estimates import LEVEL, PSEUDO
 from tasks.domain.statistics.means import Shifts, shifts_of
 
-# Standard intervals of counts and bootstraps, as publications print them.
 
+def share_interval(successes: int, n: int, method: Literal["wilson", "beta"] = "wilson") -> tuple[float, float]:
+    """Return (low, high) of a proportion: Wilson's score interval, or Clopper-Pearson's exact one (`beta`). Trials must
+    be independent: one rollout per problem.
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    estimate: float
-    low: float
-    high: float
-
-
-def share_interval(successes: int, n: int, method: Literal["wilson", "beta"] = "wilson") -> Interval | None:
-    """Return Wilson's score interval of a proportion, or Clopper-Pearson's exact one (`beta`); None for n = 0. Trials
-    must be independent: one rollout per problem.
-
-    >>> i = share_interval(14, 100); round(i.low, 4), round(i.high, 4)
-    (0.0853, 0.2214)
-    >>> i = share_interval(0, 25, "beta"); i.low, round(i.high, 4)
-    (0.0, 0.1372)
+    >>> [round(end, 4) for end in (*share_interval(14, 100), *share_interval(0, 25, "beta"))]
+    [0.0853, 0.2214, 0.0, 0.1372]
     """
     from statsmodels.stats.proportion import proportion_confint
 
-    if n == 0:
-        return None
     ends: Any = proportion_confint(successes, n, alpha=1 - LEVEL, method=method)
     # Wilson's formula gives 1.4e-17 for 0 of 24
-    return Interval(successes / n, float(ends[0]) if successes else 0.0, float(ends[1]) if successes < n else 1.0)
-
-
-def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int) -> Interval | None:
-    """Return the mean over problems with its percentile interval; None without a problem.
-
-    >>> bootstrap_mean(np.array([1.0, 1.0]), 100, 0)
-    Interval(estimate=1.0, low=1.0, high=1.0)
-    """
-    if len(values_P) == 0:
-        return None
-    means = resample_means(np.asarray(values_P, np.float64)[:, None], draws, seed)[:, 0]
-    return Interval(float(np.mean(values_P)), *percentile_ends(means))
+    return float(ends[0]) if successes else 0.0, float(ends[1]) if successes < n else 1.0
 
 
 SCARCE = 3.0  # successes, or failures
@@ -136,10 +110,7 @@ def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
 
 def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) -> np.ndarray:
     """Return the degrees of freedom_V of the effective number of problems, 2n over the variance of its influence
-    function, between n − 1 and 4n.
-
-    For problems whose rollouts are all right or all wrong the variance p(1 − p) need not be estimated, so n − 1 degrees
-    of freedom would be too few.
+    function, between n − 1 and 4n: if all rollouts of a problem agree, p(1 − p) need not be estimated.
 
     >>> half = np.array([[0.0], [1.0], [0.0], [1.0]]); _freedom(half, half.mean(axis=0), half.var(axis=0)).tolist()
     [16.0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import astuple
 from itertools import combinations
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.statistics.curves_of_k import GRID_J, Counted, beyond_shift, shifted, spread_of_difficulty
+from tasks.domain.statistics.curves_of_k import GRID_J, beyond_shift, shifted, spread_of_difficulty
 from tasks.domain.statistics.difficulty import BetaBinomial, expectations, fit
 from tasks.domain.statistics.paired_tests import band_tests, mcnemar_exact
 from tasks.domain.statistics.regression import rank_correlations
@@ -126,12 +125,11 @@ def test_near_duplicates_say_no_more_than_one() -> None:
 N, K = 16, 8
 
 
-def counted(p_P: np.ndarray, rng: np.random.Generator) -> Counted:
-    correct = rng.binomial(N, p_P)
-    share = correct / N
+def counted(p_SP: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(S, P, 4): rollouts, correct ones, pass@1, pass@K."""
+    correct = rng.binomial(N, p_SP)
     miss = np.prod([(N - correct - i).clip(0) / (N - i) for i in range(K)], axis=0)
-    ends = np.stack([share, 1 - miss], axis=1)[None]
-    return Counted(np.full((1, len(p_P)), float(N)), correct[None].astype(float), ends, False)
+    return np.stack([np.full(p_SP.shape, N), correct, correct / N, 1 - miss], axis=2)
 
 
 def test_a_spread_at_one_difficulty_is_found_and_shifted_by_hand() -> None:
@@ -145,12 +143,11 @@ def test_a_spread_at_one_difficulty_is_found_and_shifted_by_hand() -> None:
 def test_a_shift_alone_closes_the_gap_and_leaves_nothing_beyond() -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(0, 1.5, 600)
-    one, other = (counted(1 / (1 + np.exp(-(logits + shift))), rng) for shift in (0.0, 1.5))
-    null, excess = beyond_shift(one, other, (1, K), np.arange(600), 0)
+    pair = [counted(1 / (1 + np.exp(-(logits + shift)))[None], rng) for shift in (0.0, 1.5)]
+    null, excess = beyond_shift(pair, (False, False), (1, K), np.arange(600), 0)
     low, high = (float(end[0]) for end in excess.interval())
-    closure = abs(one.ends_SP2[0, :, 0].mean() - other.ends_SP2[0, :, 0].mean()) - abs(
-        one.ends_SP2[0, :, 1].mean() - other.ends_SP2[0, :, 1].mean()
-    )
+    gap_at_1, gap_at_k = np.abs((pair[0] - pair[1]).mean(axis=(0, 1))[2:])
+    closure = gap_at_1 - gap_at_k
     assert closure > 0.1
     assert null == pytest.approx(closure, abs=0.02)
     assert low < 0 < high
@@ -162,16 +159,9 @@ def test_arms_of_the_same_adapters_close_seed_by_seed() -> None:
     rng = np.random.default_rng(1)
     logits, shifts = rng.normal(0, 1.5, 150), np.array([-1.0, 0.0, 1.0])
 
-    def arm(move: float) -> Counted:
-        seeds = [counted(1 / (1 + np.exp(-(logits + shift + move))), rng) for shift in shifts]
-        n_SP, c_SP, ends_SP2 = (
-            np.concatenate([getattr(s, name) for s in seeds]) for name in ("n_SP", "c_SP", "ends_SP2")
-        )
-        return Counted(n_SP, c_SP, ends_SP2, True)
-
-    one, other = arm(0.0), arm(1.0)
+    pair = [counted(1 / (1 + np.exp(-(logits + shifts[:, None] + move))), rng) for move in (0.0, 1.0)]
     own, shared = (
-        beyond_shift(one, other, (1, K), np.arange(150), 0, paired=paired)[1].spread for paired in (False, True)
+        beyond_shift(pair, (True, True), (1, K), np.arange(150), 0, paired=paired)[1].spread for paired in (False, True)
     )
     assert own.problems_V == shared.problems_V and own.seeds_V[0] > 3 * shared.seeds_V[0] > 0
     assert shared.seeds_df_V[0] == 2
@@ -249,4 +239,4 @@ def test_each_pair_has_the_correlation_that_it_has_alone(seed: int, problems: in
     pairs = list(combinations(range(len(several)), 2))
     for (one, other), together in zip(pairs, rank_correlations(several, pairs, cluster_P), strict=True):
         [alone] = rank_correlations([several[one], several[other]], [(0, 1)], cluster_P)
-        assert repr(astuple(together)) == repr(astuple(alone))
+        assert repr(together) == repr(alone)

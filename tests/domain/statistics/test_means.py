@@ -40,7 +40,7 @@ def test_a_confidence_sequence_is_that_of_confseq() -> None:
     error = np.array([0.2, 0.1, 0.05, 0.02, 0.005])
     assert errors_at_any_look(error**2) == pytest.approx([5.574320, 3.656395, 3.082390, 3.101539, 3.466322], abs=1e-6)
     rng = np.random.default_rng(0)
-    found = combined([(1.0, rng.normal(0.1, 1.0, size=(1, 4000, 1)))], [False], reach=None)
+    found = combined([(1.0, rng.normal(0.1, 1.0, size=(1, 4000, 1)))], [False])
     wide = errors_at_any_look(found.spread.variance_V) * np.sqrt(found.spread.variance_V)
     low, high = (float(end[0]) for end in found.sequence())
     assert (low, high) == pytest.approx(
@@ -111,16 +111,12 @@ def test_a_ratio_stays_positive() -> None:
     at, low, high = ratio(x, y, False)
     assert at == 465.0
     assert 0 < low < at < high
-    with pytest.raises(ValueError, match="the denominator of the ratio is zero"):
-        ratio(x, y * 0, False)
 
 
 def test_equivalence_by_hand() -> None:
     found = combined([(1.0, np.array([[[-0.01], [0.0], [0.01], [0.0]]]))], [False])
     error = np.sqrt(2e-4 / 3 / 4)
     assert found.p_equivalent(0.05)[0] == pytest.approx(stats.t.sf(0.05 / error, found.spread.problems_df_V[0]))
-    with pytest.raises(ValueError, match="positive"):
-        found.p_equivalent(0.0)
 
 
 @pytest.mark.parametrize("rollouts", [8, 32, 400])
