@@ -43,15 +43,20 @@ def answer(ask: Ask, looks: int = 1) -> list[str]:
     ]
 
 
-def caveats(ask: Ask, looks: int = 1) -> list[str]:
-    """Return what can and cannot be concluded, and what the reader must know before relying on the answer."""
-    rows, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
-    heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
-    warned = _conclusions(gains(ask, looks), form, broken_gate(ask))
-    if heldout and max(heldout) < FEW:
-        warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
+def caveats(ask: Ask, registered: str = "", looks: int = 1) -> list[str]:
+    """Return what the reader must know before relying on the answer. registered: whether the study was registered."""
+    look = "First look at this question in this store."
+    if looks > 1:
+        look = (
+            f"Look {looks} at this question in this store: the interval of the difference of gains is here its"
+            " confidence sequence, which holds at all looks together."
+        )
+    warned = [f"{registered} {look}".strip()]
+    heldout = max((row["n"] for row in ask("report_passk").to_pylist() if row["n"]), default=FEW)
+    if heldout < FEW:
+        warned.append(f"Only {heldout} held-out problems: read the intervals, not the estimates.")
     warned += hardly_taught(ask)
-    seeds = len({row["seed"] for row in rows} - {None})
+    seeds = len({row["seed"] for row in ask("report_summary").to_pylist()} - {None})
     if seeds == 1:
         warned.append("One training seed: how much another seed would differ is unknown.")
     if seeds > 1 and (unseen := (1 - COLLAPSE) ** seeds) >= 0.05:
@@ -86,17 +91,6 @@ def hardly_taught(ask: Ask) -> list[str]:
         if most <= FEW_GROUPS:
             sentences.append(f"Each step of {arm} trained on {'1 problem' if most == 1 else f'{most} problems'}.")
     return list(dict.fromkeys(sentences))
-
-
-def decided_before(registered: str, looks: int) -> str:
-    """Return whether the study was registered, and how many looks at its question this store holds."""
-    look = "First look at this question in this store."
-    if looks > 1:
-        look = (
-            f"Look {looks} at this question in this store: the interval of the difference of gains is here its"
-            " confidence sequence, which holds at all looks together."
-        )
-    return f"{registered} {look}".strip()
 
 
 def gains(ask: Ask, looks: int) -> list[Row]:
@@ -167,19 +161,31 @@ class Form:
     """The conclusions from the rows of `report_form`: whether an arm follows its scaffold's form."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = rows
+        self._rows: dict[tuple[str, str], list[Row]] = {}
+        for row in rows:
+            self._rows.setdefault((row["arm"], row["sampled"]), []).append(row)
 
-    def _at(self, arm: str, sampled: str) -> list[ScreenedArm]:
-        """An arm's shares, averaged over seeds; none if nothing was sampled."""
-        rows = [row for row in self.rows if (row["arm"], row["sampled"]) == (arm, sampled)]
-        if not rows:
-            return []
-        shares = {name: sum(row[name] for row in rows) / len(rows) for name in (*SHARES, "accuracy")}
-        return [ScreenedArm(arm=arm, shares=shares, live=None, taught=any(row["taught"] for row in rows))]
+    def sampled(self, where: str) -> bool:
+        """Return whether rollouts were sampled at this place of a study."""
+        return any(at == where for _, at in self._rows)
+
+    def _mean(self, arm: str, sampled: str, name: str) -> float | None:
+        """Return a share of an arm's rollouts, averaged over seeds; None if nothing was sampled."""
+        rows = self._rows.get((arm, sampled))
+        return fmean(row[name] for row in rows) if rows else None
 
     def _reasons(self, arms: Sequence[str], sampled: str) -> list[Reason]:
-        screened = [one for arm in arms for one in self._at(arm, sampled)]
-        return list(reasons(screened, Gate())) if screened else []
+        screened = [
+            ScreenedArm(
+                arm=arm,
+                shares={name: self._mean(arm, sampled, name) for name in (*SHARES, "accuracy")},
+                live=None,
+                taught=any(row["taught"] for row in self._rows[arm, sampled]),
+            )
+            for arm in arms
+            if (arm, sampled) in self._rows
+        ]
+        return list(reasons(screened, Gate()))
 
     def withheld(self, arms: Sequence[str], sampled: str) -> str | None:
         """Return why no statement is made about these arms' difference: one does not follow its scaffold's format, at
@@ -187,22 +193,8 @@ class Form:
         found = [reason for stand in (SCREENING, sampled) for reason in self._reasons(arms, stand)]
         if not found:
             return None
-        of_form = any(reason.of_form for reason in found)
-        what = "form and not what is solved" if of_form else "not their scaffolds alone"
+        what = "form and not what is solved" if any(one.of_form for one in found) else "not their scaffolds alone"
         return f"{'; '.join(dict.fromkeys(reason.words for reason in found))}, so what differs is {what}"
-
-    def broken(self, arms: Sequence[str], sampled: str) -> str:
-        """Return the first way in which arms mostly break the format, at screening or at the comparison, with the
-        share of each; empty if none does."""
-        for name in ("no_answer", "invalid_tags", "truncated"):
-            most = {
-                arm: [one.shares[name] for at in (SCREENING, sampled) for one in self._at(arm, at) if one.shares]
-                for arm in arms
-            }
-            over = {arm: max(shares) for arm, shares in most.items() if max(shares, default=0) > getattr(Gate(), name)}
-            if over:
-                return f"{listed(f'{percent(share)} of {arm}' for arm, share in over.items())} {SHARES[name]}"
-        return ""
 
     def mute(self, arm: str) -> list[str]:
         """Return the parts that an arm's completions lack, before training or after; empty if they follow the
@@ -212,33 +204,22 @@ class Form:
 
     def unlike(self, arms: Sequence[str], sampled: str) -> str:
         """Return the shares in which arms' rollouts differ in form; empty if they are similar."""
-        rows = {r["arm"]: r for r in self.rows if r["sampled"] == sampled and r["arm"] in arms}
         differing = []
-        for name, verb in (
-            ("no_answer", "gave no answer"),
-            ("invalid_tags", "had no valid tags"),
-            ("truncated", "were cut off"),
-        ):
-            shares = [row[name] for row in rows.values()]
-            if shares and max(shares) - min(shares) >= UNLIKE:
-                first, *others = (f"{percent(row[name])} of {arm}'s" for arm, row in rows.items())
-                *most, last = (f"{first} rollouts {verb}", *others)
-                differing.append(f"{', '.join(most)} and {last}")
-        return f"; this is also a difference of form: {', '.join(differing)}" if differing else ""
+        for name, words in SHARES.items():
+            shares = {arm: share for arm in arms if (share := self._mean(arm, sampled, name)) is not None}
+            if shares and max(shares.values()) - min(shares.values()) >= UNLIKE:
+                differing.append(f"{listed(f'{percent(v)} of {arm}' for arm, v in shares.items())} {words}")
+        return f"; this is also a difference of form: of the rollouts, {', '.join(differing)}" if differing else ""
 
     def learnt(self, arms: Sequence[str]) -> list[str]:
         """Return the change of every arm in the share without an answer, if one is large enough to explain a gain."""
-        ends, rows = dict[str, tuple[float, float]](), self.rows
-        for arm in arms:
-            before = [r["no_answer"] for r in rows if (r["arm"], r["sampled"]) == (arm, START)]
-            after = [r["no_answer"] for r in rows if (r["arm"], r["sampled"]) == (arm, TRAINED)]
-            if before and after:
-                ends[arm] = before[0], fmean(after)
-        if not any(abs(after - before) >= UNLIKE for before, after in ends.values()):
+        ends = {arm: [self._mean(arm, at, "no_answer") for at in (START, TRAINED)] for arm in arms}
+        known = {arm: (before, after) for arm, (before, after) in ends.items() if None not in (before, after)}
+        if not any(abs(after - before) >= UNLIKE for before, after in known.values()):
             return []
         return [
             f"rollouts of {arm} without an answer went from {percent(before)} to {percent(after)}"
-            for arm, (before, after) in ends.items()
+            for arm, (before, after) in known.items()
         ]
 
 
@@ -265,8 +246,8 @@ def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
 
 
 def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -> list[str]:
-    """Return one sentence per pair of arms. Return None if nothing was trained."""
-    sentences, trained = list[str](), any(one["sampled"] == TRAINED for one in form.rows)
+    """Return one sentence per pair of arms; none if nothing was trained."""
+    sentences, trained = list[str](), form.sampled(TRAINED)
     for row in rows:
         if row["source"] != "all" or (row["more_gain"] is None and not trained):
             continue
@@ -298,27 +279,9 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
     return sentences
 
 
-def _conclusions(rows: Sequence[Row], form: Form, gate: Sequence[str]) -> list[str]:
-    """Return which parts of the study's main question, which arm gains more, can be answered."""
-    can, cannot = list[str](), list[str]()
-    for row in (row for row in rows if row["source"] == "all"):
-        arm, other, least = row["arm"], row["other"], row["detectable_gain"]
-        verdict, why = judged(row, form, gate)
-        if verdict == "alike":
-            can.append(f"{arm} and {other} gain the same to within {100 * MARGIN:g} pp, for {row['holds_for']}")
-        elif verdict == "different":
-            more, less = (arm, other) if row["more_gain"] > 0 else (other, arm)
-            can.append(f"{more} gains more than {less}, for {row['holds_for']}")
-        else:
-            size = "a difference of any size" if least is None else f"a difference below {100 * least:.1f} pp"
-            cannot.append(f"which of {arm} and {other} gains more ({why or f'this study would miss {size}'})")
-    both = (("Can be concluded", can), ("Cannot be concluded", cannot))
-    return [f"{head}: {'; '.join(parts)}." for head, parts in both if parts]
-
-
 def _equivalence(row: Row, what: str) -> str:
     """Return the result of the equivalence test if no difference was found: whether its absence is shown."""
-    p = row["p_equivalent_corrected"]
+    p = row.get("p_equivalent_corrected")
     if p is None:
         return f"and {what} is not tested"
     joined, shown = ("but", "shown") if _equal(row) else ("and", "not shown")
@@ -326,7 +289,7 @@ def _equivalence(row: Row, what: str) -> str:
 
 
 def _equal(row: Row) -> bool:
-    return row["p_equivalent_corrected"] is not None and row["p_equivalent_corrected"] < 0.05
+    return (row.get("p_equivalent_corrected") or 1.0) < 0.05
 
 
 # Which arm's bands give more to learn from.
@@ -371,40 +334,35 @@ def _of_bands(found: Mapping[str, Row]) -> str:
 
 
 def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
-    trained = [row for row in summary if row["gain"] is not None]
+    trained: dict[str, list[Row]] = {}
+    for row in summary:
+        if row["gain"] is not None:
+            trained.setdefault(row["arm"], []).append(row)
     if not trained:
         return "Nothing was trained in this run."
-    moved, others, idle = list[str](), list[str](), list[str]()
-    over_seeds = {row["arm"]: row for row in gains if row["source"] == "all" and row["gain_low"] is not None}
-    for arm in dict.fromkeys(row["arm"] for row in trained):
-        seeds = [row for row in trained if row["arm"] == arm]
-        if len(seeds) > 1 and arm in over_seeds and all(row["updates"] != 0 for row in seeds):
-            before, after = (fmean(row[f"heldout_{end}"] for row in seeds) for end in ("before", "after"))
-            least, most = (signed(100 * end(row["gain"] for row in seeds)) for end in (min, max))
-            climb = f"{points(over_seeds[arm])}; {len(seeds)} seeds from {least} to {most}"
-            text = f"{arm} from {percent(before)} to {percent(after)} ({climb})"
-            (moved if excludes_zero(over_seeds[arm], "gain") else others).append(text)
+    over_seeds = {row["arm"]: row for row in gains if row["source"] == "all"}
+    moved, others, idle, unchanged = list[str](), list[str](), list[str](), list[str]()
+    for arm, seeds in trained.items():
+        if all(row["updates"] == 0 for row in seeds):
+            idle.append(arm)
             continue
-        for row in seeds:
-            name = f"{arm} (seed {row['seed']})" if len(seeds) > 1 else arm
-            if row["updates"] == 0:
-                idle.append(name)
-                continue
-            climb = f"from {percent(row['heldout_before'])} to {percent(row['heldout_after'])} ({points(row)})"
-            (moved if excludes_zero(row, "gain") else others).append(f"{name} {climb}")
+        gain = over_seeds.get(arm, seeds[0])
+        before, after = (percent(fmean(row[f"heldout_{end}"] for row in seeds)) for end in ("before", "after"))
+        least, most = (signed(100 * end(row["gain"] for row in seeds)) for end in (min, max))
+        several = f"; {len(seeds)} seeds from {least} to {most}" if len(seeds) > 1 else ""
+        clear = excludes_zero(gain, "gain")
+        (moved if clear else others).append(f"{arm} from {before} to {after} ({points(gain)}{several})")
+        if gain["gain_low"] is not None and (not clear or corrected_away(gain)):
+            counted = " once all gains are counted" if clear else ""
+            shown = _equivalence(gain, "that it is unchanged")
+            unchanged.append(f"no evidence of a change under {arm}{counted}, {shown}")
     parts = [f"training moved held-out accuracy of {listed(moved)}"] if moved else []
     parts += [f"held-out accuracy went under {listed(others)}"] if others else []
     parts += [f"nothing was learnt under {listed(idle)}: training made no update"] if idle else []
-    learnt = {row["arm"] for row in trained if row["updates"] != 0}
-    for row in (row for row in gains if row["arm"] in learnt and row["source"] == "all"):
-        held = row["gain_low"] is not None and not excludes_zero(row, "gain")
-        if row["gain_low"] is not None and (held or corrected_away(row)):
-            counted = "" if held else " once all gains are counted"
-            unchanged = _equivalence(row, "that it is unchanged")
-            parts.append(f"no evidence of a change under {row['arm']}{counted}, {unchanged}")
-    if mute := [why for arm in dict.fromkeys(row["arm"] for row in trained) for why in form.mute(arm)]:
+    parts += unchanged
+    if mute := [why for arm in trained for why in form.mute(arm)]:
         parts.append(f"{listed(mute)}: a gain is then one of form, not of what is solved")
-    if moved_form := form.learnt(list(dict.fromkeys(row["arm"] for row in trained))):
+    if moved_form := form.learnt(list(trained)):
         parts.append(f"part of that is form: {listed(moved_form)}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

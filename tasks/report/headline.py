@@ -10,7 +10,6 @@ from storage.reading.figures import answer_figure
 from tasks.domain.statistics.means import MARGIN
 from tasks.report.findings import (
     START,
-    TRAINED,
     UNLIKE,
     Ask,
     Form,
@@ -27,11 +26,8 @@ from tasks.report.tables import minus, number, percent
 
 #: The two policies of a comparison.
 ENDS = (("arm", "step"), ("other", "other_step"))
-#: What a comparison of arms that break the format holds for, and where to look.
-OF_FORM = (
-    "A difference would be one of form, not of what is solved."
-    " `varband store show STUDY --completions 3 --failed` prints completions."
-)
+#: Where to look if arms break the format.
+COMPLETIONS = "`varband store show STUDY --completions 3 --failed` prints completions."
 #: Order of the verdicts on pairs of arms; the first one present is the study's.
 VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
 
@@ -59,15 +55,16 @@ class Headline:
 def headline(ask: Ask, inputs: Collection[str], looks: int = 1) -> Headline:
     """Return the answer to the question of a study: about objectives or a search if the study has them, otherwise about
     its arms. inputs: names of what the report is made from. looks: see `findings.answer`."""
-    form = Form(ask("report_form").to_pylist())
-    figure = answer_figure(inputs)
-    match figure.name:
-        case "answer_objectives":
-            verdict, holds = _of_objectives(ask(figure.query).to_pylist())
-        case "answer_search":
-            verdict, holds = _of_search(ask(figure.query).to_pylist())
-        case _:
-            verdict, holds = _of_arms(ask, form, looks)
+    form, figure = Form(ask("report_form").to_pylist()), answer_figure(inputs)
+    rows = ask(figure.query).to_pylist()
+    levels = [row for row in rows if row["row"] == "level"]
+    pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
+    if figure.name == "answer_objectives":
+        verdict, holds = _of_objectives(levels, pairs)
+    elif figure.name == "answer_search":
+        verdict, holds = _of_search(levels, pairs)
+    else:
+        verdict, holds = _of_gains(ask, form, looks) or _of_levels(ask, form, levels, pairs)
     found = ask("report_audit").num_rows
     audit = f"The audit has {found} finding{'' if found == 1 else 's'} about the design." if found else ""
     return Headline(verdict, _joined(holds, *hardly_taught(ask)), audit, tuple(_tiles(ask, form, inputs)))
@@ -82,67 +79,54 @@ def _points(share: float) -> str:
     return f"{text} point{'' if text == '1' else 's'}"
 
 
-def _ends(row: Row, name: str) -> str:
-    """Return the interval of a difference as text."""
-    ends = [100 * row[f"{name}_{end}"] for end in ("low", "high")]
-    if row[name] < 0 and name == "more_gain":
-        ends = [-ends[1], -ends[0]]
-    low, high = (minus(f"{end:+.1f}") for end in ends)
-    return f"(95 % interval {low} to {high})"
+def _sentence(row: Row, one: str, verb: str, other: str, *, turned: bool = False) -> str:
+    """Return the sentence on a difference (columns gain, gain_low, gain_high). turned: name the better one first."""
+    sign = -1 if turned and row["gain"] < 0 else 1
+    first, second = (one, other)[::sign]
+    low, high = (minus(f"{end:+.1f}") for end in sorted(sign * 100 * row[f"gain_{end}"] for end in ("low", "high")))
+    than = "more" if sign * row["gain"] >= 0 else "less"
+    return f"{first} {verb} {_points(row['gain'])} {than} than {second} (95 % interval {low} to {high})."
 
 
-def _of_arms(ask: Ask, form: Form, looks: int) -> tuple[str, str]:
+def _of_gains(ask: Ask, form: Form, looks: int) -> tuple[str, str] | None:
+    """Return the verdict on the pair of trained arms that differs most; None without a pair."""
     gate, rows = broken_gate(ask), gains(ask, looks)
     pairs = [(judged(row, form, gate), row) for row in rows if row["source"] == "all" and row["more_gain"] is not None]
     if not pairs:
-        return _without_pairs(ask, form)
+        return None
     pairs.sort(key=lambda pair: (VERDICT_ORDER.index(pair[0][0]), -abs(pair[1]["more_gain"])))
-    ((verdict, why), row), several = pairs[0], len(pairs) > 1
-    arm, other = (row["arm"], row["other"]) if row["more_gain"] >= 0 else (row["other"], row["arm"])
-    more, holds = f"{arm} gained {_points(row['more_gain'])} more than {other}", [_found(row)]
-    if several:
-        number_of = sum(one == "different" for (one, _), _ in pairs)
-        holds.insert(0, f"Of {len(pairs)} pairs of arms {number_of or 'none'} differ{'s' if number_of == 1 else ''}.")
-    match verdict:
-        case "different":
-            return f"{more} {_ends(row, 'more_gain')}.", _joined(*holds, _holds(row))
-        case "alike":
-            words = f"No difference: {row['arm']} and {row['other']} gain the same to within {_points(MARGIN)}."
-            return words, _joined(*holds, _holds(row))
-        case "undecided":
-            return f"Undecided: {more} {_ends(row, 'more_gain')}.", _joined(*holds, _holds(row))
-        case "withheld" if broken := form.broken((row["arm"], row["other"]), TRAINED):
-            return f"Not compared: of the rollouts, {broken}.", OF_FORM
-        case "withheld":
-            return f"Not compared: {row['arm']} and {row['other']} differ in more than their scaffolds.", f"{why}."
-    return f"Undecided: {more}, and the interval is not known.", f"{why or 'no interval'}."
+    ((verdict, why), row), arms = pairs[0], f"{pairs[0][1]['arm']} and {pairs[0][1]['other']}"
+    if verdict == "withheld":
+        return f"Not compared: {arms} differ in more than their scaffolds.", f"{why}. {COMPLETIONS}"
+    if verdict == "unknown":
+        return f"Undecided: the interval of the difference between {arms} is not known.", f"{why or 'no interval'}."
+    row |= {"gain": row["more_gain"], "gain_low": row["more_gain_low"], "gain_high": row["more_gain_high"]}
+    more = _sentence(row, row["arm"], "gained", row["other"], turned=True)
+    differ = sum(one == "different" for (one, _), _ in pairs)
+    several = f"Of {len(pairs)} pairs of arms {differ or 'none'} differ{'s' if differ == 1 else ''}."
+    holds = _joined(several if len(pairs) > 1 else "", _detectable(row), _holds(row))
+    alike = f"No difference: {arms} gain the same to within {_points(MARGIN)}."
+    return {"different": more, "alike": alike, "undecided": f"Undecided: {more}"}[verdict], holds
 
 
-def _without_pairs(ask: Ask, form: Form) -> tuple[str, str]:
+def _of_levels(ask: Ask, form: Form, levels: Sequence[Row], pairs: Sequence[Row]) -> tuple[str, str]:
     """Return the headline of a study with one trained arm, or with none."""
-    rows = ask("report_answer_gain").to_pylist()
-    arms = [row for row in rows if row["row"] == "level"]
-    trained = [row for row in arms if row["gain"] is not None and row["gain_low"] is not None]
-    if trained:
+    if trained := [row for row in levels if row["gain"] is not None and row["gain_low"] is not None]:
         row = max(trained, key=lambda one: abs(one["gain"]))
-        if excludes_zero(row, "gain"):
-            verb = "gained" if row["gain"] > 0 else "lost"
-            return f"{row['arm']} {verb} {_points(row['gain'])} {_ends(row, 'gain')}.", _holds(row)
-        return f"No gain is shown: {row['arm']} {_signed(row['gain'])} {_ends(row, 'gain')}.", _holds(row)
-    pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
+        low, high = (minus(f"{100 * row[f'gain_{end}']:+.1f}") for end in ("low", "high"))
+        verb = "gained" if row["gain"] > 0 else "lost"
+        words = f"{row['arm']} {verb} {_points(row['gain'])} (95 % interval {low} to {high})."
+        return words if excludes_zero(row, "gain") else f"No gain is shown: {words}", _holds(row)
+    number_of = _joined("Nothing was trained.", _number(levels))
     if not pairs:
-        return _untrained(ask, arms), f"Nothing was trained. {_number(arms)}"
+        return _untrained(ask, levels), number_of
     row = max(pairs, key=lambda one: (excludes_zero(one, "gain"), abs(one["gain"])))
-    if broken := form.broken((row["arm"], row["other"]), START):
-        return f"Not compared: of the rollouts, {broken}.", OF_FORM
-    if why := form.withheld((row["arm"], row["other"]), START):
-        return f"Not compared: {row['arm']} and {row['other']} differ in form.", f"{why}."
-    more, less = (row["arm"], row["other"]) if row["gain"] >= 0 else (row["other"], row["arm"])
-    ends = _ends({f"more_{name}": row[name] for name in ("gain", "gain_low", "gain_high")}, "more_gain")
-    words = f"{more} solves {_points(row['gain'])} more than {less} {ends}."
+    arms = (row["arm"], row["other"])
+    if why := form.withheld(arms, START):
+        return f"Not compared: {listed(arms)} differ in form.", f"{why}. {COMPLETIONS}"
+    words = _sentence(row, arms[0], "solves", arms[1], turned=True)
     width = f"Width of traces: {wider}." if (wider := _wider(ask)) else ""
-    holds = _joined(width, "Nothing was trained.", _number(arms))
-    return words if excludes_zero(row, "gain") else f"Undecided: {words}", holds
+    return words if excludes_zero(row, "gain") else f"Undecided: {words}", _joined(width, number_of)
 
 
 def _untrained(ask: Ask, arms: Sequence[Row]) -> str:
@@ -160,48 +144,36 @@ def _untrained(ask: Ask, arms: Sequence[Row]) -> str:
     return f"{words}."
 
 
-def _of_objectives(rows: Sequence[Row]) -> tuple[str, str]:
-    pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
+def _of_objectives(levels: Sequence[Row], pairs: Sequence[Row]) -> tuple[str, str]:
     if not pairs:
-        return "No objective can be compared: no interval is known.", _number([r for r in rows if r["row"] == "level"])
+        return "No objective can be compared: no interval is known.", _number(levels)
     clear = [row for row in pairs if excludes_zero(row, "gain") and not corrected_away(row)]
     row = max(clear or pairs, key=lambda one: abs(one["gain"]))
-    than = "more" if row["gain"] >= 0 else "less"
-    gained, ends = f"gained {_points(row['gain'])} {than}", _ends(row, "gain")
     who = row["other"] + (f" on {row['arm']}" if len({one["arm"] for one in pairs}) > 1 else "")
-    if len(pairs) > 1 and not clear:
-        words = f"no objective clearly differs from the study's own; the furthest, {who}, {gained} {ends}."
-    else:
-        words = f"{who} {gained} than the study's own objective {ends}."
+    words = _sentence(row, who, "gained", "the study's own objective")
     count = f"{len(clear)} of {len(pairs)} objectives differ{'s' if len(clear) == 1 else ''} from it." if clear else ""
     if excludes_zero(row, "gain") and not clear:
-        count = (
-            f"Corrected for several comparisons, chance alone may give this difference (p = {row['p_adjusted']:.2f})."
-        )
-    return words if clear else f"Undecided: {words}", _joined(count, _number(pairs), _holds(row))
+        chance = f"chance alone may give this difference (p = {row['p_adjusted']:.2f})"
+        count = f"Corrected for several comparisons, {chance}."
+    furthest = "Undecided, the furthest: " if len(pairs) > 1 else "Undecided: "
+    return words if clear else f"{furthest}{words}", _joined(count, _number(pairs), _holds(row))
 
 
-def _of_search(rows: Sequence[Row]) -> tuple[str, str]:
-    best = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
-    methods = [row for row in rows if row["row"] == "level" and not row["label"].endswith("one rollout")]
-    if not best:
+def _of_search(levels: Sequence[Row], pairs: Sequence[Row]) -> tuple[str, str]:
+    methods = [row for row in levels if not row["label"].endswith("one rollout")]
+    if not pairs:
         top = max(methods, key=lambda one: one["after_rate"])
         return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)
-    row = max(best, key=lambda one: one["gain"])
-    than = "more" if row["gain"] >= 0 else "less"
-    on = f" on {row['arm']}" if len({one["arm"] for one in rows}) > 1 else ""
+    row = max(pairs, key=lambda one: one["gain"])
+    on = f" on {row['arm']}" if len({one["arm"] for one in levels}) > 1 else ""
     search = "Search" if excludes_zero(row, "gain") else "Undecided: search"
-    verdict = f"{search} by {row['other']}{on} solves {_points(row['gain'])} {than} than one rollout"
     several = len({m["label"].rpartition("· ")[2] for m in methods})
     chosen = f"It is the best of {several} methods, chosen afterwards." if several > 1 else ""
-    return f"{verdict} {_ends(row, 'gain')}.", _joined(chosen, _number(methods), _holds(row))
+    verdict = _sentence(row, f"{search} by {row['other']}{on}", "solves", "one rollout")
+    return verdict, _joined(chosen, _number(methods), _holds(row))
 
 
-def _signed(share: float) -> str:
-    return minus(f"{100 * share:+.1f}".removesuffix(".0")) + " points"
-
-
-def _found(row: Row) -> str:
+def _detectable(row: Row) -> str:
     least = row["detectable_gain"]
     if least is None or least > 1:
         return "This study is too small to find any difference."

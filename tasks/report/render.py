@@ -36,7 +36,7 @@ from storage.reading.figures import (
 )
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named, query
-from tasks.report.findings import answer, caveats, decided_before
+from tasks.report.findings import answer, caveats
 from tasks.report.headline import headline
 from tasks.report.tables import printed_table
 from tasks.stage import Payload, making, stage, store, workdir
@@ -108,7 +108,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         first = headline(view.ask, refs, looks)
         drawing = _figure(answer_figure(refs), view, refs, setup, looks)
         sentences = answer(view.ask, looks)
-        warned = [decided_before(setup.registered, looks), *caveats(view.ask, looks)]
+        warned = caveats(view.ask, setup.registered, looks)
     name = setup.title or setup.profile
     page = {each.name: getattr(setup, each.name) for each in fields(setup)} | {
         "title": name,

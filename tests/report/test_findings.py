@@ -12,7 +12,7 @@ import pytest
 from storage.artifacts.schemas import Curves
 from storage.sql import named, query
 from tasks.measures.curves import gain_rows, gains_of
-from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats, decided_before
+from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats
 
 Row = dict[str, Any]
 PAIR = ("panel", "thinking")
@@ -96,12 +96,6 @@ def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bo
     found = text(**tables)
     assert ("no evidence that one gains more once every pair of arms is counted" in found) is said
     assert ("no evidence of a change under panel once all gains are counted" in found) is said
-    concluded = caveats(rows_for(tables | {"audit": pa.table({"code": []})}))[0]
-    assert concluded == (
-        "Cannot be concluded: which of panel and thinking gains more (this study would miss a difference below 6.0 pp)."
-        if said
-        else "Can be concluded: panel gains more than thinking, for these adapters, not the recipe."
-    )
 
 
 def test_after_several_looks_the_confidence_sequence_decides() -> None:
@@ -111,9 +105,8 @@ def test_after_several_looks_the_confidence_sequence_decides() -> None:
     assert "interval [+5.0, +15.0], p = 0.001" in answer(ask)[0]
     assert "interval [−1.0, +21.0], which contains zero" in answer(ask, looks=2)[0] and "p =" not in answer(ask, 2)[0]
     assert "this study would find 6.6 pp" in answer(ask, 2)[0]  # 3 pp times 22 over 10, the widths
-    assert caveats(ask)[0].startswith("Can be concluded") and caveats(ask, 2)[0].startswith("Cannot be concluded")
-    assert decided_before("", 1) == "First look at this question in this store."
-    assert decided_before("Not registered before sampling.", 2).startswith("Not registered before sampling. Look 2 at")
+    assert caveats(ask)[0] == "First look at this question in this store."
+    assert caveats(ask, "Not registered before sampling.", 2)[0].startswith("Not registered before sampling. Look 2 at")
 
 
 @pytest.mark.parametrize(
@@ -133,14 +126,9 @@ def test_training_moved_only_what_it_updated_and_its_interval_shows(updates: int
 
 
 def test_seeds_of_an_arm_are_one_gain() -> None:
-    seeds = [
-        SUMMARY | {"seed": i, "gain": gain, "gain_low": 0.0, "gain_high": 0.2, "heldout_after": 0.5 + gain}
-        for i, gain in enumerate((0.03, 0.07))
-    ]
-    assert (
-        "Training moved held-out accuracy of panel from 50 % to 55 % (+5.0 pp, 95 % interval [+1.0, +9.0]; 2 seeds from "
-        "+3.0 to +7.0)." in text(summary=seeds, gains=[GAIN])
-    )
+    seeds = [SUMMARY | {"seed": i, "gain": gain, "heldout_after": 0.5 + gain} for i, gain in enumerate((0.03, 0.07))]
+    climb = "from 50 % to 55 % (+5.0 pp, 95 % interval [+1.0, +9.0]; 2 seeds from +3.0 to +7.0)."
+    assert f"Training moved held-out accuracy of panel {climb}" in text(summary=seeds, gains=[GAIN])
 
 
 def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> None:
