@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from itertools import combinations, islice
 from math import comb, log
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -36,55 +36,6 @@ from tasks.stage import stage, store
 ORDERS = (1, 2, 3, 4)
 
 
-@dataclass(frozen=True)
-class Words:
-    """The first words of each trace, up to the window's length. grams: gram_NT by order: the n-gram that begins at each
-    place."""
-
-    grams: tuple[np.ndarray, ...]
-
-    @property
-    def length(self) -> int:
-        return self.grams[0].shape[1]
-
-    def first(self, length: int) -> Words:
-        """Return the window of the first `length` words."""
-        orders = zip(ORDERS, self.grams, strict=True)
-        return Words(tuple(gram_NT[:, : max(0, length - order + 1)] for order, gram_NT in orders))
-
-    def only(self, at_N: np.ndarray) -> Words:
-        return Words(tuple(gram_NT[at_N] for gram_NT in self.grams))
-
-    @cached_property
-    def spread(self) -> np.ndarray:
-        """Return words_G, the number of traces that contain each word, at least 1."""
-        held_G = (times_of(self.grams[0]) > 0).sum(axis=0)
-        return held_G[held_G > 0]
-
-    @cached_property
-    def shared(self) -> list[np.ndarray]:
-        """Return has_NG by order: whether trace N has n-gram G, for n-grams that occur in several traces. A second
-        occurrence in a trace counts as another n-gram."""
-        return [shared_by_several(gram_NT) for gram_NT in self.grams]
-
-
-def words_in(texts: Sequence[Sequence[str]]) -> Words:
-    """Return texts as one window of the longest length; do not read beyond the end of a shorter text.
-
-    >>> tuple((gram_NT.shape, gram_NT.max().item()) for gram_NT in words_in(["aba", "bbb"]).grams[:2])
-    (((2, 3), 1), ((2, 2), 2))
-    """
-    known: dict[str, int] = {}
-    word_NT = np.zeros((len(texts), max(map(len, texts), default=0)), np.int64)
-    for row_T, words in zip(word_NT, texts, strict=True):
-        row_T[: len(words)] = [known.setdefault(word, len(known)) for word in words]
-    grams: list[np.ndarray] = [word_NT]
-    for order in ORDERS[1:]:
-        longer_NT = grams[-1][:, :-1] * max(len(known), 1) + word_NT[:, order - 1 :]
-        grams.append(np.unique(longer_NT, return_inverse=True)[1].reshape(longer_NT.shape))
-    return Words(tuple(grams))
-
-
 def times_of(gram_NT: np.ndarray) -> np.ndarray:
     """Return times_NG: how often each text has each n-gram."""
     n, size = len(gram_NT), int(gram_NT.max(initial=-1)) + 1
@@ -92,7 +43,7 @@ def times_of(gram_NT: np.ndarray) -> np.ndarray:
 
 
 def shared_by_several(gram_NT: np.ndarray) -> np.ndarray:
-    """Return has_NG, see `Words.shared`.
+    """Return has_NG, see `Group.shared_grams`.
 
     >>> shared_by_several(np.array([[0, 1, 1], [3, 1, 1], [4, 5, 1]])).astype(int).tolist()
     [[1, 1], [1, 1], [1, 0]]
@@ -104,18 +55,18 @@ def shared_by_several(gram_NT: np.ndarray) -> np.ndarray:
     return np.concatenate(found, axis=1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """One problem's rollouts. class_N: classes of the chosen partition, −1 for none. logprob_N, num_tokens_N: of whole
-    completions, NaN if unknown. vectors_ND: embeddings of traces, NaN if unknown. words: of the chosen window.
-    vocabulary: different words in such windows over all compared policies."""
+    completions, NaN if unknown. vectors_ND: embeddings of traces, NaN if unknown. word_NT: the first words of each
+    trace, up to the window's length, as numbers. vocabulary: different words in such windows over all policies."""
 
     class_N: np.ndarray
     correct_N: np.ndarray
     logprob_N: np.ndarray
     num_tokens_N: np.ndarray
     vectors_ND: np.ndarray
-    words: Words
+    word_NT: np.ndarray
     vocabulary: int = 0
 
     def __len__(self) -> int:
@@ -123,14 +74,24 @@ class Group:
 
     def only(self, at_N: np.ndarray) -> Group:
         """Return these rollouts alone, selected by indices or by a mask."""
-        arrays = ("class_N", "correct_N", "logprob_N", "num_tokens_N", "vectors_ND")
-        kept: dict[str, Any] = {name: getattr(self, name)[at_N] for name in arrays}
-        return replace(self, words=self.words.only(at_N), **kept)
+        arrays = [field.name for field in fields(self) if field.name != "vocabulary"]
+        return replace(self, **{name: getattr(self, name)[at_N] for name in arrays})
 
     @property
     def counts(self) -> np.ndarray:
         """Return the number of rollouts of each class, largest first."""
         return np.sort(np.unique(self.class_N[self.class_N >= 0], return_counts=True)[1])[::-1]
+
+    @cached_property
+    def shared_grams(self) -> list[np.ndarray]:
+        """Return has_NG by order: whether trace N has n-gram G, for n-grams that occur in several traces. A second
+        occurrence in a trace counts as another n-gram."""
+        gram_NT, found = self.word_NT, [shared_by_several(self.word_NT)]
+        for order in ORDERS[1:]:
+            longer_NT = gram_NT[:, :-1] * (self.word_NT.max(initial=0) + 1) + self.word_NT[:, order - 1 :]
+            gram_NT = np.unique(longer_NT, return_inverse=True)[1].reshape(longer_NT.shape)
+            found.append(shared_by_several(gram_NT))
+        return found
 
 
 @lru_cache(maxsize=4096)
@@ -233,10 +194,10 @@ def self_bleu(group: Group, k: int) -> float:
     member_SN = np.zeros((len(chosen_SK), len(group)), np.float32)
     np.put_along_axis(member_SN, chosen_SK, 1, axis=1)
     log_SK = np.zeros(chosen_SK.shape)
-    for order, has_NG in zip(ORDERS, group.words.shared, strict=True):
+    for order, has_NG in zip(ORDERS, group.shared_grams, strict=True):
         match_SN = ((member_SN @ has_NG) > 1).astype(np.float32) @ has_NG.T  # n-grams that another of the subset has
         match_SK = np.take_along_axis(match_SN, chosen_SK, axis=1).astype(np.float64)
-        total = group.words.length - order + 1
+        total = group.word_NT.shape[1] - order + 1
         log_SK += np.log(np.where(match_SK > 0, match_SK, UNSEEN) / total) / len(ORDERS)
     return float(np.exp(log_SK).mean())
 
@@ -248,18 +209,19 @@ def expectation_adjusted_distinct(group: Group, k: int) -> float:
     words in the windows of all compared policies (Liu et al. 2022, arXiv 2202.13587). All windows have the same length,
     so C is constant and V only scales the value. A value above 1 means that words repeat less often than by chance.
     """
-    traces, words = np.unique(group.words.spread, return_counts=True)
+    traces_G = (times_of(group.word_NT) > 0).sum(axis=0)  # traces that contain each word
+    traces, words = np.unique(traces_G[traces_G > 0], return_counts=True)
     seen = [1.0 - none_of(len(group), int(n), k) for n in traces]
     return float(words @ seen) / _by_chance(group, k)
 
 
 def most_of_ead(group: Group, k: int) -> float:
     """Return the largest value of expectation_adjusted_distinct: no word repeats until the vocabulary is used up."""
-    return min(group.vocabulary, k * group.words.length) / _by_chance(group, k)
+    return min(group.vocabulary, k * group.word_NT.shape[1]) / _by_chance(group, k)
 
 
 def _by_chance(group: Group, k: int) -> float:
-    return group.vocabulary * (1.0 - (1.0 - 1.0 / group.vocabulary) ** (k * group.words.length))
+    return group.vocabulary * (1.0 - (1.0 - 1.0 / group.vocabulary) ** (k * group.word_NT.shape[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +284,25 @@ class Series:
         named = {"metric": self.measure.name, "partition": self.partition, "window": self.window}
         return named | {"basis": self.basis, "k": k, "why": none.format(k=k, which=which, window=self.window)}
 
+    def seen(self, group: Group, classes: Mapping[str, np.ndarray], vocabulary: Mapping[int, int]) -> Group:
+        """Return the rollouts that this series uses. group: with the longest window; words after a trace's end are
+        −1."""
+        measure, kept_N = self.measure, np.ones(len(group), bool)
+        if self.basis == "correct":
+            kept_N &= group.correct_N
+        if measure.of == "vectors":
+            kept_N &= np.isfinite(group.vectors_ND).all(axis=1)
+        if self.window is not None:
+            word_NT = group.word_NT[:, : self.window]
+            kept_N &= (word_NT >= 0).sum(axis=1) == self.window
+            group = replace(group, word_NT=word_NT, vocabulary=vocabulary[self.window])
+        if self.partition is not None:
+            group = replace(group, class_N=classes[self.partition])
+            kept_N &= (group.class_N >= 0) | measure.unclassed
+        if measure.likelihood:
+            kept_N &= np.isfinite(group.logprob_N)
+        return group if kept_N.all() else group.only(kept_N)
+
 
 def series_of(windows: Sequence[int]) -> Iterator[Series]:
     for measure in MEASURES:
@@ -329,34 +310,6 @@ def series_of(windows: Sequence[int]) -> Iterator[Series]:
             for window in windows if measure.of == "words" else (None,):
                 for basis in BASES:
                     yield Series(measure, partition, basis, window)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One problem under one policy. group: with the longest window; size_N: words of each trace, up to that window."""
-
-    key: Row
-    group: Group
-    classes: Mapping[str, np.ndarray]
-    size_N: np.ndarray
-
-    def seen(self, series: Series, vocabulary: Mapping[int, int]) -> Group:
-        """Return the rollouts of a problem that a series uses."""
-        group, measure, kept_N = self.group, series.measure, np.ones(len(self.group), bool)
-        if series.basis == "correct":
-            kept_N &= group.correct_N
-        if measure.of == "vectors":
-            kept_N &= np.isfinite(group.vectors_ND).all(axis=1)
-        if series.window is not None:
-            kept_N &= self.size_N >= series.window
-            words, held = group.words.first(series.window), vocabulary[series.window]
-            group = replace(group, words=words, vocabulary=held)
-        if series.partition is not None:
-            group = replace(group, class_N=self.classes[series.partition])
-            kept_N &= (group.class_N >= 0) | measure.unclassed
-        if measure.likelihood:
-            kept_N &= np.isfinite(group.logprob_N)
-        return group if kept_N.all() else group.only(kept_N)
 
 
 def words_of(trace: str | None) -> list[str]:
@@ -379,9 +332,22 @@ def vocabulary_of(traces: Iterable[str | None]) -> dict[int, int]:
     return {window: len(known) for window, known in held.items() if known} or {WINDOWS[0]: 0}
 
 
-def problems_of(rollouts: pa.Table, vectors: pa.Table) -> Iterator[Problem]:
-    """Yield every problem under every policy. rollouts: with their classes and `cluster`. vectors: embeddings of whole
-    traces, by policy, problem, rollout."""
+def numbered(texts: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return word_NT: the words of each text as numbers, −1 after its end.
+
+    >>> numbered(["aba", "b"]).tolist()
+    [[0, 1, 0], [1, -1, -1]]
+    """
+    known: dict[str, int] = {}
+    word_NT = np.full((len(texts), max(map(len, texts), default=0)), -1)
+    for row_T, words in zip(word_NT, texts, strict=True):
+        row_T[: len(words)] = [known.setdefault(word, len(known)) for word in words]
+    return word_NT
+
+
+def problems_of(rollouts: pa.Table, vectors: pa.Table) -> Iterator[tuple[Row, Group, dict[str, np.ndarray]]]:
+    """Yield every problem under every policy: its key, its group, and its classes by partition. rollouts: with their
+    classes and `cluster`. vectors: embeddings of whole traces, by policy, problem, rollout."""
     place = {key: i for i, key in enumerate(zip(*(vectors[c].to_pylist() for c in VECTORS[:-1]), strict=True))}
     vectors_ND = matrix(vectors["embedding"]) if vectors.num_rows else np.zeros((0, 1))
     with_none_ND = np.vstack([vectors_ND, np.full((1, vectors_ND.shape[1]), np.nan)])
@@ -390,7 +356,6 @@ def problems_of(rollouts: pa.Table, vectors: pa.Table) -> Iterator[Problem]:
     for key, some in stretches(ordered, [*keys, "cluster"]):
         rows = ordered.slice(some.start, some.stop - some.start)
         classes = {name: rows[f"{name}_class"].fill_null(-1).to_numpy() for name in PARTITIONS}
-        read = [words_of(trace) for trace in rows["trace"].to_pylist()]
         mine = zip(*(rows[c].to_pylist() for c in VECTORS[:-1]), strict=True)
         group = Group(
             class_N=classes["answer"],
@@ -398,9 +363,9 @@ def problems_of(rollouts: pa.Table, vectors: pa.Table) -> Iterator[Problem]:
             logprob_N=np.array(rows["logprob_sum"].to_pylist(), np.float64),
             num_tokens_N=rows["num_tokens"].to_numpy().astype(np.float64),
             vectors_ND=with_none_ND[[place.get(one, len(vectors_ND)) for one in mine]],
-            words=words_in(read),
+            word_NT=numbered([words_of(trace) for trace in rows["trace"].to_pylist()]),
         )
-        yield Problem(key | {"adapter": key["adapter"] or ""}, group, classes, np.array([len(words) for words in read]))
+        yield key | {"adapter": key["adapter"] or ""}, group, classes
 
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum", "trace"]
@@ -425,19 +390,18 @@ def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence
     several, above_one = list(series_of(sorted(vocabulary))), [k for k in ks if k > 1]
     heads = [series.head(k) for series in several for k in above_one]
     keys, shares, most = list[Row](), list[list[float]](), [1.0] * len(heads)
-    for problem in (problem for part in parts for problem in problems_of(*part)):
+    for key, whole, classes in (problem for part in parts for problem in problems_of(*part)):
         shares.append([])
         for series in several:
-            group, measure = problem.seen(series, vocabulary), series.measure
+            group, measure = series.seen(whole, classes, vocabulary), series.measure
             for k in above_one:
                 value = measure.value(group, k) if len(group) >= k else None
                 if value is not None:
                     most[len(shares[-1])] = top = measure.most(group, k)
                     value = (value - measure.least) / (top - measure.least)
                 shares[-1].append(np.nan if value is None else value)
-        about = {"source": "all", "row": len(keys), "size": len(problem.group)}
-        means = {"length": problem.group.num_tokens_N.mean(), "accuracy": problem.group.correct_N.mean()}
-        keys.append(problem.key | about | means)
+        about = {"source": "all", "row": len(keys), "size": len(whole)}
+        keys.append(key | about | {"length": whole.num_tokens_N.mean(), "accuracy": whole.correct_N.mean()})
     counts, share_NV, rows = counts_of(pa.Table.from_pylist(keys)), np.array(shares), list[Row]()
     for arm, step in dict.fromkeys((arm, step) for arm, step, _ in counts.places):
         of, where = counts.at((arm, step, "all")), {"arm": arm, "step": step}
@@ -466,9 +430,8 @@ def correlations(of: Mapping[str, np.ndarray], heads: Mapping[str, Row]) -> list
     found, names = seeded(of, list(heads)), list(heads.values())
     mean_PV = found.values_SPV.mean(axis=0)
     there_PV = np.isfinite(mean_PV)
-    shared: Row = (
-        {"basis": "all", "seeds": len(found.adapter_S), "holds_for": ADAPTERS} if found.trained else {"basis": "all"}
-    )
+    shared: Row = {"basis": "all"}
+    shared |= {"seeds": len(found.adapter_S), "holds_for": ADAPTERS} if found.trained else {}
     on: dict[bytes, list[tuple[int, int]]] = {}
     for i, j in combinations(range(len(heads)), 2):
         on.setdefault((there_PV[:, i] & there_PV[:, j]).tobytes(), []).append((i, j))

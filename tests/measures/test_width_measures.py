@@ -23,9 +23,9 @@ from tasks.measures.widths import (
     entropy_by_likelihood,
     entropy_by_sequence_likelihood,
     expectation_adjusted_distinct,
+    numbered,
     self_bleu,
     utility,
-    words_in,
 )
 
 Rollout = tuple[int, bool, float]  # class, correct, log-probability
@@ -42,7 +42,7 @@ def group_of(found: Sequence[Rollout], texts: Sequence[str] | None = None) -> Gr
         logprob_N=np.array([p for _, _, p in found]),
         num_tokens_N=np.ones(n),
         vectors_ND=np.eye(5)[class_N],
-        words=words_in(words),
+        word_NT=numbered(words),
         vocabulary=len(set("".join(words))),
     )
 
