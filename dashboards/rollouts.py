@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards.parts import chosen, digraph, remember, root, rows_of, selected, show_section
+from dashboards.parts import chosen, remember, root, rows_of, selected, show_section
 from dashboards.text import MOST, formula, literal, marked
 from storage.reading.figures import BANDS, on_page
 from storage.reading.query_cache import sources
@@ -160,12 +160,17 @@ def tree(nodes: Sequence[dict[str, Any]]) -> str:
     >>> print(*tree([draw, revised]).splitlines()[3:], sep="|")
     "1" [label="#1 draw" fillcolor="#2E8B57"];|"2" [label="#2 revise" fillcolor="#6B7280"];|"1" -> "2";|}
     """
-    boxes = {
-        str(n["number"]): (f"#{n['number']} {n['operator']}", CUT if n["cut"] else RIGHT if n["correct"] else OTHER)
-        for n in nodes
-    }
-    made_of = [(one.strip("# "), str(n["number"])) for n in nodes for one in (n["made_of"] or "").split(",") if one]
-    return digraph(boxes, made_of)
+    lines = [
+        "digraph { rankdir=TB; bgcolor=transparent; nodesep=0.16; ranksep=0.45;",
+        'node [shape=box style="filled" fontname=Helvetica fontsize=11 fontcolor=white color=transparent'
+        ' margin="0.13,0.06"];',
+        'edge [color="#8A929B" arrowsize=0.6];',
+    ]
+    for node in nodes:  # labels contain no model output
+        colour = CUT if node["cut"] else RIGHT if node["correct"] else OTHER
+        lines.append(f'"{node["number"]}" [label="#{node["number"]} {node["operator"]}" fillcolor="{colour}"];')
+        lines += [f'"{one.strip("# ")}" -> "{node["number"]}";' for one in (node["made_of"] or "").split(",") if one]
+    return "\n".join([*lines, "}"])
 
 
 def _node(node: dict[str, Any]) -> None:

@@ -1,34 +1,19 @@
-"""Pages about runs. Overview: the answer, all runs, the DAG behind the answer and its cost. Training: running
+"""Pages about runs. Overview: the answer, all runs, the artifacts behind the answer and its cost. Training: running
 trainings, and the steps of finished ones. Compare: two runs paired by problem."""
 
 from __future__ import annotations
-
-from functools import lru_cache
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards.parts import (
-    chosen,
-    dot_graph,
-    plot,
-    remember,
-    root,
-    rows_of,
-    selected,
-    show,
-    show_section,
-    state_of,
-    table,
-)
+from dashboards.parts import chosen, plot, remember, root, rows_of, selected, show, show_section, table
 from dashboards.text import literal
 from storage.errors import UserError
 from storage.reading.charts import lines, specs_of
 from storage.reading.comparison import names_of, sentences, settings_apart
 from storage.reading.figures import FIGURES, Chart, answer_figure, on_page
-from storage.reading.query_cache import descent, manifest, reports, sources
+from storage.reading.query_cache import descent, reports, sources
 from storage.reading.recorded import (
     METRICS,
     answer_of,
@@ -43,7 +28,6 @@ from storage.reading.recorded import (
 )
 
 REFRESH_SECONDS = 3
-STATES = {"made": "made by this run", "reused": "reused", "kept": "in the store"}
 
 
 def overview() -> None:
@@ -63,7 +47,7 @@ def overview() -> None:
         table(found)
     if report is None:
         return
-    _dag(report.ref)
+    _artifacts(report.ref)
     if (spent := spending_of(root(), report.ref)) is not None:
         st.subheader("Spending", anchor="spending")
         table(spent)
@@ -81,24 +65,16 @@ def _runs() -> None:
         table(listed)
 
 
-def _dag(report: str) -> None:
-    st.subheader("How it was made", anchor="dag")
+def _artifacts(report: str) -> None:
+    """List the artifacts that the report was made from: made by its run or reused."""
+    st.subheader("How it was made", anchor="artifacts")
     rows, run = descent(root(), report), run_of(root(), report)
-    states = {row["ref"]: state_of(row["created"], run.started if run else None) for row in rows.to_pylist()}
-    counts = {state: sum(one == state for one in states.values()) for state in STATES}
+    made = [run is not None and created >= run.started for created in rows["created"].to_pylist()]
+    parts = [f"{sum(made)} made by this run", f"{len(made) - sum(made)} reused"] if run else [f"{len(made)} artifacts"]
     size = sum(rows["bytes"].to_pylist()) / 1e6
-    parts = " · ".join(f"{n} {STATES[state]}" for state, n in counts.items() if n)
-    st.caption(f"{parts} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
-    # at its own size, in which its labels can be read: a large one is wider than the page, and scrolls
-    st.graphviz_chart(_dot_graph(root(), report, tuple(states.items())), width="content")
+    st.caption(f"{' · '.join(parts)} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
     with st.expander("Artifacts"):
         table(rows)
-
-
-@lru_cache(maxsize=64)
-def _dot_graph(where: Path, report: str, states: tuple[tuple[str, str], ...]) -> str:
-    """Artifacts never change, so the graph depends only on their set."""
-    return dot_graph(report, {ref: manifest(where, ref) for ref, _ in states}, dict(states))
 
 
 def training() -> None:

@@ -40,12 +40,6 @@ def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
     return {RENAMED_INPUTS.get(name, name): refs for name, refs in recipe.inputs.items()}
 
 
-def arm_of(recipe: Recipe) -> str | None:
-    """Return the arm of the sampled or trained policy, or None."""
-    policy = recipe.arguments.get("policy") or recipe.arguments.get("start")
-    return policy.get("arm") if isinstance(policy, dict) else None
-
-
 def file_of(recipe: Recipe) -> str | None:
     """Return the path of the published file that an artifact was imported from; None if it was not."""
     file = recipe.arguments.get("file")
