@@ -125,7 +125,8 @@ def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> No
         st.info(f"{name} was not measured.")
         return
     arms = (*arms, *sorted(set(steps["arm"].to_pylist()) - set(arms)))
-    plot(lines(Chart(kind="lines", x="step", y=metric, x_name="step", y_name=name), rows, arms, dash))
+    chart = Chart(kind="lines", x="step", y=metric, x_name="step", y_name=name)
+    plot(lines(chart, rows.to_pylist(), arms, dash=dash))
 
 
 def compare() -> None:

@@ -18,9 +18,9 @@ from tasks.measures.bands import cross_bands
 from tasks.measures.curves import compare_gains, training_curves
 from tasks.measures.diversity import compare_diversity, measure_answers
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
-from tasks.measures.standard import names_of_measures, standard_measures
+from tasks.measures.standard import standard_measures
 from tasks.partitions import partition_answers, partition_rollouts
-from tasks.report.render import Setup, check_figures, render_report
+from tasks.report.render import Setup, render_report
 
 QUESTION = (
     "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"
@@ -35,7 +35,6 @@ QUESTION_BY_SETTING = {
 
 def experiment(study: Study) -> Report:
     """Make every arm, then the comparisons. Return the report."""
-    check_figures(names_of_measures())  # a plan says it, before hours are paid for
     p, passk = study.profile, study.profile.passk
     at = prepare(study)
     arms = make_arms(study, at)

@@ -4,7 +4,7 @@ and one shape everywhere."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -33,33 +33,16 @@ CONFIG = {
 }
 #: Line styles of the first step (before training), of steps in between and of the last.
 DASHED, DOTTED, SOLID = [6, 4], [2, 2], [1, 0]
-#: Columns that split a kind of chart into one chart per value.
-SPLIT = {"heat": ("arm", "other"), "pairs": ("phase", "seed", "arm", "other"), "points": ("arm",)}
 
 
 def specs_of(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec]:
     """Return the charts of a figure; none for a table or without values. arms: all of a run's."""
     if chart is None:
         return []
-    split = (chart.each,) if chart.each else SPLIT.get(chart.kind, ())
-    found = []
-    for key, some in groupby(rows.to_pylist(), key=lambda row: tuple(row[name] for name in split)):
-        part = list(some)
-        match chart.kind:
-            case "lines":
-                specs = lines(chart, pa.Table.from_pylist(part, schema=rows.schema), arms)
-                found += [spec | ({"title": key[0]} if key else {}) for spec in specs]
-            case "bars":
-                found += bars(part, chart.labels)
-            case "heat":
-                found += heat(part, *key)
-            case "levels":
-                found += levels(part, arms)
-            case "pairs":
-                found.append(pairs(chart, part, *key))
-            case _:
-                found += points(chart, part, *key)
-    return found
+    split, make = KINDS[chart.kind]
+    by = (chart.each,) if chart.each else split
+    parts = groupby(rows.to_pylist(), key=lambda row: tuple(row[name] for name in by))
+    return [spec for key, some in parts for spec in make(chart, list(some), arms, *key)]
 
 
 def as_svg(spec: Spec, *, page: str | None = None) -> str:
@@ -121,13 +104,13 @@ def _point(encoding: Spec, size: int, only: str = "", **look: Any) -> Spec:
     return _layer("point", encoding, only, size=size, filled=True, opacity=1, **look)
 
 
-def lines(chart: Chart, table: pa.Table, arms: Sequence[str], dash: str | None = None) -> list[Spec]:
+def lines(chart: Chart, rows: Sequence[Row], arms: Sequence[str], title: str = "", dash: str = "seed") -> list[Spec]:
     """Return a line chart: one line per arm, and per value of `dash`, seed and step if there are several."""
     x, y = chart.x, chart.y
-    rows = [row for row in table.to_pylist() if row[x] is not None and row[y] is not None]
+    rows = [row for row in rows if row[x] is not None and row[y] is not None]
     if not rows:
         return []
-    names = [c for c in (dash, "seed", "step") if c and c in table.column_names and c != x]
+    names = [c for c in (dash, "seed", "step") if c in rows[0] and c != x]
     several = [c for c in dict.fromkeys(names) if len({row[c] for row in rows}) > 1]
     present, places = {row["arm"] for row in rows}, len({row[x] for row in rows})
     looks = {arm: ARM_STYLES[place] for arm, place in styles(arms).items() if arm in present}
@@ -143,7 +126,7 @@ def lines(chart: Chart, table: pa.Table, arms: Sequence[str], dash: str | None =
         encoding["detail"] = [_field(name, "nominal") for name in several]
     tips = [*(_field(name, "nominal") for name in ("arm", *several)), _field(x), _field(y)]
     layer: list[Spec] = []
-    if f"{y}_low" in table.column_names:
+    if f"{y}_low" in rows[0]:
         tips += [_field(f"{y}_{end}") for end in ("low", "high")]
         ends = {"y": _field(f"{y}_low", title=chart.y_name, **shares), "y2": {"field": f"{y}_high"}}
         layer.append(_layer("area", ends, opacity=0.14) if places > 1 else _layer("rule", ends))
@@ -151,7 +134,8 @@ def lines(chart: Chart, table: pa.Table, arms: Sequence[str], dash: str | None =
     layer.append(_layer("line", strokes, strokeWidth=2))
     if places < 60:
         layer.append(_point({"shape": shape, "tooltip": tips}, 50))
-    return [_spec(rows, f"{chart.y_name} by {chart.x_name}", encoding=encoding, layer=layer)]
+    titled = {"title": title} if title else {}
+    return [_spec(rows, f"{chart.y_name} by {chart.x_name}", encoding=encoding, layer=layer, **titled)]
 
 
 def _strokes(dash: str, rows: Sequence[Row]) -> Spec:
@@ -174,11 +158,10 @@ def _ticks(rows: Sequence[Row], x: str, log_x: bool) -> Spec:
     return {"format": "d"} | ({"values": values} if len(values) <= 12 else {"tickMinStep": 1})
 
 
-def bars(rows: Sequence[Row], labels: Sequence[str]) -> list[Spec]:
-    """Return a bar chart: one bar per row, split into the three bands by share, with counts. labels: columns that name
-    a bar."""
+def bars(chart: Chart, rows: Sequence[Row], _: Sequence[str]) -> list[Spec]:
+    """Return a bar chart: one bar per row, split into the three bands by share, with counts."""
     long = [
-        {"label": " · ".join(str(row[name]) for name in labels), "band": band, "problems": row[band] or 0}
+        {"label": " · ".join(str(row[name]) for name in chart.labels), "band": band, "problems": row[band] or 0}
         | {"place": place, "all": total}
         for row in rows
         if (total := sum(row[band] or 0 for band in BANDS))
@@ -201,7 +184,7 @@ def bars(rows: Sequence[Row], labels: Sequence[str]) -> list[Spec]:
     return [_spec(long, "problems by band", height=26 * len(long) / 3 + 20, encoding=encoding, layer=layer)]
 
 
-def heat(rows: Sequence[Row], arm: str, other: str) -> list[Spec]:
+def heat(_: Chart, rows: Sequence[Row], __: Sequence[str], arm: str, other: str) -> list[Spec]:
     """Return a cross-tabulation of two arms' bands with totals, shaded by count."""
     count = {(row["band"], row["other_band"]): row["count"] or 0 for row in rows if row["band"] is not None}
     if not sum(count.values()):
@@ -227,7 +210,7 @@ def heat(rows: Sequence[Row], arm: str, other: str) -> list[Spec]:
     return [_spec(cells, description, height=240, encoding=encoding, layer=layer)]
 
 
-def levels(rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
+def levels(_: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
     """Return the chart of an answer: for each arm (or objective, or method) its accuracy before and after, and below
     each difference beside the differences that the study is too small to find. rows: result of a query
     report_answer_*."""
@@ -307,7 +290,9 @@ def _differences(rows: Sequence[Row]) -> Spec:
     return {"data": {"values": list(rows)}, "width": ANSWER_WIDTH, "height": 34 * len(rows), "layer": layers}
 
 
-def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: str, other: str) -> Spec:
+def pairs(
+    chart: Chart, rows: Sequence[Row], _: Sequence[str], phase: str, seed: int | None, arm: str, other: str
+) -> list[Spec]:
     """Return a scatter plot with one dot per problem, one policy against another. Points above the dashed line have a
     higher second value. A cross marks the means."""
     names, when = (chart.y, f"other_{chart.y}"), f"{phase} training" + (f", seed {seed}" if seed is not None else "")
@@ -328,10 +313,10 @@ def pairs(chart: Chart, rows: Sequence[Row], phase: str, seed: int | None, arm: 
     description = f"{chart.y_name} of {len(rows)} problems, {arm} against {other}"
     diagonal = apart("line", *ends, strokeDash=[5, 4], color=BAND_STYLES[Band.ALL_ZERO].light)
     cross = apart("point", mean, shape="cross", filled=True, size=160, color=ARM_STYLES[1].light)
-    return _spec(rows, description, title=when, layer=[diagonal, dots, cross])
+    return [_spec(rows, description, title=when, layer=[diagonal, dots, cross])]
 
 
-def points(chart: Chart, rows: Sequence[Row], arm: str) -> list[Spec]:
+def points(chart: Chart, rows: Sequence[Row], _: Sequence[str], arm: str) -> list[Spec]:
     """Return a scatter plot with one mark per row, named in the legend, with the intervals of both axes."""
     x, y, label = chart.x, chart.y, chart.label
     known = [row for row in rows if row[x] is not None and row[y] is not None]
@@ -347,3 +332,14 @@ def points(chart: Chart, rows: Sequence[Row], arm: str) -> list[Spec]:
     ]
     layer = [*rules, _point({"shape": shape, "tooltip": tips}, 60)]
     return [_spec(known, f"{chart.y_name} against {chart.x_name}, {arm}", encoding=here, layer=layer)]
+
+
+#: Kind of chart → columns that split it into one chart per value, and its maker.
+KINDS: dict[str, tuple[tuple[str, ...], Callable[..., list[Spec]]]] = {
+    "lines": ((), lines),
+    "bars": ((), bars),
+    "heat": (("arm", "other"), heat),
+    "levels": ((), levels),
+    "pairs": (("phase", "seed", "arm", "other"), pairs),
+    "points": (("arm",), points),
+}

@@ -99,10 +99,6 @@ class Figure:
         return f"report_{self.name}"
 
     @property
-    def file(self) -> str:
-        return f"storage/reading/queries/{self.query}.sql"
-
-    @property
     def without_rows(self) -> str:
         return f"Nothing to show: {self.empty or 'the artifact has no row.'}"
 
@@ -148,24 +144,11 @@ def _figure(query: str) -> Figure:
 
 
 def in_sections(declared: Sequence[Mapping[str, Any]], figures: Iterable[Figure]) -> tuple[Section, ...]:
-    """Return the sections with their figures. Errors: UserError for a figure of an unknown section."""
+    """Return the sections with their figures. Errors: KeyError for a figure of an unknown section."""
     held: dict[str, list[Figure]] = {given["id"]: [] for given in declared}
     for figure in sorted(figures, key=lambda f: (f.place, f.name)):
-        _check(figure, "section", figure.section, held)
         held[figure.section].append(figure)
     return tuple(Section(**given, figures=tuple(held[given["id"]])) for given in declared)
-
-
-def _check(figure: Figure, what: str, name: str, known: Collection[str]) -> None:
-    check_known(f"{what} of {figure.file}", name, known)
-
-
-def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
-    """Raise UserError for a figure that reads an input that no report has. known: all possible inputs."""
-    names = sorted(known)
-    for figure in figures:
-        for source in figure.sources:
-            _check(figure, "source", source, names)
 
 
 _SECTIONS, _COLOURS = _declared("sections.toml")["section"], _declared("colours.toml")

@@ -35,24 +35,14 @@ _STANDARD: dict[str, _Standard] = {}
 
 
 def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> Callable[[Stage[P, K]], Stage[P, K]]:
-    """Register this stage as a standard measure; every study makes its artifact, and queries read it as `name`.
-
-    The stage's arguments are fields of Available with the same names. taken: argument → field, if the names differ.
-    needs: fields without which the measure is skipped. Errors: TypeError for an argument without a field or default, or
-    for a name that is taken.
-    """
+    """Register this stage as a standard measure; every study makes its artifact, and queries read it as `name`. The
+    stage's arguments are fields of Available with the same names, others keep their defaults. taken: argument → field,
+    if the names differ. needs: fields without which the measure is skipped."""
 
     def declare(stage: Stage[P, K]) -> Stage[P, K]:
-        known, found = {field.name for field in fields(Available)}, {}
-        for argument in inspect.signature(stage.function).parameters.values():
-            field = taken.get(argument.name, argument.name)
-            if field in known:
-                found[argument.name] = field
-            elif argument.default is argument.empty or argument.name in taken:
-                raise TypeError(f"measure {name}: a standard measure cannot take {field}")
-        if (other := _STANDARD.get(name)) and other.stage.name != stage.name:
-            raise TypeError(f"measure {name} is already made by {other.stage.name}")
-        _STANDARD[name] = _Standard(stage, found, needs)
+        named = {argument: taken.get(argument, argument) for argument in inspect.signature(stage.function).parameters}
+        known = {field.name for field in fields(Available)}
+        _STANDARD[name] = _Standard(stage, {one: field for one, field in named.items() if field in known}, needs)
         return stage
 
     return declare

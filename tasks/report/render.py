@@ -7,7 +7,7 @@ experiment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import orjson
 
 from storage.artifacts.manifest import Group, inputs_by_name
 from storage.artifacts.ref import Ref
-from storage.artifacts.report_inputs import ALWAYS, SOMETIMES, Evidence, Problems, Tables
+from storage.artifacts.report_inputs import Evidence, Problems, Tables
 from storage.artifacts.schemas import Report
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -24,12 +24,10 @@ from storage.reading.charts import as_svg, dark_rules, specs_of
 from storage.reading.figures import (
     ARM_STYLES,
     BAND_STYLES,
-    FIGURES,
     PAGE_STYLES,
     SECTIONS,
     Figure,
     answer_figure,
-    check_sources,
     chosen_measures,
     styles,
     variables,
@@ -64,12 +62,6 @@ class Setup(Group):
     asks: str = field(default="", compare=False)
     registered: str = field(default="", compare=False)
     earlier_looks: tuple[str, ...] = field(default=(), compare=False)
-
-
-def check_figures(measures: Iterable[str]) -> None:
-    """measures: names of the standard measures. Raise UserError for a figure that is neither of a measure nor a field
-    of a report."""
-    check_sources(FIGURES.values(), {*ALWAYS, *SOMETIMES, *measures})
 
 
 TEMPLATES = Path(__file__).parent / "templates"

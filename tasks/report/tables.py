@@ -140,20 +140,11 @@ def _with_interval(row: Mapping[str, object], column: str) -> str:
 
 # A printed table in LaTeX, with booktabs.
 
-SIGNS = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "−": "$-$",
-    "→": r"$\to$",
-    "×": r"$\times$",
-    "±": r"$\pm$",
-    "–": "--",
-    "…": r"\ldots{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-}
+SIGNS = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\ldots{}", "–": "--"}
+    | {"−": "$-$", "→": r"$\to$", "×": r"$\times$", "±": r"$\pm$", "<": "$<$", ">": "$>$", "|": "$|$"}
+)
 
 
 def as_latex(table: PrintedTable, title: str) -> str:
@@ -173,16 +164,8 @@ def as_latex(table: PrintedTable, title: str) -> str:
     \end{table}
     <BLANKLINE>
     """
+    first, *rows = (" & ".join(cell.translate(SIGNS) for cell in row) + r" \\" for row in (table.columns, *table.rows))
     columns = "".join("r" if numeric else "l" for numeric in table.numeric)
-    lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering", rf"\caption{{{_spelt(title)}}}"]
-    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _row(table.columns), r"\midrule"]
-    lines += [_row(row) for row in table.rows]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    return " & ".join(map(_spelt, cells)) + r" \\"
-
-
-def _spelt(text: str) -> str:
-    return "".join(SIGNS.get(c, c) for c in text)
+    head = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering", rf"\caption{{{title.translate(SIGNS)}}}"]
+    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", first, r"\midrule", *rows, r"\bottomrule"]
+    return "\n".join([*head, *body, r"\end{tabular}", r"\end{table}", ""])

@@ -1,21 +1,21 @@
-"""A figure that stands nowhere, reads nothing or asks wrongly is said to its author, with the file's name."""
+"""Figures read inputs that exist, say what their intervals hold for, and name the file of a wrong query."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from storage.artifacts.report_inputs import ALWAYS, SOMETIMES
 from storage.artifacts.schemas import DIAGNOSTICS, Votes
 from storage.errors import UserError
 from storage.reading import views as module
 from storage.reading.figures import FIGURES
 from storage.reading.views import helper_tables, views
 from storage.sql import named
-from tasks.report import render as inputs
+from tasks.measures.standard import names_of_measures
 
 #: Of the policy before training, of one adapter a row, and of labelled traces.
 NOT_OF_SEEDS = {"calibration", "rescreening", "summary"}
@@ -28,13 +28,11 @@ def test_every_interval_over_trained_policies_says_what_it_holds_for(name: str) 
         assert "holds_for" in text
 
 
-def test_every_study_checks_its_figures_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flows.experiment import experiment
-
-    lost = {"entropy_fall": replace(FIGURES["entropy"], name="entropy_fall", sources=("entropy_fal",))}
-    monkeypatch.setattr(inputs, "FIGURES", lost)
-    with pytest.raises(UserError, match=r"unknown source of .*report_entropy_fall\.sql 'entropy_fal'.*votes"):
-        experiment(None)  # type: ignore[arg-type]
+def test_every_figure_reads_inputs_that_a_report_may_have() -> None:
+    known = {*ALWAYS, *SOMETIMES, *names_of_measures()}
+    assert {
+        name: {*figure.sources} - known for name, figure in FIGURES.items() if not known.issuperset(figure.sources)
+    } == {}
 
 
 def test_the_parts_of_a_reward_are_shown_by_step(tmp_path: Path) -> None:
