@@ -140,21 +140,22 @@ def test_summary_is_what_the_rollouts_say(study: Study) -> None:
 
 def test_a_gain_is_one_number_on_the_whole_page(study: Study) -> None:
     """That of the final evaluation. The curve has other rollouts, and nothing on the page calls its ends a gain."""
-    asked = {name: ask(study.root, str(study.report), f"report_{name}").to_pylist() for name in ("summary", "gains")}
-    [apart] = ask(study.root, str(study.report), "report_difference_of_gains").to_pylist()[:1]
-    gains = {row["arm"]: row for row in asked["gains"] if row["source"] == "all"}
-    for row in asked["summary"]:
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        return ask(study.root, str(study.report), f"report_{name}").to_pylist()
+
+    gains = {row["arm"]: row for row in rows("gains") if row["source"] == "all"}
+    [costs] = [Store(study.root).read(ref).to_pylist() for ref in Store(study.root).refs("tokens")]
+    for row in rows("summary"):
         for name in ("gain", "gain_low", "gain_high"):
             assert gains[row["arm"]][name] == pytest.approx(row[name]), name
-    assert (apart["source"], apart["gain"], apart["other_gain"]) == (
-        "all",
-        pytest.approx(gains[apart["arm"]]["gain"]),
-        pytest.approx(gains[apart["other"]]["gain"]),
-    )
-    curve = {
-        (r["arm"], r["step"]): r["heldout_rate"]
-        for r in ask(study.root, str(study.report), "report_curves").to_pylist()
-    }
+        at = {"metric": "tokens_per_correct", "source": "all", "arm": row["arm"], "step": 4}
+        [cost] = [r["estimate"] for r in costs if at.items() <= r.items()]
+        assert row["tokens_per_correct"] == pytest.approx(cost)
+    apart = rows("difference_of_gains")[0]
+    both = pytest.approx(gains[apart["arm"]]["gain"]), pytest.approx(gains[apart["other"]]["gain"])
+    assert (apart["source"], apart["gain"], apart["other_gain"]) == ("all", *both)
+    curve = {(r["arm"], r["step"]): r["heldout_rate"] for r in rows("curves")}
     assert curve["panel", 4] - curve["panel", 0] != pytest.approx(gains["panel"]["gain"])
 
 
@@ -237,18 +238,6 @@ def test_a_table_has_every_row(study: Study, tmp_path: Path) -> None:
     assert latex.count(r"\\") == ask(study.root, str(study.report), "report_diversity_pairs").num_rows + 1
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("figure", "gainz"), "unknown figure or table 'gainz'; did you mean 'gains'?"),
-        (("figure", "audit"), "audit has no chart; for its numbers: varband report --query audit --csv"),
-    ],
-)
-def test_what_is_not_there_is_one_sentence(words: tuple[str, ...], said: str, study: Study) -> None:
-    done = CliRunner().invoke(export, [*words, "--root", str(study.root)])
-    assert said in str(done.exception) and "\n" not in str(done.exception)
-
-
 def test_a_study_is_copied(study: Study, tmp_path: Path) -> None:
     done = CliRunner().invoke(
         export, ["study", "--without", "weights", str(tmp_path / "copy"), "--root", str(study.root)]
@@ -276,11 +265,8 @@ def test_a_line_goes_from_corner_to_corner() -> None:
     svg = as_svg(spec)
     assert 'd="M0,260L400,0"' in svg and "100%" in words(svg) and {"step", "held-out accuracy"} <= {*words(svg)}
     assert as_svg(spec) == svg
-
-
-def test_steps_are_whole_on_an_axis() -> None:
     rows = [{"arm": "panel", "seed": 0, "step": step, "entropy": 0.5} for step in (1, 2, 3)]
-    [spec] = charts("entropy", rows)
+    [spec] = charts("entropy", rows)  # steps are whole
     assert [word for word in words(as_svg(spec)) if word in ("1", "2", "3")] == ["1", "2", "3"]
 
 
@@ -314,15 +300,3 @@ def test_text_is_cut_and_cannot_steer_a_terminal() -> None:
     assert cut("x" * 100_000).endswith("… (100,000 characters)") and len(cut("x" * 100_000)) < 350
     assert cut("a\nb\x1b[31m\x00") == "a⏎b\ufffd[31m\ufffd"
     assert number(float("nan")) == "–"
-
-
-def test_the_summary_says_what_its_tables_say(demo_store: Path) -> None:
-    """A gain and a cost are computed for the summary and for their own tables: one figure each."""
-    store = Store(demo_store)
-    [report], [curves], [tokens] = (store.refs(kind) for kind in ("report", "curves", "tokens"))
-    summary = {row["arm"]: row for row in store.read(report).to_pylist()}
-    gains = [row for row in store.read(curves).to_pylist() if (row["series"], row["source"]) == ("gain", "all")]
-    assert {row["arm"]: row["estimate"] for row in gains} == pytest.approx({a: r["gain"] for a, r in summary.items()})
-    costs = [r for r in store.read(tokens).to_pylist() if (r["metric"], r["source"]) == ("tokens_per_correct", "all")]
-    last = {row["arm"]: row["estimate"] for row in sorted(costs, key=lambda row: row["step"])}
-    assert last == pytest.approx({arm: row["tokens_per_correct"] for arm, row in summary.items()})
