@@ -10,22 +10,11 @@ import streamlit as st
 from dashboards.parts import chosen, plot, remember, root, rows_of, selected, show, show_section, table
 from dashboards.text import literal
 from storage.errors import UserError
+from storage.reading import recorded
 from storage.reading.charts import lines, specs_of
 from storage.reading.comparison import names_of, sentences, settings_apart
 from storage.reading.figures import FIGURES, Chart, answer_figure, on_page
 from storage.reading.query_cache import descent, reports, sources
-from storage.reading.recorded import (
-    METRICS,
-    answer_of,
-    listed_runs,
-    live_steps,
-    nights,
-    question_of,
-    run_of,
-    running,
-    spending_of,
-    standing,
-)
 
 REFRESH_SECONDS = 3
 
@@ -33,22 +22,22 @@ REFRESH_SECONDS = 3
 def overview() -> None:
     report = chosen()
     if report is not None:
-        st.subheader(literal(question_of(root(), report.ref) or "The answer"), anchor="answer")
-        *head, words = (answer_of(root(), report.ref) or "This run's report has no page.").split("\n\n", 2)
+        st.subheader(literal(recorded.question_of(root(), report.ref) or "The answer"), anchor="answer")
+        *head, words = (recorded.answer_of(root(), report.ref) or "This run's report has no page.").split("\n\n", 2)
         st.markdown("\n\n".join(head) or words)
         show(answer_figure([name for name in ("objectives", "search_curves") if sources(root(), report.ref, (name,))]))
         with st.expander("In words"):
             st.markdown(words)
         show(FIGURES["summary"])
     _runs()
-    if (found := nights(root())).num_rows:
+    if (found := recorded.nights(root())).num_rows:
         st.subheader("Nights", anchor="nights")
         st.caption("The last nightly re-evaluation of every adapter, drifted ones first.")
         table(found)
     if report is None:
         return
     _artifacts(report.ref)
-    if (spent := spending_of(root(), report.ref)) is not None:
+    if (spent := recorded.spending_of(root(), report.ref)) is not None:
         st.subheader("Spending", anchor="spending")
         table(spent)
     else:
@@ -57,7 +46,7 @@ def overview() -> None:
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def _runs() -> None:
-    listed = listed_runs(root())
+    listed = recorded.listed_runs(root())
     st.subheader("Runs", anchor="runs")
     if listed.num_rows == 0:
         st.caption("No run has been recorded beside this store.")
@@ -68,7 +57,7 @@ def _runs() -> None:
 def _artifacts(report: str) -> None:
     """List the artifacts that the report was made from: made by its run or reused."""
     st.subheader("How it was made", anchor="artifacts")
-    rows, run = descent(root(), report), run_of(root(), report)
+    rows, run = descent(root(), report), recorded.run_of(root(), report)
     made = [run is not None and created >= run.started for created in rows["created"].to_pylist()]
     parts = [f"{sum(made)} made by this run", f"{len(made) - sum(made)} reused"] if run else [f"{len(made)} artifacts"]
     size = sum(rows["bytes"].to_pylist()) / 1e6
@@ -78,7 +67,7 @@ def _artifacts(report: str) -> None:
 
 
 def training() -> None:
-    metric = selected("Metric", list(METRICS), "metric", format_func=lambda name: name.replace("_", " "))
+    metric = selected("Metric", list(recorded.METRICS), "metric", format_func=lambda name: name.replace("_", " "))
     remember(metric=metric)
     _now(metric)
     report = chosen()
@@ -102,7 +91,7 @@ def training() -> None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _now(metric: str) -> None:
     """Show running runs and their trainings so far."""
-    going, steps = running(root()), live_steps(root())
+    going, steps = recorded.running(root()), recorded.live_steps(root())
     if not going and steps.num_rows == 0:
         st.caption("No training is going on.")
         return
@@ -112,7 +101,7 @@ def _now(metric: str) -> None:
         st.progress(min(1.0, share), f"{run.id} · {run.at or 'starting'} · {run.stages_done} of {run.stages} stages")
     if steps.num_rows:
         _chart(steps, metric, (), "ref")
-        last = standing(steps)
+        last = recorded.standing(steps)
         st.caption(" · ".join(f"{row['arm']} seed {row['seed']} at step {row['steps']}" for row in last.to_pylist()))
         table(last)
 

@@ -16,21 +16,8 @@ from storage.artifacts.schemas import Bands, Rollouts
 from storage.bands import Band, band, variance_chance
 from storage.estimates import LEVEL, tail_freedom
 from storage.sql import query
+from tasks.domain.statistics import difficulty
 from tasks.domain.statistics.curves_of_k import levels
-from tasks.domain.statistics.difficulty import (
-    CHANCE_J,
-    BetaBinomial,
-    Figure,
-    Pairs,
-    bounds,
-    fitted,
-    mean_given,
-    mean_of,
-    ranges,
-    seen,
-    share_of,
-    too_few,
-)
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, repeated
 from tasks.evidence import sampled_with
 from tasks.measures.groups import Row, read_groups, stretches, with_clusters
@@ -140,7 +127,7 @@ def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
 # The joint distribution of bands that the beta-binomial fitted to the first draw predicts.
 
 
-def of_a_second(counts: Pairs, size: int, model: BetaBinomial) -> np.ndarray:
+def of_a_second(counts: difficulty.Pairs, size: int, model: difficulty.BetaBinomial) -> np.ndarray:
     """Return joint_33 of the observed bands and the predicted bands of a second draw of `size` rollouts."""
     joint_33 = np.zeros((3, 3))
     for (n, c), times in sorted(Counter(counts).items()):
@@ -159,34 +146,36 @@ def of_halves(size: int, chance: Callable[[int, int], Any], zero: Any) -> np.nda
     return np.array([[zeros, alone[0], mixed], [alone[0], live, alone[1]], [mixed, alone[1], ones]])
 
 
-def predicted(counts: Pairs, draw: str, size: int, alike: float) -> list[dict[str, float]] | None:
+def predicted(counts: difficulty.Pairs, draw: str, size: int, alike: float) -> list[dict[str, float]] | None:
     """Return estimate, low and high of each of FIGURES, from the fit to the first draw; bounds hold for any difficulty.
     {} for a figure without dead problems; None if nothing can be fitted. size: rollouts of the second draw. alike: mean
     number of near-duplicates per cluster (`means.repeated`)."""
-    found = fitted(counts, alike)
+    found = difficulty.fitted(counts, alike)
     if found is None:
         return None
-    figures: dict[int, Figure] = {}
+    figures: dict[int, difficulty.Figure] = {}
     if draw == HALVES:
-        free_33J = of_halves(size, seen, 0.0)
+        free_33J = of_halves(size, difficulty.seen, 0.0)
         for place, kept in enumerate(FIGURES.values()):
             part_J, whole_J = parts_of(free_33J, kept)
-            figures[place] = mean_of(part_J) if kept is None else share_of(part_J, whole_J)
+            figures[place] = difficulty.mean_of(part_J) if kept is None else difficulty.share_of(part_J, whole_J)
     else:
-        chance_J3 = (seen(size, 0), variance_chance(CHANCE_J, size), seen(size, size))
+        chance_J3 = (difficulty.seen(size, 0), variance_chance(difficulty.CHANCE_J, size), difficulty.seen(size, size))
         own = {pair: int(band_number(*(np.array([n]) for n in pair))[0]) for pair in set(counts)}
         for place, kept in enumerate(FIGURES.values()):
             mine = [pair for pair in counts if kept is None or own[pair] in kept]
             if mine:
-                figures[place] = mean_given(mine, lambda pair, k=kept: chance_J3[own[pair] if k is None else 1])
+                figures[place] = difficulty.mean_given(
+                    mine, lambda pair, k=kept: chance_J3[own[pair] if k is None else 1]
+                )
 
-    def value(model: BetaBinomial, kept: tuple[int, ...] | None) -> Any:
+    def value(model: difficulty.BetaBinomial, kept: tuple[int, ...] | None) -> Any:
         halved = draw == HALVES
         joint = of_halves(size, model.chance, model.zero) if halved else of_a_second(counts, size, model)
         part, whole = parts_of(joint, kept)
         return part / whole
 
-    ends = ranges(counts, {str(place): figure for place, figure in figures.items()}, alike)
+    ends = difficulty.ranges(counts, {str(place): figure for place, figure in figures.items()}, alike)
     return [
         found.within(lambda model, k=kept: value(model, k), ends[str(place)]) if place in figures else {}
         for place, kept in enumerate(FIGURES.values())
@@ -209,8 +198,8 @@ def rows_of(
         elif one := predictions[place]:
             row["predicted"] = one["estimate"]
             if draw == SECOND:  # the prediction for these problems has bounds, no interval
-                row.setdefault("reason", f"predicted: {bounds(one, row['n'])}")
-            elif why := too_few(row["n"]):
+                row.setdefault("reason", f"predicted: {difficulty.bounds(one, row['n'])}")
+            elif why := difficulty.too_few(row["n"]):
                 row.setdefault("reason", f"predicted: {why}")
             else:
                 row |= {"predicted_low": one["low"], "predicted_high": one["high"]}

@@ -8,20 +8,7 @@ from dataclasses import dataclass
 
 from storage.reading.figures import answer_figure
 from tasks.domain.statistics.means import MARGIN
-from tasks.report.findings import (
-    START,
-    UNLIKE,
-    Ask,
-    Form,
-    Row,
-    broken_gate,
-    corrected_away,
-    excludes_zero,
-    gains,
-    hardly_taught,
-    judged,
-    listed,
-)
+from tasks.report import findings
 from tasks.report.tables import minus, number, percent
 
 #: The two policies of a comparison.
@@ -52,10 +39,10 @@ class Headline:
     tiles: tuple[Tile, ...]
 
 
-def headline(ask: Ask, inputs: Collection[str], looks: int = 1) -> Headline:
+def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1) -> Headline:
     """Return the answer to the question of a study: about objectives or a search if the study has them, otherwise about
     its arms. inputs: names of what the report is made from. looks: see `findings.answer`."""
-    form, figure = Form(ask("report_form").to_pylist()), answer_figure(inputs)
+    form, figure = findings.Form(ask("report_form").to_pylist()), answer_figure(inputs)
     rows = ask(figure.query).to_pylist()
     levels = [row for row in rows if row["row"] == "level"]
     pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
@@ -67,7 +54,7 @@ def headline(ask: Ask, inputs: Collection[str], looks: int = 1) -> Headline:
         verdict, holds = _of_gains(ask, form, looks) or _of_levels(ask, form, levels, pairs)
     found = ask("report_audit").num_rows
     audit = f"The audit has {found} finding{'' if found == 1 else 's'} about the design." if found else ""
-    return Headline(verdict, _joined(holds, *hardly_taught(ask)), audit, tuple(_tiles(ask, form, inputs)))
+    return Headline(verdict, _joined(holds, *findings.hardly_taught(ask)), audit, tuple(_tiles(ask, form, inputs)))
 
 
 def _points(share: float) -> str:
@@ -79,7 +66,7 @@ def _points(share: float) -> str:
     return f"{text} point{'' if text == '1' else 's'}"
 
 
-def _sentence(row: Row, one: str, verb: str, other: str, *, turned: bool = False) -> str:
+def _sentence(row: findings.Row, one: str, verb: str, other: str, *, turned: bool = False) -> str:
     """Return the sentence on a difference (columns gain, gain_low, gain_high). turned: name the better one first."""
     sign = -1 if turned and row["gain"] < 0 else 1
     first, second = (one, other)[::sign]
@@ -88,10 +75,14 @@ def _sentence(row: Row, one: str, verb: str, other: str, *, turned: bool = False
     return f"{first} {verb} {_points(row['gain'])} {than} than {second} (95 % interval {low} to {high})."
 
 
-def _of_gains(ask: Ask, form: Form, looks: int) -> tuple[str, str] | None:
+def _of_gains(ask: findings.Ask, form: findings.Form, looks: int) -> tuple[str, str] | None:
     """Return the verdict on the pair of trained arms that differs most; None without a pair."""
-    gate, rows = broken_gate(ask), gains(ask, looks)
-    pairs = [(judged(row, form, gate), row) for row in rows if row["source"] == "all" and row["more_gain"] is not None]
+    gate, rows = findings.broken_gate(ask), findings.gains(ask, looks)
+    pairs = [
+        (findings.judged(row, form, gate), row)
+        for row in rows
+        if row["source"] == "all" and row["more_gain"] is not None
+    ]
     if not pairs:
         return None
     pairs.sort(key=lambda pair: (VERDICT_ORDER.index(pair[0][0]), -abs(pair[1]["more_gain"])))
@@ -109,32 +100,34 @@ def _of_gains(ask: Ask, form: Form, looks: int) -> tuple[str, str] | None:
     return {"different": more, "alike": alike, "undecided": f"Undecided: {more}"}[verdict], holds
 
 
-def _of_levels(ask: Ask, form: Form, levels: Sequence[Row], pairs: Sequence[Row]) -> tuple[str, str]:
+def _of_levels(
+    ask: findings.Ask, form: findings.Form, levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
+) -> tuple[str, str]:
     """Return the headline of a study with one trained arm, or with none."""
     if trained := [row for row in levels if row["gain"] is not None and row["gain_low"] is not None]:
         row = max(trained, key=lambda one: abs(one["gain"]))
         low, high = (minus(f"{100 * row[f'gain_{end}']:+.1f}") for end in ("low", "high"))
         verb = "gained" if row["gain"] > 0 else "lost"
         words = f"{row['arm']} {verb} {_points(row['gain'])} (95 % interval {low} to {high})."
-        return words if excludes_zero(row, "gain") else f"No gain is shown: {words}", _holds(row)
+        return words if findings.excludes_zero(row, "gain") else f"No gain is shown: {words}", _holds(row)
     number_of = _joined("Nothing was trained.", _number(levels))
     if not pairs:
         return _untrained(ask, levels), number_of
-    row = max(pairs, key=lambda one: (excludes_zero(one, "gain"), abs(one["gain"])))
+    row = max(pairs, key=lambda one: (findings.excludes_zero(one, "gain"), abs(one["gain"])))
     arms = (row["arm"], row["other"])
-    if why := form.withheld(arms, START):
-        return f"Not compared: {listed(arms)} differ in form.", f"{why}. {COMPLETIONS}"
+    if why := form.withheld(arms, findings.START):
+        return f"Not compared: {findings.listed(arms)} differ in form.", f"{why}. {COMPLETIONS}"
     words = _sentence(row, arms[0], "solves", arms[1], turned=True)
     width = f"Width of traces: {wider}." if (wider := _wider(ask)) else ""
-    return words if excludes_zero(row, "gain") else f"Undecided: {words}", _joined(width, number_of)
+    return words if findings.excludes_zero(row, "gain") else f"Undecided: {words}", _joined(width, number_of)
 
 
-def _untrained(ask: Ask, arms: Sequence[Row]) -> str:
+def _untrained(ask: findings.Ask, arms: Sequence[findings.Row]) -> str:
     """Return the accuracy of arms that are not compared; of a single arm also how many problems have a gradient."""
     if not arms:
         return "Nothing was evaluated."
     if len(arms) > 1:
-        return listed(f"{row['arm']} solves {percent(row['after_rate'])}" for row in arms) + "."
+        return findings.listed(f"{row['arm']} solves {percent(row['after_rate'])}" for row in arms) + "."
     (row,) = arms
     low, high = row["after_rate_low"], row["after_rate_high"]
     ends = "" if low is None or high is None else f" (95 % interval {percent(low)} to {percent(high)})"
@@ -144,47 +137,47 @@ def _untrained(ask: Ask, arms: Sequence[Row]) -> str:
     return f"{words}."
 
 
-def _of_objectives(levels: Sequence[Row], pairs: Sequence[Row]) -> tuple[str, str]:
+def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]) -> tuple[str, str]:
     if not pairs:
         return "No objective can be compared: no interval is known.", _number(levels)
-    clear = [row for row in pairs if excludes_zero(row, "gain") and not corrected_away(row)]
+    clear = [row for row in pairs if findings.excludes_zero(row, "gain") and not findings.corrected_away(row)]
     row = max(clear or pairs, key=lambda one: abs(one["gain"]))
     who = row["other"] + (f" on {row['arm']}" if len({one["arm"] for one in pairs}) > 1 else "")
     words = _sentence(row, who, "gained", "the study's own objective")
     count = f"{len(clear)} of {len(pairs)} objectives differ{'s' if len(clear) == 1 else ''} from it." if clear else ""
-    if excludes_zero(row, "gain") and not clear:
+    if findings.excludes_zero(row, "gain") and not clear:
         chance = f"chance alone may give this difference (p = {row['p_adjusted']:.2f})"
         count = f"Corrected for several comparisons, {chance}."
     furthest = "Undecided, the furthest: " if len(pairs) > 1 else "Undecided: "
     return words if clear else f"{furthest}{words}", _joined(count, _number(pairs), _holds(row))
 
 
-def _of_search(levels: Sequence[Row], pairs: Sequence[Row]) -> tuple[str, str]:
+def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]) -> tuple[str, str]:
     methods = [row for row in levels if not row["label"].endswith("one rollout")]
     if not pairs:
         top = max(methods, key=lambda one: one["after_rate"])
         return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)
     row = max(pairs, key=lambda one: one["gain"])
     on = f" on {row['arm']}" if len({one["arm"] for one in levels}) > 1 else ""
-    search = "Search" if excludes_zero(row, "gain") else "Undecided: search"
+    search = "Search" if findings.excludes_zero(row, "gain") else "Undecided: search"
     several = len({m["label"].rpartition("· ")[2] for m in methods})
     chosen = f"It is the best of {several} methods, chosen afterwards." if several > 1 else ""
     verdict = _sentence(row, f"{search} by {row['other']}{on}", "solves", "one rollout")
     return verdict, _joined(chosen, _number(methods), _holds(row))
 
 
-def _detectable(row: Row) -> str:
+def _detectable(row: findings.Row) -> str:
     least = row["detectable_gain"]
     if least is None or least > 1:
         return "This study is too small to find any difference."
     return f"A difference of {_points(least)} would have been found."
 
 
-def _holds(row: Row) -> str:
+def _holds(row: findings.Row) -> str:
     return f"This holds for {row['holds_for']}." if row.get("holds_for") else ""
 
 
-def _number(rows: Sequence[Row]) -> str:
+def _number(rows: Sequence[findings.Row]) -> str:
     found = max((row["n"] for row in rows if row["n"]), default=0)
     return f"{found} held-out problems." if found else ""
 
@@ -193,8 +186,8 @@ def _joined(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
 
-def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
-    arms: dict[str, Row] = {}
+def _tiles(ask: findings.Ask, form: findings.Form, inputs: Collection[str]) -> list[Tile]:
+    arms: dict[str, findings.Row] = {}
     for row in ask("report_summary").to_pylist():
         arms.setdefault(row["arm"], row)  # of each arm its first seed
     tests = [row for row in ask("report_band_tests").to_pylist() if row["metric"] == "ratio"]
@@ -204,13 +197,13 @@ def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
     }
     costs = [row for row in costs if all(ends.get(row[name]) == row[step] for name, step in ENDS)]
 
-    def tile(title: str, of: Callable[[Row], str | None], words: str = "") -> Tile:
+    def tile(title: str, of: Callable[[findings.Row], str | None], words: str = "") -> Tile:
         return Tile(title, tuple((arm, text) for arm, row in arms.items() if (text := of(row)) is not None), words)
 
-    def fault(row: Row) -> float:
+    def fault(row: findings.Row) -> float:
         return max(row[name] or 0.0 for name in ("no_answer", "invalid_tags", "truncated"))
 
-    in_form = not any(form.mute(arm) for arm in arms) and max(map(fault, arms.values()), default=0.0) < UNLIKE
+    in_form = not any(form.mute(arm) for arm in arms) and max(map(fault, arms.values()), default=0.0) < findings.UNLIKE
     tiles = [
         tile(
             "Signal: problems with a gradient",
@@ -236,20 +229,20 @@ def _tiles(ask: Ask, form: Form, inputs: Collection[str]) -> list[Tile]:
     return [one for one in tiles if one.values]
 
 
-def _wider(ask: Ask) -> str:
+def _wider(ask: findings.Ask) -> str:
     """Return which of two arms has the more diverse traces before training."""
     at_start = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0}
     apart = [row for row in ask("report_diversity").to_pylist() if at_start.items() <= row.items()]
     return _differ(apart, ("difference", "difference_low", "difference_high"), "is wider", 0)
 
 
-def _differ(rows: Sequence[Row], names: tuple[str, str, str], word: str, even: float) -> str:
+def _differ(rows: Sequence[findings.Row], names: tuple[str, str, str], word: str, even: float) -> str:
     """Return the conclusion about the difference of two arms. even: the value without a difference."""
     known = [row for row in rows if row[names[1]] is not None and row["arm"] != row["other"]]
     if len(known) != 1:
         return ""
     (row,) = known
     value, low, high = (row[name] for name in names)
-    if low <= even <= high or corrected_away(row):
+    if low <= even <= high or findings.corrected_away(row):
         return "no difference shown"
     return f"{row['arm'] if value > even else row['other']} {word}"

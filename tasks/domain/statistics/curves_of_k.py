@@ -12,21 +12,7 @@ from typing import Any
 import numpy as np
 
 from storage.estimates import pass_all_k, pass_at_k, resample_classes
-from tasks.domain.statistics.means import (
-    ONE_PROBLEM,
-    SILENT,
-    Means,
-    Seeded,
-    Spread,
-    bisected,
-    by_seed,
-    combined,
-    contrast,
-    on_common_problems,
-    same_adapters,
-    together,
-    uneven,
-)
+from tasks.domain.statistics import means
 from tasks.domain.statistics.shares import SCARCE, proportions
 
 Row = dict[str, Any]
@@ -43,8 +29,8 @@ class KCurve:
     rollouts: fewest of a group. tokens_per_rollout: None if lengths are unknown.
     """
 
-    values: dict[str, Seeded]
-    groups: Seeded
+    values: dict[str, means.Seeded]
+    groups: means.Seeded
     known: list[int]
     rollouts: int
     policies: int
@@ -66,7 +52,7 @@ class KCurve:
             found: dict[int, Row] = {}
             if self.known:
                 known_SCK = values_SCK[:, :, self.known]
-                beyond = together(known_SCK.mean(axis=0), draws, seed)
+                beyond = means.together(known_SCK.mean(axis=0), draws, seed)
                 alone, wide = (levels(known_SCK, values.trained, factor) for factor in (1.0, beyond))
                 for i, row, band in zip(self.known, alone, wide, strict=True):
                     found[i] = row | {"low_simultaneous": band["low"], "high_simultaneous": band["high"]}
@@ -78,9 +64,9 @@ class KCurve:
 
 def levels(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False) -> list[Row]:
     """Return one row per column: the mean share, its interval (`proportions`) and population, or a reason."""
-    mean = combined([(1.0, values_SPV)], [trained])
+    mean = means.combined([(1.0, values_SPV)], [trained])
     low_V, high_V = proportions(values_SPV, trained, beyond, gradual=gradual)
-    why = {"low": None, "high": None, "reason": ONE_PROBLEM if mean.n < 2 else SILENT}
+    why = {"low": None, "high": None, "reason": means.ONE_PROBLEM if mean.n < 2 else means.SILENT}
     return [
         {"estimate": float(at), "holds_for": mean.holds_for, "clusters": values_SPV.shape[1]}
         | ({"low": float(low), "high": float(high)} if np.isfinite(low) else why)
@@ -96,8 +82,8 @@ def k_curve(of: Mapping[str, np.ndarray], ks: Sequence[int]) -> KCurve:
     lengths_known = np.isfinite(tokens) and rollouts > 0
     cost_N = tokens_N / size_N if lengths_known else np.zeros(len(size_N))
 
-    def laid_out(*values: np.ndarray) -> Seeded:
-        return by_seed(of["problem"], of["adapter"], np.column_stack([*values, of["cluster"]]))
+    def laid_out(*values: np.ndarray) -> means.Seeded:
+        return means.by_seed(of["problem"], of["adapter"], np.column_stack([*values, of["cluster"]]))
 
     groups, fewest = laid_out(size_N, correct_N, cost_N), int(size_N.min()) if len(size_N) else 0
     values = {name: laid_out(estimate(size_N, correct_N, ks).filled(0.0)) for name, estimate in METRICS.items()}
@@ -116,7 +102,7 @@ def doublings(curve: KCurve, ks: Sequence[int]) -> list[Row]:
     rows = [{"k": k} | row for k, row in zip(ks, levels(values_SCK, passing.trained), strict=True)]
     if len(ks) < 2:
         return rows
-    more = combined([(1.0, np.diff(values_SCK, axis=2))], [passing.trained], reach=1.0)
+    more = means.combined([(1.0, np.diff(values_SCK, axis=2))], [passing.trained], reach=1.0)
     low_V, high_V = more.interval()
     for row, at, low, high in zip(rows[1:], more.estimate_V, low_V, high_V, strict=True):
         row["doubling"] = float(at)
@@ -142,7 +128,7 @@ Pair = Sequence[np.ndarray]
 
 def beyond_shift(
     pair: Pair, trained: Sequence[bool], ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
-) -> tuple[float, Means]:
+) -> tuple[float, means.Means]:
     """Return (null, excess). null: the closure of the gap, from the smallest to the largest k, that a constant shift of
     logits would give. excess: the remaining closure, 0 if the policies differ only by such a shift.
 
@@ -151,7 +137,7 @@ def beyond_shift(
     policies use the same adapters, so a seed stands for both.
     """
     found, at_P = np.unique(cluster_P, return_inverse=True)
-    size = 1 if uneven(at_P) else len(found)
+    size = 1 if means.uneven(at_P) else len(found)
     drawn_BP = resample_classes(np.ones(len(found), np.int64), DRAWS, seed)[:, at_P]
     drawn_BP = np.concatenate([np.ones((1, len(at_P))), drawn_BP])
     drawn_BP /= drawn_BP.sum(axis=1, keepdims=True)
@@ -166,8 +152,8 @@ def beyond_shift(
     known = np.array([size > 1 and problems > 0])
     fewest = min((len(one) for one, was in zip(pair, trained, strict=True) if was), default=0)
     parts = (problems, max(size - 1.0, 1.0), added, added**2 / over if over > 0 else 1.0)
-    spread = Spread(*(np.array([value]) for value in parts))
-    return float(null_B[0]), Means(excess_B[:1], spread, known, known, np.zeros(1, bool), size, fewest, 1.0)
+    spread = means.Spread(*(np.array([value]) for value in parts))
+    return float(null_B[0]), means.Means(excess_B[:1], spread, known, known, np.zeros(1, bool), size, fewest, 1.0)
 
 
 def _null_and_excess(pair: Pair, ks: tuple[int, int], weights_BP: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +194,7 @@ def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple
         return (q_BJ * (1 - fail_BJ**k)).sum(axis=1)
 
     ends_B = np.full(len(q_BJ), 25.0)
-    at_B = bisected(-ends_B, ends_B, lambda shift_B: passing(shift_B, ks[0]) >= first_B)
+    at_B = means.bisected(-ends_B, ends_B, lambda shift_B: passing(shift_B, ks[0]) >= first_B)
     return passing(at_B, ks[0]), passing(at_B, ks[1])
 
 
@@ -217,7 +203,7 @@ def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple
 
 def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[Row]:
     """Return rows of gap, closure and monotone between two pass@k curves on their common problems."""
-    common = on_common_problems([curve.values["pass@k"] for curve in (a, b)])
+    common = means.on_common_problems([curve.values["pass@k"] for curve in (a, b)])
     if not (n := len(common[0].problem_P)):
         return [{"metric": "gap", "n": 0, "reason": "no problem in common"}]
     known = [i for i in a.known if i in b.known]
@@ -229,7 +215,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     if not known:
         return rows
     both = [one.replaced(one.values_SPV[:, :, known]) for one in common]
-    gaps = estimate_rows(contrast((1.0, -1.0), both, reach=1.0), n, alike="the two are alike on every problem")
+    gaps = estimate_rows(means.contrast((1.0, -1.0), both, reach=1.0), n, alike="the two are alike on every problem")
     rows += [{"metric": "gap", "k": ks[i]} | row for i, row in zip(known, gaps, strict=True)]
     if len(known) < 2:
         return [*rows, {"metric": "closure", "n": n, "reason": "one k has nothing to close"}]
@@ -238,7 +224,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     sign = 1.0 if gap_CK[:, 0].mean() >= 0 else -1.0
     ends = [one.replaced(one.values_SPV[:, :, [0, len(known) - 1]]) for one in both]
     narrower = [one.replaced(sign * (one.values_SPV[:, :, :1] - one.values_SPV[:, :, 1:2])) for one in ends]
-    closure = contrast((1.0, -1.0), narrower, reach=1.0, shares=False)
+    closure = means.contrast((1.0, -1.0), narrower, reach=1.0, shares=False)
     return [
         *sorted(rows, key=lambda r: r["k"]),
         {"metric": "closure", "k": k} | estimate_rows(closure, n, alike="every problem closes by the same amount")[0],
@@ -247,23 +233,23 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     ]
 
 
-def estimate_rows(means: Means, n: int, alike: str) -> list[Row]:
+def estimate_rows(found: means.Means, n: int, alike: str) -> list[Row]:
     """Return one row per column: estimate, interval, p, detectable difference, and the population it holds for. n:
     problems, including near-duplicates of one cluster."""
-    low_V, high_V = means.interval()
-    p_V, seen_V = means.p_value(), means.detectable()
+    low_V, high_V = found.interval()
+    p_V, seen_V = found.p_value(), found.detectable()
     rows = []
-    for i, estimate in enumerate(means.estimate_V):
-        row: Row = {"estimate": float(estimate), "n": n, "clusters": means.n, "seeds": means.seeds or None}
-        row["holds_for"] = means.holds_for
-        if means.known_V[i]:
+    for i, estimate in enumerate(found.estimate_V):
+        row: Row = {"estimate": float(estimate), "n": n, "clusters": found.n, "seeds": found.seeds or None}
+        row["holds_for"] = found.holds_for
+        if found.known_V[i]:
             row |= {"low": float(low_V[i]), "high": float(high_V[i])}
         if np.isfinite(seen_V[i]):
             row["detectable"] = float(seen_V[i])
         if np.isfinite(p_V[i]):
             row["p_value"] = float(p_V[i])
         else:
-            row["reason"] = means.unknown(i, alike)
+            row["reason"] = found.unknown(i, alike)
         rows.append(row)
     return rows
 
@@ -272,8 +258,8 @@ def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[R
     """Return `closure_of_shift`, the closure that a constant shift of logits would give, and `closure_beyond_shift`,
     the remaining closure, which measures width."""
     known = [i for i in a.known if i in b.known]
-    groups = on_common_problems([a.groups, b.groups])
-    passing = on_common_problems([a.values["pass@k"], b.values["pass@k"]])
+    groups = means.on_common_problems([a.groups, b.groups])
+    passing = means.on_common_problems([a.values["pass@k"], b.values["pass@k"]])
     n = len(groups[0].problem_P)
     if n < 2 or len(known) < 2:
         return []
@@ -282,7 +268,7 @@ def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[R
         np.concatenate([one.values_SPV[:, :, :2], own.values_SPV[:, :, [first, last]]], axis=2)
         for one, own in zip(groups, passing, strict=True)
     ]
-    paired, trained = same_adapters([one.adapter_S for one in groups]), [one.trained for one in groups]
+    paired, trained = means.same_adapters([one.adapter_S for one in groups]), [one.trained for one in groups]
     null, excess = beyond_shift(pair, trained, (ks[first], ks[last]), groups[0].cluster_P, seed, paired=paired)
     return [
         {"metric": "closure_of_shift", "k": ks[last], "estimate": null, "n": n},
@@ -296,23 +282,23 @@ SCALES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
 }
 
 
-def _on_scales(sign: float, ends: Sequence[Seeded], k: int, n: int) -> list[Row]:
+def _on_scales(sign: float, ends: Sequence[means.Seeded], k: int, n: int) -> list[Row]:
     """Return the closure of the log ratio of failures (1 − pass@k), and of the difference in logits of pass@k,
     linearised. ends: pass@k at the smallest and the largest k."""
-    means = [one.values_SPV[:, :, :2].mean(axis=(0, 1)) for one in ends]
+    shares = [one.values_SPV[:, :, :2].mean(axis=(0, 1)) for one in ends]
     rows: list[Row] = []
     for metric, (scale, slope) in SCALES.items():
-        taken = [1 - m if metric == "closure_of_failures" else np.minimum(m, 1 - m) for m in means]
-        if min(share.min() for share in taken) * n < SCARCE:
+        taken = [1 - m if metric == "closure_of_failures" else np.minimum(m, 1 - m) for m in shares]
+        if min(one.min() for one in taken) * n < SCARCE:
             why = f"fewer than {SCARCE:g} problems' worth of what a logarithm is taken of"
             rows.append({"metric": metric, "k": k, "n": n, "reason": why})
             continue
         linear = [
             one.replaced(sign * (one.values_SPV[:, :, :2] * slope(m) @ np.array([[1.0], [-1.0]])))
-            for one, m in zip(ends, means, strict=True)
+            for one, m in zip(ends, shares, strict=True)
         ]
-        found = contrast((1.0, -1.0), linear, shares=False)
-        at = sign * (scale(means[0]) - scale(means[1])) @ np.array([1.0, -1.0])
+        found = means.contrast((1.0, -1.0), linear, shares=False)
+        at = sign * (scale(shares[0]) - scale(shares[1])) @ np.array([1.0, -1.0])
         rows.append(
             {"metric": metric, "k": k} | estimate_rows(replace(found, estimate_V=np.array([at])), n, "alike")[0]
         )
@@ -342,8 +328,8 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     unknown, and no estimates if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
-    passing = on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])
-    groups = on_common_problems([dear.groups, cheap.groups])
+    passing = means.on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])
+    groups = means.on_common_problems([dear.groups, cheap.groups])
     cost_P, other_cost_P = (one.values_SPV[:, :, 2].mean(axis=0) for one in groups)
     if not (n := len(cost_P)) or not dear.tokens_per_rollout or not cheap.tokens_per_rollout or not other_cost_P.all():
         return []
@@ -362,7 +348,7 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
             one.replaced(at_fraction(one.values_SPV[:, :, :-1], of_P)[:, :, None])
             for one, of_P in zip(passing, (k_P, other_k_P), strict=True)
         ]
-        found = contrast((sign, -sign), both, reach=1.0)
+        found = means.contrast((sign, -sign), both, reach=1.0)
         row = estimate_rows(found, n, alike="the two are alike on every problem")[0]
         own, other = (float(v.mean()) for v in ((k_P, other_k_P) if dear is a else (other_k_P, k_P)))
         whole = "" if own == round(own) else f"at k = {own:.3g}, "
