@@ -214,12 +214,12 @@ class Form:
     def learnt(self, arms: Sequence[str]) -> list[str]:
         """Return the change of every arm in the share without an answer, if one is large enough to explain a gain."""
         ends = {arm: [self._mean(arm, at, "no_answer") for at in (START, TRAINED)] for arm in arms}
-        known = {arm: (before, after) for arm, (before, after) in ends.items() if None not in (before, after)}
-        if not any(abs(after - before) >= UNLIKE for before, after in known.values()):
+        known = {arm: (start, end) for arm, (start, end) in ends.items() if start is not None and end is not None}
+        if not any(abs(end - start) >= UNLIKE for start, end in known.values()):
             return []
         return [
-            f"rollouts of {arm} without an answer went from {percent(before)} to {percent(after)}"
-            for arm, (before, after) in known.items()
+            f"rollouts of {arm} without an answer went from {percent(start)} to {percent(end)}"
+            for arm, (start, end) in known.items()
         ]
 
 

@@ -12,7 +12,7 @@ a share (`Shifts`), so near 0 and 1 the end away from the edge is further off. C
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from statistics import NormalDist
 
@@ -127,6 +127,7 @@ class Spread:
     problems_df_V: np.ndarray
     seeds_V: np.ndarray
     seeds_df_V: np.ndarray
+    _: KW_ONLY
     shifts: Sequence[Shifts] = ()
 
     @property
@@ -367,7 +368,7 @@ def combined(
         problems_V = problems_V + unseen_variance(mean_PV, reach)
     shifts = shifts_of(parts) if shares else []
     silent_V = np.any([np.zeros(len(estimate_V), bool), *(policy.silent_V for policy in shifts)], axis=0)
-    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V, [] if paired else shifts)
+    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V, shifts=[] if paired else shifts)
     known_V = (n > 1) & (problems_V + seeds_V > NOTHING) & ~silent_V
     seeds = min((len(values) for (_, values), was in zip(parts, trained, strict=True) if was), default=0)
     return Means(estimate_V, spread, known_V, varies_V, silent_V, n, seeds, reach)
