@@ -30,11 +30,11 @@ MINUTES ?= 30
 test-slow: $(VENV)/.ready
 	$(PYTEST) -m "slow or chaos" --minutes $(MINUTES)
 
-# Tests that need an extra that the other locks leave out, such as trackers, inspect or Tinker, in an environment of their own.
+# Tests that need an extra that the other locks leave out, such as trackers, inspect, Tinker or Redis, in an environment of their own.
 EXTRAS_VENV ?= .venv-extras
 test-extras:
 	$(MAKE) VENV=$(EXTRAS_VENV) LOCK=$(EXTRAS_LOCK) $(EXTRAS_VENV)/.ready
-	$(EXTRAS_VENV)/bin/pytest -rs -m "not chaos" $$(grep -rl --include='test_*.py' 'importorskip(' tests)
+	$(EXTRAS_VENV)/bin/pytest -rs -m "" $$(grep -rl --include='test_*.py' 'importorskip(' tests)
 
 # What a rewrite must leave alone, in at most five minutes: planned names, stores of an earlier commit, goldens, the
 # published figures, golds and verdicts, the learner beside float64, kill -9 without a trace, gc beside a parked run.

@@ -142,7 +142,7 @@ def _make(study: Study, store: Store, charging: Charging, listeners: Listeners, 
 @study_options
 @options.budget
 @click.option("--slurm", is_flag=True, required=True, help="Submit to Slurm.")
-@click.option("--partition", help="Partition of the jobs.")
+@click.option("--partition", help="Partition of the jobs that make the study.")
 @click.option(
     "--time", "limit_of_time", help="Time limit of a job, in sbatch's format; the run continues in the next job."
 )
@@ -171,13 +171,13 @@ def submit(
     study = request.study(store, planning=True)
     steps, p = planned(study, store), study.profile
     charging = Charging.of(study, store, run_id(p.called, steps[-1].step.ref), Budget.parse(budget).over(p.budget))
-    own = {"partition": partition, "time": limit_of_time}
     of_slurm = Jobs(
         run=charging.run,
         root=root,
         count=jobs or len(p.arms) * max(1, len(p.seeds)),
         gpus=gpus if gpus is not None else p.hardware.gpus if p.hardware.device == "cuda" else 0,
-        options=[*(f"--{name}={value}" for name, value in own.items() if value), *more],
+        partition=partition,
+        options=[*([f"--time={limit_of_time}"] if limit_of_time else []), *more],
     )
     if dry_run:
         options.tell([*of_slurm.commands()], map(shlex.join, of_slurm.commands()), json=as_json)

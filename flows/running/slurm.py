@@ -20,23 +20,26 @@ SCRIPT = REPO / "deploy" / "slurm" / "study.sbatch"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
     """The jobs of one run. count: number of jobs that share the run's pieces. If there are several, another job
-    follows, which writes the report and needs no GPU. options: further options of sbatch."""
+    follows, which writes the report: it needs no GPU and runs in the cluster's default partition. options: further
+    options of sbatch for every job."""
 
     run: str
     root: Path
     count: int = 1
     gpus: int = 0
+    partition: str | None = None
     options: Sequence[str] = ()
 
     def commands(self) -> Iterator[list[str]]:
         """Return the sbatch commands in order; `{}` stands for the id of the previous job."""
         resume = [sys.executable, "-m", "varband", "resume", self.run, *shlex.split(root_option(self.root))]
         sbatch = ["sbatch", "--parsable", f"--job-name={self.run}", *self.options]
-        gpus = [f"--gpus={self.gpus}"] if self.gpus else []
+        places = {"partition": self.partition, "gpus": self.gpus}
+        work = [*sbatch, *(f"--{name}={value}" for name, value in places.items() if value)]
         if self.count == 1:
-            yield [*sbatch, *gpus, str(SCRIPT), *resume]
+            yield [*work, str(SCRIPT), *resume]
             return
-        yield [*sbatch, *gpus, f"--array=0-{self.count - 1}", str(SCRIPT), *resume, "--shared"]
+        yield [*work, f"--array=0-{self.count - 1}", str(SCRIPT), *resume, "--shared"]
         yield [*sbatch, "--dependency=afterok:{}", "--kill-on-invalid-dep=yes", str(SCRIPT), *resume]
 
     def submit(self) -> list[str]:

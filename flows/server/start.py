@@ -24,6 +24,7 @@ REDIS_URL = "PREFECT_REDIS_MESSAGING_URL"
 REDIS = {
     "PREFECT_MESSAGING_BROKER": "prefect_redis.messaging",
     "PREFECT_MESSAGING_CACHE": "prefect_redis.messaging",
+    "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "prefect_redis.ordering",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect_redis.lease_storage",
     # by default the server keeps a run's events in memory for up to 10 s: one that is killed then loses the first
     # heartbeat, and a run without any is never found lost
@@ -41,12 +42,12 @@ def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
     os.umask(0o077)  # its database and settings are this user's
     if text := protect(host, port, unprotected=unprotected):
         print(text, flush=True)
-    os.environ.setdefault("PREFECT_SERVER_EVENTS_CAUSAL_ORDERING", "flows.server.ordering")
     if os.environ.get(REDIS_URL):
         if find_spec("prefect_redis") is None:
             raise UserError(f"server: {REDIS_URL} needs prefect-redis: install varband[redis]")
         for name, module in REDIS.items():
             os.environ.setdefault(name, module)
+    os.environ.setdefault("PREFECT_SERVER_EVENTS_CAUSAL_ORDERING", "flows.server.ordering")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     try:
         asyncio.run(_wait_for_beats())

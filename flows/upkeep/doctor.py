@@ -126,7 +126,7 @@ def _server(root: Path) -> Iterator[Check]:
         with get_client(sync_client=True) as client:
             version = client.request("GET", "/admin/version").json()
             waits = client.request("GET", "/admin/settings").json()["server"]["events"]["causal_ordering"]
-            fix = "" if waits.startswith("flows.") else "use `varband server start`, else lost runs wait 15 minutes"
+            fix = "use `varband server start`, else lost runs wait 15 minutes" if waits.startswith("prefect.") else ""
             yield Check.of("server", f"{url} runs Prefect {version}", fix, "warn")
             yield from _pools(client)
     except HTTPError as error:

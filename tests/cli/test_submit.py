@@ -21,11 +21,11 @@ def test_a_submitted_run_is_listed_with_its_job_and_resumed_by_it(tmp_path: Path
         return json.loads(done.stdout)
 
     root = tmp_path / "store"
-    more = ("--slurm", "--jobs", "0", "--gpus", "2", "--time", "10", "--budget", "tokens=7")
+    more = ("--slurm", "--jobs", "0", "--gpus", "2", "--partition", "gpu", "--time", "10", "--budget", "tokens=7")
     submitted = varband(mini.command(root, *more, verb="submit"))
     assert submitted["jobs"] == ["1", "2"]
     (row,) = varband([warm.VARBAND, "runs", "--root", str(root), "--json"])
     assert (row["id"], row["state"], row["job"]) == (submitted["run"], "queued", "1")
     array, last = (tmp_path / "jobs").read_text().splitlines()
-    assert "--time=10 --gpus=2 --array=0-1" in array and array.endswith("--shared")
-    assert "--dependency=afterok:1" in last and "--gpus" not in last and f"resume {submitted['run']}" in last
+    assert "--time=10 --partition=gpu --gpus=2 --array=0-1" in array and array.endswith("--shared")
+    assert "--dependency=afterok:1" in last and "gpu" not in last and f"resume {submitted['run']}" in last

@@ -43,6 +43,7 @@ MpiDefault=none
 ReturnToService=2
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=1000
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=gpu Nodes=ALL MaxTime=INFINITE State=UP
 """
 
 
@@ -107,9 +108,13 @@ def test_a_job_that_reaches_its_time_limit_twice_makes_the_same_artifacts(
 def test_jobs_of_an_array_share_a_study_and_a_last_one_writes_the_report(
     tmp_path: Path, slurm: dict[str, str], calm: Path
 ) -> None:
-    said = submitted(tmp_path / "root", slurm, *LONGER, "--jobs=0")
+    said = submitted(tmp_path / "root", slurm, *LONGER, "--jobs=0", "--partition=gpu")
     one, two, last = [[int(n) for n in found] for found in re.findall(r"(\d+) of (\d+) stages made", said)]
     assert min(one[0], two[0]) > 0 and one[0] + two[0] == one[1] and last[0] == 0
     (run,) = all_runs(tmp_path / "root")
     assert run.state == "finished"
+    ask = ["scontrol", "--oneliner", "show", "job"]
+    jobs = subprocess.run(ask, env=slurm, capture_output=True, text=True, check=True).stdout.splitlines()
+    parts = {("Array" in job, *re.findall(r" Partition=(\S+)", job)) for job in jobs if f"JobName={run.id} " in job}
+    assert parts == {(True, "gpu"), (False, "main")}
     assert mini.hashes(tmp_path / "root") == mini.hashes(calm)
