@@ -24,8 +24,7 @@ from tasks.engines.adapter_files import adapter_files
 from tasks.engines.grading.graders import GradeItem
 from tasks.engines.hardware import Hardware
 from tasks.engines.model_checks import positions
-from tasks.engines.protocols import Decoding
-from tasks.engines.sampling.sampler import stream
+from tasks.engines.protocols import Decoding, Request
 from tasks.rollouts import weights_left
 
 
@@ -66,12 +65,10 @@ def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, 
         generator = tools.generator(base.sha256, target.rank)
         for place, words in enumerate(_problems(problem)):
             ids = generator.encode(scaffold.prompt(words), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-            completion, finish = "", "length"
-            for text, ended in stream(generator, ids, decoding, how["seed"] + place, target.served):
-                completion, finish = completion + text, ended or finish
-                if not how["as_json"]:
-                    click.echo(printable(text, "\n\t"), nl=False)
-                    sys.stdout.flush()
+            [found] = generator.generate([Request(0, ids, how["seed"] + place, decoding)], target.served)
+            completion, finish = found.text, found.finish
+            if not how["as_json"]:
+                click.echo(printable(completion, "\n\t"))
             parsed = scaffold.parse(completion)
             result: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
             if gold is not None:
@@ -82,9 +79,7 @@ def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, 
                 options.write_json({"completion": completion, **result})
                 continue
             cut = " (cut off at --max-tokens)" if finish == "length" else ""
-            click.secho(
-                f"\nanswer: {printable((result['answer'] or 'none').strip(), chr(10) + chr(9))}{cut}", bold=True
-            )
+            click.secho(f"answer: {printable((result['answer'] or 'none').strip(), chr(10) + chr(9))}{cut}", bold=True)
             if gold is not None:
                 colour = "green" if result["verdict"] == "correct" else "red"
                 click.secho(f"{result['verdict']}: {result['reason']} (gold {gold})", fg=colour)

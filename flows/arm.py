@@ -29,7 +29,7 @@ from tasks.embedding import embed_traces
 from tasks.measures.bands import classify_bands, keep_joint
 from tasks.measures.diversity import measure_diversity
 from tasks.regrading import regrade
-from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.sampling import sample_rollouts
 from tasks.searches import search_problems
 from tasks.splits import IN_BENCHMARK
 from tasks.stage import grouped, only_noted, planning, provided, store
@@ -128,8 +128,7 @@ class _Arms:
     def _screened(self, arm: str) -> Screened:
         p, at = self.study.profile, self.at.studied
         plan, start = p.screening, self._start(arm, self.taught[p.arm(arm).head])
-        sample = screen_adaptively if plan.adaptive else sample_rollouts
-        rollouts = sample.titled(f"screen {arm}")(
+        rollouts = sample_rollouts.titled(f"screen {arm}")(
             pool=at.pool,
             splits=at.splits,
             policy=start.policy,

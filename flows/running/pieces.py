@@ -115,7 +115,7 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool)
     everything = plan(study, store, dag)
     turns = _turns(p.step for p in everything)
     planned = [p.step for p in everything if p.made_here and p.step.ref.kind in COSTLY]
-    samplings = {_sampling_of(step, "policy", "sampling") for step in planned if step.recipe.stage in SHARDED}
+    samplings = {_sampling_of(step, "policy", "sampling") for step in planned if step.recipe.stage == SHARDED}
     with stages_of(study, store):
         for step in planned:
             if step.recipe.stage == "regrade_rollouts":  # it samples nothing
@@ -157,7 +157,7 @@ def _arm_of(step: Step) -> str:
 
 def _pieces_of(step: Step, turn: int, study: Study, done: set[str], in_shards: bool) -> Iterator[Piece]:
     arm = _arm_of(step)
-    if step.recipe.stage not in SHARDED or not in_shards:
+    if step.recipe.stage != SHARDED or not in_shards:
         if str(step.ref) not in done:
             yield Piece(step.ref, step.title, arm=arm, turn=turn)
         return

@@ -63,10 +63,6 @@ class SamplingPlan(Checked):
 class Screening(SamplingPlan):
     """The sampling of the base model by which problems are put into bands."""
 
-    adaptive: bool = False
-    """Stop sampling a problem once it has a correct and a wrong rollout. Its band is the same and costs fewer
-    rollouts."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder(Checked):

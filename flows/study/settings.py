@@ -63,8 +63,6 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     >>> from flows.study.profiles import DEMO
     >>> overridden(DEMO, ["screening.group_size=16"]).screening.group_size
     16
-    >>> overridden(DEMO, ["screening.adaptive=true"]).screening.adaptive
-    True
     """
     values: dict[str, str] = {}
     for setting in settings:

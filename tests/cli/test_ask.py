@@ -13,12 +13,6 @@ from cli.ask import ask as command
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.copies import copy_study
-from tasks.domain.scaffolds import ARMS
-from tasks.engines.hardware import Hardware
-from tasks.engines.protocols import Decoding, Request
-from tasks.engines.sampling.sampler import PIECE_TOKENS, stream
-from tasks.engines.toolbox import Toolbox
-from tests.warm import REPO
 
 PROBLEM = "There are 6 boxes of 6 pens. 7 go. 3 come. How many pens in all?"
 
@@ -32,22 +26,7 @@ def told(*words: str, typed: str | None = None, engine: str = "transformers") ->
     return [json.loads(line) for line in lines]
 
 
-def test_pieces_are_the_completion() -> None:
-    """Without chance, what streams is what the engine would have handed over whole."""
-    places = {"demo": REPO / "models" / "demo"}
-    generator = Toolbox(Hardware(engine="transformers", max_model_len=512), places).generator("demo", 0)
-    scaffold = ARMS["panel"].scaffold
-    ids = generator.encode(scaffold.prompt(PROBLEM), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-    decoding = Decoding(max_tokens=100, temperature=0.0, stop=scaffold.stop)
-    whole = next(iter(generator.generate([Request(0, ids, 1, decoding)], None)))
-    pieces = list(stream(generator, ids, decoding, 1, None))
-    texts = [text for text, ended in pieces if ended is None]
-    assert "".join(texts) == whole.text and pieces[-1] == ("", whole.finish)
-    assert len(texts) >= len(whole.token_ids) // PIECE_TOKENS > 1
-    assert list(stream(generator, ids, Decoding(max_tokens=5, temperature=0.0), 1, None))[-1] == ("", "length")
-
-
-def test_the_debate_streams_then_the_answer_then_the_verdict() -> None:
+def test_the_debate_then_the_answer_then_the_verdict() -> None:
     result = ask(PROBLEM, "--gold", "32", "--temperature", "0")
     debate, answer, verdict = result.stdout.splitlines()
     assert debate.startswith("<mutipersonaDebate>") and debate.endswith("</answer>")

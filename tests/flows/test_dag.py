@@ -41,7 +41,6 @@ NEIGHBOURS = {
     "taught on what was made up": replace(DEMO, lessons=(replace(PAPER.lessons[0], pool=DEMO.pool),)),
     "joint, with controls": replace(PROFILES["paper/controls"], train_on="joint", seeds=(0, 1)),
     "one that is served alone": replace(PAPER, arms=("no_panel",), asymptote=64),
-    "adaptive": replace(PAPER, screening=replace(PAPER.screening, adaptive=True)),
     "a benchmark twice": replace(PAPER, benchmarks=(*PAPER.benchmarks, replace(PAPER.benchmarks[0], name="again"))),
 }
 

@@ -1,5 +1,4 @@
-"""Sampling: adaptive screening, shards that several workers enter, what the engine is never asked. Each rollout is entered
-in the ledger once."""
+"""Sampling: shards that several workers enter, what the engine is never asked. Each rollout is entered in the ledger once."""
 
 from __future__ import annotations
 
@@ -22,13 +21,12 @@ from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Example
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
-from tasks.measures.bands import bands_of
 from tasks.pool import make_synthetic_pool
 from tasks.rollouts import account_of
 from tasks.rollouts import served as adapter_of
-from tasks.sampling import enter_shard, open_shards, sample_rollouts, screen_adaptively
+from tasks.sampling import enter_shard, open_shards, sample_rollouts
 from tasks.splits import split_pool
-from tasks.stage import Ref, Session, Stage, Step, session
+from tasks.stage import Session, Stage, Step, session
 
 POLICY, DRAW, GROUP = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64)), Sampling(max_tokens=8), 8
 
@@ -90,34 +88,6 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     yield from a_lab(tmp_path, FromTheSeed())
 
 
-def labels(store: Store, rollouts: Ref) -> dict[str, str]:
-    bands = bands_of(store.read(rollouts))
-    return dict(zip(bands["problem_id"].to_pylist(), bands["band"].to_pylist(), strict=True))
-
-
-def test_bands_are_those_of_whole_groups_and_rollouts_are_saved(lab: Lab) -> None:
-    store, problems = lab.store, lab.store.manifest(lab.pool).rows
-    some = lab.sample(screen_adaptively)
-    paid = lab.engine.sampled
-    assert paid == store.manifest(some).rows < problems * GROUP
-    assert store.manifest(some).provenance.notes["saved_rollouts"] == str(problems * GROUP - paid)
-
-    whole = lab.sample(sample_rollouts)
-    assert lab.engine.sampled == problems * GROUP  # what the screening had paid for is not sampled again
-    found = labels(store, some)
-    assert found == labels(store, whole)
-    assert {"all_zero", "variance"} <= set(found.values())
-    book = Ledger(store.root)
-    assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
-
-    kept = store.read(some)
-    store.delete(some)
-    with session(Session(store, lab.toolbox)):  # now from a ledger that holds the whole groups
-        again = lab.sample(screen_adaptively)
-    assert lab.engine.sampled == problems * GROUP
-    assert store.read(again).equals(kept)
-
-
 def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> None:
     training = Training.of("a" * 16)
     recipe = recipe_of("train_adapter", 3, {"start": replace(POLICY, model=BaseModel(name="other", sha256="1" * 64))})
@@ -159,7 +129,7 @@ def test_a_problem_that_its_own_prompt_solves_is_never_asked(lab: Lab) -> None:
 BATCH, OF_A_SHARD = 12, 48
 
 
-def planned(lab: Lab, stage: Stage[..., Rollouts], root: Path) -> tuple[Step, Session]:
+def planned(lab: Lab, root: Path) -> tuple[Step, Session]:
     """The step of a stage in a store of its own, which has the problems of the lab's."""
     for kind in ("pool", "splits"):
         if not (root / kind).exists():
@@ -167,22 +137,21 @@ def planned(lab: Lab, stage: Stage[..., Rollouts], root: Path) -> tuple[Step, Se
             (root / kind).symlink_to(lab.store.root / kind)
     lab.toolbox.hardware = lab.toolbox.hardware.__class__(batch_size=BATCH)
     with session(Session(Store(root), lab.toolbox, planning=True)) as planning:
-        lab.sample(stage)
+        lab.sample(sample_rollouts)
     Store(root).prepare()
     return planning.steps[0], Session(Store(root), lab.toolbox)
 
 
-def whole(lab: Lab, stage: Stage[..., Rollouts], root: Path) -> pa.Table:
-    step, alone = planned(lab, stage, root)
+def whole(lab: Lab, root: Path) -> pa.Table:
+    step, alone = planned(lab, root)
     with session(alone):
         alone.ensure(step)
     return alone.store.read(step.ref)
 
 
-@pytest.mark.parametrize("stage", [sample_rollouts, screen_adaptively])
-def test_gathered_rows_are_those_of_one_worker(lab: Lab, tmp_path: Path, stage: Stage[..., Rollouts]) -> None:
-    expected = whole(lab, stage, tmp_path / "alone")
-    step, worker = planned(lab, stage, tmp_path / "shared")
+def test_gathered_rows_are_those_of_one_worker(lab: Lab, tmp_path: Path) -> None:
+    expected = whole(lab, tmp_path / "alone")
+    step, worker = planned(lab, tmp_path / "shared")
     with session(worker):
         shards = list(open_shards(step, OF_A_SHARD, set()))
         assert len(shards) > 1
@@ -197,12 +166,11 @@ def test_gathered_rows_are_those_of_one_worker(lab: Lab, tmp_path: Path, stage: 
     assert Ledger(worker.store.root).duplicates(account_of(POLICY, DRAW)) == 0
 
 
-@pytest.mark.parametrize("stage", [sample_rollouts, screen_adaptively])
 def test_a_worker_that_ends_half_way_leaves_its_shard_open(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage[..., Rollouts]
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever starts the run again asks for that shard and those that nobody began, whatever was decided in others."""
-    step, worker = planned(lab, stage, tmp_path / "shared")
+    """Whoever starts the run again asks for that shard and those that nobody began."""
+    step, worker = planned(lab, tmp_path / "shared")
     generate, began = lab.engine.generate, lab.engine.sampled
 
     def ends(*given: object) -> object:

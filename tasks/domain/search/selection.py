@@ -93,12 +93,9 @@ class Rewarded(Ranked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelfCertainty(Ranked):
+class SelfCertainty(Rewarded):
     """Best-of-n by self-certainty (Kang, Zhao and Song 2025, arXiv 2502.18581): the mean divergence of the token
     distributions from the uniform one."""
-
-    def score(self, c: Candidate) -> float:
-        return c.scores[-1] if c.scores else 0.0
 
     @property
     def reward(self) -> str:
@@ -129,7 +126,7 @@ class Majority(Parallel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedMajority(Parallel):
+class WeightedMajority(Majority):
     """Majority voting weighted by likelihood or by shortness. by: `likelihood`, the geometric mean of its tokens'
     probabilities, or `length`, one over its tokens."""
 
@@ -142,14 +139,11 @@ class WeightedMajority(Parallel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyStopped(Parallel):
+class EarlyStopped(Majority):
     """Adaptive consistency (Aggarwal et al. 2023, arXiv 2305.11860): majority voting that stops once the leading answer
     is certain enough. sure_at: the required probability that the leading answer is the majority's answer."""
 
     sure_at: ShareAboveZero = 0.95
-
-    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        return most_voted(seen)
 
     def is_decided(self, seen: Sequence[Candidate]) -> bool:
         leader, second = [*sorted(votes(seen).values(), reverse=True), 0.0, 0.0][:2]

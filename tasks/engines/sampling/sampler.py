@@ -2,30 +2,28 @@
 durable.
 
 The sampler depends on neither the ledger nor the store: it calls `keep` with each batch of rows. `sample` keeps each
-batch before it samples the next; `LiveSampling` keeps finished rollouts during sampling and accepts further requests;
-`stream` yields one completion piece by piece.
+batch before it samples the next; `LiveSampling` keeps finished rollouts during sampling and accepts further requests.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Condition
 
 import numpy as np
 
-from storage.artifacts.fingerprint import derived_seed
 from storage.errors import Parked
 from tasks.domain.policies import Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import Prompt, Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
-from tasks.engines.protocols import Completion, Decoding, Finish, Generator, Request
+from tasks.engines.protocols import Completion, Decoding, Generator, Request
 
 #: Finished rollouts are made durable after this time or number. LINGER_SECONDS: if the next requests depend on them.
 FLUSH_SECONDS, FLUSH_ROWS, LINGER_SECONDS = 3.0, 512, 0.1
@@ -284,28 +282,3 @@ class LiveSampling:
             self._at_work[key] = None
             self._feed.append(self._requests[key])
             self._held.popleft()
-
-
-PIECE_TOKENS = 12
-
-
-def stream(
-    generator: Generator, prompt_ids: tuple[int, ...], decoding: Decoding, seed: int, adapter: ServedAdapter | None
-) -> Iterator[tuple[str, Finish | None]]:
-    """Yield (text, None) piece by piece, then ("", finish). The text includes the stop string that ended it."""
-    ids, text, left = prompt_ids, "", decoding.max_tokens
-    while left > 0:
-        part = replace(decoding, max_tokens=min(PIECE_TOKENS, left))
-        request = Request(0, ids, derived_seed(seed, len(ids)), part)
-        piece = next(iter(generator.generate([request], adapter)))
-        whole = text + piece.text
-        end = min((i + len(s) for s in decoding.stop if (i := whole.find(s)) >= 0), default=None)
-        new = whole[len(text) : end]
-        yield new, None
-        if end is not None or piece.finish == "stop" or not piece.token_ids:
-            yield "", "stop"
-            return
-        text += new
-        ids += tuple(piece.token_ids)
-        left -= len(piece.token_ids)
-    yield "", "length"

@@ -17,7 +17,7 @@ from storage.ledger import Ledger
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import make_synthetic_pool
-from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Ref, stage
 from tests.chaos.engines import PlainGraders, SeededGenerator
@@ -51,7 +51,7 @@ def seeds_of_arms(study: Study) -> None:
 def screened(study: Study) -> Ref:
     pool = make_synthetic_pool(per_source=8, seed=0)
     asked = {"pool": pool, "splits": split_pool(pool=pool, heldout_per_source=4, seed=0), "sampling": DRAW}
-    return screen_adaptively(policy=Policy(arm=study.profile.arms[0], model=MODEL), group_size=8, **asked)
+    return sample_rollouts(policy=Policy(arm=study.profile.arms[0], model=MODEL), group_size=8, **asked)
 
 
 def pieces_of(root: Path, dag: object) -> list[str]:
@@ -70,10 +70,9 @@ def test_arms_take_turns_so_that_an_interrupted_study_has_whole_seeds(tmp_path: 
     assert pieces_of(tmp_path, seeds_of_arms) == [f"{one} 1", f"{other} 1", f"{one} 2", f"{other} 2"]
 
 
-def test_a_run_that_starts_again_asks_for_no_shard_that_is_decided(
+def test_a_run_that_starts_again_asks_for_no_shard_that_is_in_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Screened adaptively, a shard is sampled until it is decided: how far that is, the ledger says."""
     monkeypatch.setattr(Toolbox, "generator", lambda *_: SeededGenerator())
     monkeypatch.setattr(Toolbox, "graders", lambda _: PlainGraders())
     store, study = Store(tmp_path), toy_study()
