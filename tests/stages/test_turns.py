@@ -17,7 +17,7 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import CRITIC, several
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.policies import AS_CRITIC
-from tasks.domain.scaffolds import PANEL, Scaffold
+from tasks.domain.scaffolds import PANEL
 from tasks.domain.search.method import PREFIX
 from tasks.engines.adapter_files import read_served
 from tasks.engines.encoding import labelled_sha256
@@ -79,23 +79,6 @@ def judged_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("tasks.turns.as_train_rollout", judged)
     monkeypatch.setattr(Chain, "right", property(lambda chain: chain.request.rollout % 2 == 1))
-
-
-def test_a_step_of_drafts_critiques_and_refinements(lab: Lab, heldout: int) -> None:
-    """The critic asks by a scaffold of its own; every turn's tokens are counted; the trained rollouts are refinements."""
-    made = train(lab, "refined")
-    found = Counter[tuple[str, bool]]()
-    for (scaffold, _, _, later), rows in by_turn(lab).items():
-        found[scaffold, later] += rows
-    assert found == {
-        (PANEL.digest, False): 2 * EACH + 2 * heldout,
-        (CRITIC.digest, True): 2 * EACH,
-        (PANEL.digest, True): 2 * EACH,
-    }
-    steps = lab.store.read(made).to_pylist()
-    assert sum(row["num_tokens"] for row in steps) < int(lab.notes(made)["sampled_tokens"])
-    assert all(row["num_tokens"] > EACH * row["length_mean"] for row in steps)
-    assert restored(Scaffold, lab.store.manifest(made).recipe.arguments["second"]) == CRITIC
 
 
 @pytest.mark.parametrize(

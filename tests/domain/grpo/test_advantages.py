@@ -16,7 +16,6 @@ from storage.errors import UserError
 from tasks.domain.grpo.advantages.best_of_k import DIVERGENCE
 from tasks.domain.grpo.advantages.group import Candidate, Context, Group, is_live, minus_mean
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
-from tasks.domain.grpo.advantages.structured import worths
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import CRITIC, answer_key, second_scaffold, several, solutions
 from tasks.domain.scaffolds import PANEL, THINKING
@@ -236,13 +235,6 @@ def found(group: Group, kind: str, **context: object) -> list[float]:
     return group_advantages(group, kind, Context(**context))[0].tolist()  # type: ignore[arg-type]
 
 
-def test_darling_by_trace_by_hand() -> None:
-    """Of three others, the first right rollout has two in another class (2/3), the second all three: rewards 2/3, 1, 0, 0
-    of mean 5/12."""
-    group = Group(HALF, HALF, traces=(0, 1, 0, 2))
-    assert found(group, "darling_trace") == pytest.approx([2 / 3 - 5 / 12, 1 - 5 / 12, -5 / 12, -5 / 12])
-
-
 def test_darling_by_answer_by_hand() -> None:
     """One right of four: all three others answer otherwise, so 1, 0, 0, 0 centred; three right: 1/3 each, of mean 1/4."""
     rare, common = np.array([1.0, 0, 0, 0]), np.array([1.0, 1, 1, 0])
@@ -274,14 +266,6 @@ def test_exploration_by_hand(kind: str, gated: bool, exploring: list[float]) -> 
     assert found(group, kind, gated=gated, visits=before) == pytest.approx(TASK + 0.2 * np.array(exploring))
 
 
-def test_reinforce_plus_plus_weighs_a_group_against_its_step() -> None:
-    """Rewards of the step: 1 1 1 1 1 0 0 0, mean 5/8, spread √(15)/8: a solved group is above it, an unsolved one below."""
-    solved, mixed = np.ones(4), np.array([1.0, 0.0, 0.0, 0.0])
-    step = (Group(solved, solved), Group(mixed, mixed))
-    assert found(step[0], "reinforce_plus_plus", step=step) == pytest.approx([3 / 15**0.5] * 4)
-    assert found(step[1], "reinforce_plus_plus", step=step) == pytest.approx([3 / 15**0.5] + [-5 / 15**0.5] * 3)
-
-
 def test_gdpo_hears_form_beside_correctness() -> None:
     """A right one without its tags and a wrong one with them are worth the same, whatever the tag reward is."""
     for cost in (0.2, 0.02):
@@ -306,15 +290,6 @@ def of(candidates: list[list[Candidate]]) -> Group:
 
 def several_answers_found(candidates: list[list[Candidate]], kind: str) -> np.ndarray:
     return group_advantages(of(candidates), kind, Context())[0]
-
-
-def test_what_candidates_are_worth_by_hand() -> None:
-    """Right ones of 10, 5 and 10 characters, two one way and one another; the wrong one is worth nothing to any judge."""
-    one = [Candidate(True, 10, 0), Candidate(False, 2, 3)]
-    other = [Candidate(True, 5, 1), Candidate(True, 10, 0)]
-    first, second = worths([one, other])
-    assert first.tolist() == [[1.0, 0.0, 0.5], [0.0, 0.0, 0.0]]
-    assert second.tolist() == [[1.0, 0.5, 1.0], [1.0, 0.0, 0.5]]
 
 
 def test_multi_rlvr_by_hand() -> None:

@@ -157,11 +157,6 @@ def found(*of: tuple[bool, bool]) -> np.ndarray:
     return group_advantages(group, "multi_agent", Context())[0]
 
 
-def test_mended_and_kept_have_half_each_by_hand() -> None:
-    """Three of four right, so 1/4 each and 3/4 in all: 3/8 for the one that was kept, 3/16 for each of two that were mended."""
-    assert found((True, True), (True, False), (True, False), (False, True)) == pytest.approx([3 / 8, 3 / 16, 3 / 16, 0])
-
-
 @given(critiques)
 def test_halves_are_alike_and_together_what_right_ones_weigh(of: list[tuple[bool, bool]]) -> None:
     advantages, size = found(*of), len(of)

@@ -18,33 +18,6 @@ from tests.domain.grpo.test_learner_config import CONFIG as LEARNER
 CONFIG = LearnerConfig(
     steps=1, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1, max_tokens=100
 )
-ADVANTAGES = torch.tensor([0.5, 0.5, -1.5, -1.5])
-
-
-def gradient(
-    name: str, logprobs: list[float], behaviour: list[float], advantages: torch.Tensor = ADVANTAGES
-) -> torch.Tensor:
-    """Tokens of one advantage are one rollout."""
-    logprobs_T = torch.tensor(logprobs, requires_grad=True)
-    rollout_T = advantages.unique(return_inverse=True)[1]
-    LOSSES[name].term(Tokens(logprobs_T, torch.tensor(behaviour), advantages, rollout_T), CONFIG).sum().backward()
-    assert logprobs_T.grad is not None
-    return logprobs_T.grad
-
-
-@pytest.mark.parametrize("name", sorted(LOSSES.own))
-def test_every_loss_is_reinforce_where_nothing_has_moved(name: str) -> None:
-    same = [-1.0, -2.0, -0.5, -3.0]
-    assert torch.equal(gradient(name, same, same), -ADVANTAGES)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "advantage", "slope"),
-    [(1.5, 1.0, 0.0), (1.5, -1.0, 1.5), (0.5, 1.0, -0.5), (0.5, -1.0, 0.0), (1.1, 1.0, -1.1)],
-)
-def test_ppo_stops_only_where_the_ratio_has_gone_far_enough(ratio: float, advantage: float, slope: float) -> None:
-    at = torch.log(torch.tensor(ratio)).item()
-    assert gradient("ppo", [at], [0.0], torch.tensor([advantage])).item() == pytest.approx(slope, abs=1e-6)
 
 
 def test_divisors() -> None:

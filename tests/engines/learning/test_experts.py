@@ -14,9 +14,8 @@ from safetensors.torch import load_file
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS, LearnerConfig
 from tasks.domain.grpo.steps import TrainRollout
-from tasks.engines.adapter_files import adapter_files, read_served
+from tasks.engines.adapter_files import adapter_files
 from tasks.engines.learning.experts import WEIGHTS, LoraExperts, expert_shapes
-from tasks.engines.learning.merging import merge_into
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, shifted
@@ -123,19 +122,6 @@ def written(policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("adapter")
     policy.lora.export(folder, policy.base, torch.float32)
     return folder
-
-
-def test_served_in_either_format_each_matrix_has_its_scale(policy: Policy, written: Path, tmp_path: Path) -> None:
-    policy.lora.hand_over(tmp_path)
-    for folder in (written, tmp_path):
-        products = read_served(folder, "cpu")
-        assert {products.scale(name) for name in products.pairs if ".experts." in name} == {4.0}
-        assert {products.scale(name) for name in products.pairs if ".self_attn." in name} == {1.0}
-    name = "model.layers.1.mlp.experts.up_proj"
-    a, b = products.pairs[name]
-    weight, out = torch.zeros(len(a), b.shape[1], a.shape[2]), torch.empty(len(a), b.shape[1], a.shape[2])
-    merge_into(out, weight, products, name)
-    assert torch.allclose(out[3], 4.0 * b[3] @ a[3], atol=1e-6)
 
 
 def test_vllm_reads_rank_and_scale_of_every_matrix(written: Path) -> None:

@@ -51,48 +51,35 @@ def test_rounding_is_no_other_policy(tmp_path: Path, temperature: float, dtype: 
     learner_of(write_tiny_of("qwen3_moe", tmp_path / "base", lambda weight: weight * large), temperature, dtype)
 
 
+SLIDING = {"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}
+GATE_UP = ("gate_proj", "up_proj")
+
+
 @pytest.mark.parametrize(
-    ("config", "longest", "said"),
+    ("config", "targets", "longest", "said"),
     [
-        ({"model_type": "gpt_oss"}, 8, "not tested with models of type 'gpt_oss'"),
-        ({"sliding_window": 8, "model_type": "mistral"}, 9, "only up to 8 tokens"),
-        ({"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}, None, "only up to 8 tokens"),
-        ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, 8, "depends on the longest rollout of a pack"),
+        ({"model_type": "gpt_oss"}, ATTENTION, 8, "not tested with models of type 'gpt_oss'"),
+        ({"sliding_window": 8, "model_type": "mistral"}, ATTENTION, 9, "only up to 8 tokens"),
+        (SLIDING, ATTENTION, None, "only up to 8 tokens"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, ATTENTION, 8, "depends on the longest rollout"),
+        ({"model_type": "qwen3_moe"}, ("q_proj", "up_proj"), 8, "gate_proj and up_proj only together"),
+        ({"model_type": "qwen3_moe"}, GATE_UP, 8, ""),
+        ({"model_type": "mixtral"}, GATE_UP, 8, "only in mixtures of type qwen3_moe"),
+        ({"model_type": "mixtral"}, ATTENTION, 8, ""),
     ],
 )
 def test_what_the_learner_does_not_compute_is_refused_before_it_samples(
-    tmp_path: Path, config: dict[str, Any], longest: int | None, said: str
+    tmp_path: Path, config: dict[str, Any], targets: tuple[str, ...], longest: int | None, said: str
 ) -> None:
     """It would train another policy than the one that samples."""
-    base = write_tiny_model(tmp_path / "base")
-    told = json.loads((base / "config.json").read_text()) | config
-    (base / "config.json").write_text(json.dumps(told))
-    if not said:
-        return check_trainable(base, LEARNER, gpu=False, longest=longest)
-    with pytest.raises(UserError, match=said):
-        check_trainable(base, LEARNER, gpu=False, longest=longest)
-
-
-@pytest.mark.parametrize(
-    ("kind", "targets", "said"),
-    [
-        ("qwen3_moe", ("q_proj", "up_proj"), "gate_proj and up_proj only together"),
-        ("qwen3_moe", ("gate_proj", "up_proj"), ""),
-        ("mixtral", ("gate_proj", "up_proj"), "only in mixtures of type qwen3_moe"),
-        ("mixtral", ATTENTION, ""),
-    ],
-)
-def test_layers_that_no_adapter_is_trained_of_are_refused(
-    tmp_path: Path, kind: str, targets: tuple[str, ...], said: str
-) -> None:
-    mixture = write_tiny_mixture(tmp_path / "mixture")
-    told = json.loads((mixture / "config.json").read_text()) | {"model_type": kind}
-    (mixture / "config.json").write_text(json.dumps(told))
+    mixture = "moe" in str(config) or "mixtral" in str(config)
+    base = (write_tiny_mixture if mixture else write_tiny_model)(tmp_path / "base")
+    (base / "config.json").write_text(json.dumps(json.loads((base / "config.json").read_text()) | config))
     learner = replace(LEARNER, target_modules=targets)
     if not said:
-        return check_trainable(mixture, learner, gpu=False)
+        return check_trainable(base, learner, gpu=False, longest=longest)
     with pytest.raises(UserError, match=said):
-        check_trainable(mixture, learner, gpu=False)
+        check_trainable(base, learner, gpu=False, longest=longest)
 
 
 @pytest.mark.parametrize(

@@ -125,34 +125,33 @@ def test_every_request_is_answered_once_whatever_comes_between(tiny: Path, monke
     assert got[0].logprobs_T[0] == -0.5 and np.isnan(got[0].logprobs_T[1:]).all(), "an infinite log-prob is masked"
 
 
-@pytest.mark.parametrize("kind", [0, 1, 4, 7])
-def test_garbage_that_does_not_end_parks_with_what_came(tiny: Path, monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
-    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.3")
-    with provider(lambda n, body: fine(body) if n <= 5 else GARBAGE[kind](body)) as url:
-        assert len(kept(engine(tiny, url), requests(20), Parked, "did not answer|answered nothing but 503")) == 5
+def refusal(status: int, **error: object) -> Callable[[dict[str, Any]], Answered]:
+    return lambda _: (status, {"error": error})
+
+
+QUOTA = {"message": "You exceeded your current quota"}
 
 
 @pytest.mark.parametrize(
-    ("status", "error"),
+    ("answer", "error", "says"),
     [
-        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}),
-        (429, {"message": "Add credits to your account to go on", "code": 429}),
-        (429, {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": None}),
+        *((GARBAGE[kind], Parked, "did not answer|answered nothing but 503") for kind in (0, 1, 4, 7)),
+        (refusal(429, **QUOTA, code="insufficient_quota"), Parked, "pay there"),
+        (refusal(429, **QUOTA, type="insufficient_quota", code=None), Parked, "pay there"),
+        (refusal(429, message="Add credits to your account to go on", code=429), Parked, "pay there"),
+        (refusal(401, message="no"), UserError, "check VARBAND_OPENAI_API_KEY"),
+        (refusal(400, message="prompt too long"), UserError, "prompt too long"),
+        (refusal(404, message="no such model"), UserError, "no such model"),
+        (refusal(302, message="elsewhere"), UserError, "302"),  # a key follows no redirection
     ],
 )
-def test_a_providers_wall_parks_after_what_finished(tiny: Path, status: int, error: dict[str, Any]) -> None:
-    with provider(lambda n, body: fine(body) if n <= 20 else (status, {"error": error})) as url:
-        assert len(kept(engine(tiny, url), requests(40), Parked, "pay there")) == 20
-
-
-@pytest.mark.parametrize(
-    ("status", "says"),
-    [(401, "check VARBAND_OPENAI_API_KEY"), (400, "prompt too long"), (404, "no such model"), (302, "302")],
-)
-def test_a_wrong_request_is_the_users_to_mend(tiny: Path, status: int, says: str) -> None:
-    """What finished before is paid for and kept; a key follows no redirection."""
-    with provider(lambda n, body: fine(body) if n <= 6 else (status, {"error": {"message": says}})) as url:
-        assert len(kept(engine(tiny, url), requests(30), UserError, says)) == 6
+def test_what_finished_before_an_error_is_kept(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, error: type[Exception], says: str
+) -> None:
+    """Faults that do not end park the run, as a provider's budget limit does; a wrong request is the user's to mend."""
+    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.3")
+    with provider(lambda n, body: fine(body) if n <= 5 else answer(body)) as url:
+        assert len(kept(engine(tiny, url), requests(20), error, says)) == 5
 
 
 def test_a_server_draws_as_the_local_engine_does_whatever_its_model_prefers(tiny: Path) -> None:
