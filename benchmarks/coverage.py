@@ -85,7 +85,7 @@ def markdown(rows: list[Row]) -> str:
         for r in rows
         if (why := missed(r, at_an_edge(r)))
     ]
-    return "\n".join([*out, "\nCells that miss a target:\n", *(off or ["none"])])
+    return "\n".join([*out, "\nThese cells miss a target:\n", *(off or ["none"])])
 
 
 def further_table(rows: Sequence[Row]) -> str:
@@ -111,7 +111,7 @@ def further_table(rows: Sequence[Row]) -> str:
         for row in rows
         if (why := missed(row, edge=row["design"].startswith(EDGES) or row.get("edge", False)))
     ]
-    return "\n".join([*lines, "\nFigures that miss a target:\n", *(off or ["none"])])
+    return "\n".join([*lines, "\nThese figures miss a target:\n", *(off or ["none"])])
 
 
 def _covered(row: Row) -> str:
