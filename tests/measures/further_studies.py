@@ -13,35 +13,11 @@ import pyarrow as pa
 
 from storage.artifacts.schemas import Bands
 from storage.bands import band
-from tests.measures.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
+from tests.measures.simulated import POPULATIONS, G, group_rows, logits_of, names, seed_scale, sigmoid
 
 SIZE = 16  # rollouts of a problem of the chain
 #: Shifts of the logits of three sources, from the hardest to the easiest.
 SOURCES = (-1.0, 0.0, 1.0)
-
-
-def rows(
-    arm: str, step: int, adapter: str, problem: np.ndarray, source: Any, size: int, correct: np.ndarray
-) -> pa.Table:
-    """Groups of one policy."""
-    n = len(problem)
-    return pa.table(
-        {
-            "arm": [arm] * n,
-            "step": pa.array([step] * n, pa.int32()),
-            "adapter": [adapter] * n,
-            "seed": pa.array([0] * n, pa.int64()),
-            "problem_id": problem,
-            "source": [source] * n if isinstance(source, str) else source,
-            "group_size": pa.array([size] * n, pa.int32()),
-            "num_correct": pa.array(correct, pa.int32()),
-            "num_tokens": pa.array([10 * size] * n, pa.int64()),
-        }
-    )
-
-
-def names(n: int) -> np.ndarray:
-    return np.array([f"{i:07d}" for i in range(n)])
 
 
 def length_studies(n: int, trials: int, ratio: float, seed: int, copies: int = 1) -> tuple[pa.Table, dict[str, str]]:
@@ -82,7 +58,7 @@ def screenings(population: str, n: int, trials: int, seed: int) -> tuple[pa.Tabl
         | {"group_size": pa.array([G] * total, pa.int32()), "num_correct": pa.array(first, pa.int32())}
         | {"band": [band(int(c), G) for c in first]}
     ).cast(Bands.schema)
-    again = rows("", 0, "", problem, "s", G, second)
+    again = group_rows("", 0, "", problem, "s", G, second)
     return bands.append_column("cluster", pa.array(problem)), again.set_column(0, "arm", pa.array(arm))
 
 
@@ -100,7 +76,7 @@ def seeded_study(
         return sigmoid(logits + own[arm] + scale * rng.normal(size=(many, 1)))
 
     parts = [
-        rows(arm, 1, f"{arm}{s}", names(3 * n), source, G, rng.binomial(G, chance))
+        group_rows(arm, 1, f"{arm}{s}", names(3 * n), source, G, rng.binomial(G, chance))
         for arm in own
         for s, chance in enumerate(chances(arm, seeds))
     ]
@@ -124,10 +100,10 @@ def chain_studies(
         bands.append(pa.table(about | counted | {"band": [band(int(c), G) for c in first]}).cast(Bands.schema))
         value = {"diversity": 0.2 - 0.15 * start + 0.03 * own, "window": ["whole"] * total}
         spread.append(pa.table(about | value | {"step": pa.array([0] * total, pa.int32())}))
-        groups.append(rows(arm, 0, "", problem, source, SIZE, rng.binomial(SIZE, start)))
+        groups.append(group_rows(arm, 0, "", problem, source, SIZE, rng.binomial(SIZE, start)))
         for s in range(seeds):
             slope = effect + np.repeat(by_seed * rng.normal(size=trials) if seeds > 1 else np.zeros(trials), n)
             chance = np.clip(start + 0.1 + slope * own, 0, 1)
-            groups.append(rows(arm, 9, f"{arm}{s}", problem, source, SIZE, rng.binomial(SIZE, chance)))
+            groups.append(group_rows(arm, 9, f"{arm}{s}", problem, source, SIZE, rng.binomial(SIZE, chance)))
     joined = pa.concat_tables(groups)
     return joined.append_column("cluster", joined["problem_id"]), pa.concat_tables(bands), pa.concat_tables(spread)

@@ -184,6 +184,24 @@ def _tokens(logits: np.ndarray, cost: float) -> np.ndarray:
     return 500 * cost * (1 + 1.5 * (1 - sigmoid(logits)))
 
 
+def group_rows(
+    arm: str, step: int, adapter: str, problem: Any, source: Any, size: int, correct: Any, **columns: Any
+) -> pa.Table:
+    """Groups of one policy. problem, correct: one a group; source and columns: one a group, or one for all."""
+    n = len(problem)
+    shared = {"source": source, "num_tokens": 10 * size, "truncated": 0} | columns
+    wide = {name: [v] * n if isinstance(v, str | int) else v for name, v in shared.items()}
+    policy = {"arm": [arm] * n, "step": [step] * n, "adapter": [adapter] * n, "seed": [0] * n}
+    table = pa.table(policy | {"problem_id": problem, "group_size": [size] * n, "num_correct": correct} | wide)
+    small = {name: pa.int32() for name in ("step", "group_size", "num_correct", "truncated", "num_answered")}
+    return table.cast(pa.schema([pa.field(f.name, small.get(f.name, f.type)) for f in table.schema]))
+
+
+def names(n: int) -> np.ndarray:
+    """Names of problems or studies."""
+    return np.array([f"{i:07d}" for i in range(n)])
+
+
 def groups_of(cell: Cell, trials: int, seed: int) -> pa.Table:
     """Groups of both arms: step 0 once, step 1 under every seed. source: the trial."""
     rng, n = np.random.default_rng(seed), trials * cell.problems
@@ -193,9 +211,7 @@ def groups_of(cell: Cell, trials: int, seed: int) -> pa.Table:
         return np.repeat(distinct, cell.copies)
 
     logits = of_each(logits_of(cell.population, rng, n // cell.copies))
-    source = np.repeat([f"{i:05d}" for i in range(trials)], cell.problems)
-    problem = np.array([f"{i:07d}" for i in range(n)])
-    parts = []
+    source, problem, parts = np.repeat([f"{i:05d}" for i in range(trials)], cell.problems), names(n), []
     cluster = of_each(problem[:: cell.copies])
     start = logits + of_each(rng.normal(0, cell.own, n // cell.copies))
     for arm, move, cost in (("a", 0.0, cell.cost), ("b", cell.shift, 1.0)):
@@ -205,24 +221,8 @@ def groups_of(cell: Cell, trials: int, seed: int) -> pa.Table:
             shared = np.repeat(scale * rng.normal(size=trials), cell.problems)
             policies.append((1, f"{arm}{s}", logits + own + move + shared))
         for step, adapter, logit in policies:
-            correct = rng.binomial(G, sigmoid(logit))
-            mean = _tokens(logits, cost)
-            parts.append(
-                pa.table(
-                    {
-                        "arm": [arm] * n,
-                        "step": pa.array([step] * n, pa.int32()),
-                        "adapter": [adapter] * n,
-                        "seed": pa.array([0] * n, pa.int64()),
-                        "problem_id": problem,
-                        "cluster": cluster,
-                        "source": source,
-                        "group_size": pa.array([G] * n, pa.int32()),
-                        "num_correct": pa.array(correct, pa.int32()),
-                        "num_tokens": pa.array((mean * rng.gamma(4 * G, 1 / 4, n)).astype(np.int64)),
-                        "truncated": pa.array([0] * n, pa.int32()),
-                        "num_answered": pa.array(correct + rng.binomial(G - correct, ANSWERING), pa.int32()),
-                    }
-                )
-            )
+            correct, mean = rng.binomial(G, sigmoid(logit)), _tokens(logits, cost)
+            counted = {"num_tokens": (mean * rng.gamma(4 * G, 1 / 4, n)).astype(np.int64), "cluster": cluster}
+            counted["num_answered"] = correct + rng.binomial(G - correct, ANSWERING)
+            parts.append(group_rows(arm, step, adapter, problem, source, G, correct, **counted))
     return pa.concat_tables(parts)

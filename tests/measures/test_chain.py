@@ -14,8 +14,8 @@ from storage.artifacts.schemas import Bands
 from storage.bands import band
 from tasks.domain.statistics.regression import MIXED, between_groups, slope
 from tasks.measures.chain import LINKS, chain_of
-from tests.measures.further_studies import chain_studies, names, sigmoid
-from tests.measures.further_studies import rows as study_rows
+from tests.measures.further_studies import chain_studies
+from tests.measures.simulated import group_rows, names, sigmoid
 
 
 def study(problems: int, effect: float, seed: int = 0) -> tuple[pa.Table, pa.Table, pa.Table]:
@@ -61,9 +61,9 @@ def test_a_source_that_is_more_diverse_and_gains_more_does_not_turn_the_slope_ro
             bands.append(pa.table(about | counted | {"band": [band(int(c), 8) for c in first]}).cast(Bands.schema))
             value = {"diversity": 0.2 - 0.15 * start + 0.03 * own + 0.08 * second, "window": ["whole"] * n}
             spread.append(pa.table(about | value | {"step": pa.array([0] * n, pa.int32())}))
-            groups.append(study_rows(arm, 0, "", problem, source, 16, rng.binomial(16, start)))
+            groups.append(group_rows(arm, 0, "", problem, source, 16, rng.binomial(16, start)))
             after = np.clip(start + 0.1 - 0.03 * own + 0.25 * second, 0, 1)
-            groups.append(study_rows(arm, 9, f"{arm}0", problem, source, 16, rng.binomial(16, after)))
+            groups.append(group_rows(arm, 9, f"{arm}0", problem, source, 16, rng.binomial(16, after)))
         joined = pa.concat_tables(groups)
         joined = joined.append_column("cluster", joined["problem_id"])
         found = chain_of(joined, pa.concat_tables(bands), pa.concat_tables(spread)).to_pylist()

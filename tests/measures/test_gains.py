@@ -15,6 +15,7 @@ from tasks.measures.curves import curves_of, gains_of
 from tasks.measures.groups import count_groups
 from tasks.measures.objectives import compared, values_of
 from tasks.measures.over_seeds import improvement, improvement_of_pairs, over_seeds_and_sources, over_seeds_of
+from tests.measures.simulated import group_rows, names
 
 Make = Callable[..., pa.Table]
 
@@ -100,15 +101,17 @@ def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
 # Interquartile mean and probability of improvement over seeds, by hand and on made-up trainings.
 
 
-def trained(arm: str, chances: list[float], seed: int, problems: int = 20) -> list[dict[str, Any]]:
-    rng = np.random.default_rng(seed)
+def trained(arm: str, chances: list[float], seed: int, adapter: str = "") -> list[pa.Table]:
+    """A group of 8 of each of 20 problems, by seed; sources alternate."""
+    rng, source = np.random.default_rng(seed), ["aime", "amc"] * 10
     return [
-        {"arm": arm, "step": 9, "adapter": f"{arm}{s}", "seed": s, "problem_id": f"{i:03d}"}
-        | {"source": "amc" if i % 2 else "aime", "group_size": 8, "num_correct": int(rng.binomial(8, chance))}
-        | {"num_tokens": 80}
+        group_rows(arm, 9, f"{adapter or arm}{s}", names(20), source, 8, rng.binomial(8, chance, 20))
         for s, chance in enumerate(chances)
-        for i in range(problems)
     ]
+
+
+def rows_over_seeds(parts: list[pa.Table]) -> list[dict[str, Any]]:
+    return over_seeds_of(pa.concat_tables(parts), 0).to_pylist()
 
 
 def test_the_interquartile_mean_of_few_problems_near_an_edge_is_covered() -> None:
@@ -122,23 +125,24 @@ def test_the_interquartile_mean_of_few_problems_near_an_edge_is_covered() -> Non
 
 
 def test_the_better_recipe_improves_on_the_other() -> None:
-    table = pa.Table.from_pylist(trained("a", [0.7] * 5, 2) + trained("b", [0.3] * 5, 3))
-    rows = [r for r in over_seeds_of(table, 0).to_pylist() if r["metric"] == "probability of improvement"]
+    rows = rows_over_seeds(trained("a", [0.7] * 5, 2) + trained("b", [0.3] * 5, 3))
+    rows = [r for r in rows if r["metric"] == "probability of improvement"]
     assert [r["source"] for r in rows] == ["all", "aime", "amc"]
     assert rows[0]["estimate"] == 1.0 and 0.5 < rows[0]["low"] < 1.0 == rows[0]["high"]
-    few = pa.Table.from_pylist(trained("a", [0.7] * 2, 2) + trained("b", [0.3] * 2, 3))
-    said = [r["reason"] for r in over_seeds_of(few, 0).to_pylist()]
+    said = [r["reason"] for r in rows_over_seeds(trained("a", [0.7] * 2, 2) + trained("b", [0.3] * 2, 3))]
     assert said[0] == "2 seeds: an interval of this wants 3" and said[-1] == "2 seeds: an interval of this wants 5"
 
 
 def test_arms_of_the_same_adapters_are_set_against_each_other_seed_by_seed() -> None:
     """Every seed is better under the first arm by as much, and seeds differ by more than that."""
     chances = [0.3, 0.4, 0.5, 0.6, 0.7]
-    own = trained("a", [c + 0.1 for c in chances], 2) + trained("b", chances, 2)
-    shared = [row | {"adapter": f"t{row['adapter'][1:]}"} for row in own]
     apart, paired = (
-        next(r for r in over_seeds_of(pa.Table.from_pylist(rows), 0).to_pylist() if r["source"] == "amc" and r["other"])
-        for rows in (own, shared)
+        next(
+            r
+            for r in rows_over_seeds(trained("a", [c + 0.1 for c in chances], 2, name) + trained("b", chances, 3, name))
+            if r["source"] == "amc" and r["other"]
+        )
+        for name in ("", "t")
     )
     assert apart["estimate"] < 0.9 and apart["holds_for"].startswith("new seeds of both recipes")
     assert paired["estimate"] >= 0.9 and paired["holds_for"] == "new seeds, each under both arms, on these problems"

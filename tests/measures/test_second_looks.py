@@ -4,33 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from storage.artifacts.schemas import Bands
 from tasks.domain.policies import Sampling
 from tasks.measures.pass_at_k import g_pass_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
-
-G = 16
-
-
-def groups(arm: str, counts: list[int], size: int = G, **fields: Any) -> list[dict[str, Any]]:
-    return [
-        {"arm": arm, "step": 0, "adapter": "", "seed": 0, "problem_id": f"{i:04d}", "source": "s"}
-        | {"group_size": size, "num_correct": c, "num_tokens": 10 * size}
-        | fields
-        for i, c in enumerate(counts)
-    ]
-
-
-def drawn(chance_P: np.ndarray, size: int = G, seed: int = 0) -> list[int]:
-    return np.random.default_rng(seed).binomial(size, chance_P).tolist()
+from tests.measures.further_studies import screenings
+from tests.measures.simulated import group_rows, names
 
 
 def test_g_pass_lies_between_pass_at_k_and_pass_all_k() -> None:
-    rows = g_pass_of(pa.Table.from_pylist(groups("a", [4, 2, 0], size=4)), (1, 4, 8)).to_pylist()
+    rows = g_pass_of(group_rows("a", 0, "", names(3), "s", 4, [4, 2, 0]), (1, 4, 8)).to_pylist()
     mine = {r["threshold"]: r for r in rows if r["source"] == "all" and r["k"] == 4 and r["metric"] == "G-Pass@k"}
     assert [r["wanted"] for r in mine.values()] == [2, 3]
     assert [r["estimate"] for r in mine.values()] == pytest.approx([2 / 3, 1 / 3])
@@ -41,20 +25,9 @@ def test_g_pass_lies_between_pass_at_k_and_pass_all_k() -> None:
     assert not [r for r in rows if r["k"] == 1]
 
 
-def bands(counts: list[int], size: int = 8) -> pa.Table:
-    names = ["all_zero" if c == 0 else "all_one" if c == size else "variance" for c in counts]
-    rows = [
-        {"problem_id": f"{i:04d}", "source": "s", "arm": "a", "group_size": size, "num_correct": c, "band": name}
-        for i, (c, name) in enumerate(zip(counts, names, strict=True))
-    ]
-    table = pa.Table.from_pylist(rows, schema=Bands.schema)
-    return table.append_column("cluster", table["problem_id"])
-
-
 def test_a_second_draw_agrees_as_often_as_the_first_one_foresees() -> None:
-    chance_P = np.random.default_rng(5).beta(0.3, 1.3, 300)
-    again = pa.Table.from_pylist(groups("a", drawn(chance_P[:150], 8, 7), size=8))
-    rows = rescreening_of(bands(drawn(chance_P, 8, 6)), again).to_pylist()
+    bands, again = screenings("ordinary", 300, 1, 5)
+    rows = rescreening_of(bands, again.slice(0, 150)).to_pylist()
     found = {(r["draw"], r["metric"], r["band"]): r for r in rows}
     assert len(found) == len(rows) == 8
     for row in rows:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,6 +14,7 @@ from storage.artifacts.schemas import Curves
 from storage.sql import named, query
 from tasks.measures.curves import gain_rows, gains_of
 from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats
+from tests.measures.simulated import group_rows, names
 
 Row = dict[str, Any]
 PAIR = ("panel", "thinking")
@@ -55,15 +57,13 @@ def text(**tables: list[Row] | pa.Table) -> str:
 
 def both_gain(problems: int, gain: float) -> str:
     """About two arms that both gain `gain`, each problem give or take up to four rollouts of 16."""
-    rows = [
-        {"arm": arm, "step": step, "adapter": f"{arm}{step}" if step else "", "seed": 0, "problem_id": f"{i:05d}"}
-        | {"source": "amc", "group_size": 16, "num_tokens": 160, "truncated": 0}
-        | {"num_correct": round(16 * (0.5 + step * gain)) + 2 * ((i * (place + 1) + 2 * step) % 5 - 2)}
-        for place, arm in enumerate(PAIR)
+    at = np.arange(problems)
+    groups = pa.concat_tables(
+        group_rows(arm, step, f"{arm}{step}" if step else "", names(problems), "amc", 16, correct)
+        for place, arm in enumerate(PAIR, start=1)
         for step in (0, 1)
-        for i in range(problems)
-    ]
-    groups = pa.Table.from_pylist(rows)
+        for correct in [round(16 * (0.5 + step * gain)) + 2 * ((at * place + 2 * step) % 5 - 2)]
+    )
     curves = pa.Table.from_pylist(gain_rows(groups), schema=Curves.schema)
     return text(
         difference_of_gains=query(named("report_difference_of_gains"), gain_differences=gains_of(groups), arms=ARMS),
