@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -45,6 +46,12 @@ def classed_by_letter(table: pa.Table) -> pa.Table:
     rows = zip(table["answer"].to_pylist(), table["rollout"].to_pylist(), strict=True)
     classes = [{"c": 0, "w": 1 + i % 2}.get(letter) for letter, i in rows]
     return table.append_column("answer_class", pa.array(classes, pa.int32()))
+
+
+def row_of(table: pa.Table, **fields: Any) -> dict[str, Any]:
+    """The only row with these values."""
+    [found] = [row for row in table.to_pylist() if fields.items() <= row.items()]
+    return found
 
 
 @pytest.fixture

@@ -19,49 +19,46 @@ from tasks.measures.groups import count_groups
 from tasks.measures.pass_at_k import contrasts_of, passk_of, solved_by_of, votes_of
 from tasks.measures.search import COLUMNS, ORACLE, PASS_AT_1, curves_of, within_budgets
 from tasks.measures.tokens import tokens_of
-from tests.measures.conftest import classed_by_letter
+from tests.measures.conftest import classed_by_letter, row_of
 
 Make = Callable[..., pa.Table]
 
 
-def table(groups: pa.Table, ks: tuple[int, ...] = (1, 2, 4)) -> dict[tuple[str, str, int], dict]:
-    rows = passk_of(groups, ks, 500, 0).to_pylist()
-    return {(r["metric"], r["source"], r["k"]): r for r in rows}
+def both(*parts: pa.Table) -> pa.Table:
+    return count_groups(pa.concat_tables(parts))
 
 
 def test_two_problems_by_hand(rollouts: Make) -> None:
-    found = table(count_groups(rollouts({"a": "cwww", "b": "ccww"})))
+    table = passk_of(count_groups(rollouts({"a": "cwww", "b": "ccww"})), (1, 2, 4), 500, 0)
     # k = 1: (1/4 + 2/4)/2; k = 2: a misses 3 of 6 pairs, b misses 1 of 6; k = 4: certain
-    assert [found["pass@k", "all", k]["estimate"] for k in (1, 2, 4)] == pytest.approx(
-        [0.375, (1 / 2 + 5 / 6) / 2, 1.0]
-    )
-    assert found["pass^k", "all", 2]["estimate"] == pytest.approx((0 + 1 / 6) / 2)
-    row = found["pass@k", "all", 1]
-    assert row["low"] <= row["estimate"] <= row["high"]
+    for metric, k, expected in (
+        ("pass@k", 1, 0.375),
+        ("pass@k", 2, (1 / 2 + 5 / 6) / 2),
+        ("pass@k", 4, 1.0),
+        ("pass^k", 2, (0 + 1 / 6) / 2),
+    ):
+        row = row_of(table, metric=metric, source="all", k=k)
+        assert row["estimate"] == pytest.approx(expected) and row["low"] <= row["estimate"] <= row["high"]
+    row = row_of(table, metric="pass@k", source="all", k=1)
     assert (row["n"], row["rollouts"], row["tokens"]) == (2, 4, 25.0)
 
 
 def test_gap_and_closure_by_hand(rollouts: Make) -> None:
-    both = [rollouts({"a": "cwww", "b": "cwww", "x": "cccc"}), rollouts({"a": "cccc", "b": "ccww"}, arm="thinking")]
-    rows = {
-        (r["metric"], r["k"]): r
-        for r in contrasts_of(count_groups(pa.concat_tables(both)), (1, 4), 500, 0).to_pylist()
-        if r["source"] == "all"
-    }
-    assert rows["gap", 1]["estimate"] == pytest.approx(0.25 - 0.75)
-    assert (rows["gap", 4]["estimate"], rows["gap", 1]["n"]) == (0.0, 2)
-    assert rows["closure", 4]["estimate"] == pytest.approx(0.5)
-    assert rows["monotone", 4]["reason"] == "narrows at every k"
+    groups = both(
+        rollouts({"a": "cwww", "b": "cwww", "x": "cccc"}), rollouts({"a": "cccc", "b": "ccww"}, arm="thinking")
+    )
+    table = contrasts_of(groups, (1, 4), 500, 0)
+    for metric, k, expected in (("gap", 1, 0.25 - 0.75), ("gap", 4, 0.0), ("closure", 4, 0.5)):
+        row = row_of(table, metric=metric, source="all", k=k)
+        assert (row["estimate"], row["n"]) == (pytest.approx(expected), 2)
+    assert row_of(table, metric="monotone", source="all")["reason"] == "narrows at every k"
 
 
 def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
     # a rollout of thinking costs two of panel: its k = 1 is held against panel's 2, its 2 against 4, its 4 against none
-    both = [rollouts({"a": "cwww"}), rollouts({"a": "cwww"}, arm="thinking", tokens=20)]
-    rows = contrasts_of(count_groups(pa.concat_tables(both)), (1, 2, 4), 100, 0).to_pylist()
-    found = [
-        (r["k"], r["estimate"], r["reason"]) for r in rows if r["metric"] == "equal_tokens" and r["source"] == "all"
-    ]
-    assert found == [
+    groups = both(rollouts({"a": "cwww"}), rollouts({"a": "cwww"}, arm="thinking", tokens=20))
+    rows = [r for r in contrasts_of(groups, (1, 2, 4), 100, 0).to_pylist() if r["source"] == "all"]
+    assert [(r["k"], r["estimate"], r["reason"]) for r in rows if r["metric"] == "equal_tokens"] == [
         (2, pytest.approx(0.5 - 0.25), f"50 tokens; other at k = 1; {ONE_PROBLEM}"),
         (4, pytest.approx(1.0 - 0.5), f"100 tokens; other at k = 2; {ONE_PROBLEM}"),
         (4, None, "4 of the dearer cost more than all 4 of the other on 1 of 1 problems"),
@@ -69,78 +66,48 @@ def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
 
 
 def test_who_solved_what(rollouts: Make) -> None:
-    both = [
-        rollouts({"a": "cw", "b": "ww", "d": "cc", "e": "ww"}),
-        rollouts({"a": "cc", "b": "cw", "d": "ww", "e": "ww"}, arm="thinking"),
-    ]
-    rows = solved_by_of(count_groups(pa.concat_tables(both))).to_pylist()
-    assert {r["problem_id"]: r["solved_by"] for r in rows} == {
-        "a": "both",
-        "b": "other_only",
-        "d": "arm_only",
-        "e": "neither",
-    }
+    first, second = {"a": "cw", "b": "ww", "d": "cc", "e": "ww"}, {"a": "cc", "b": "cw", "d": "ww", "e": "ww"}
+    rows = solved_by_of(both(rollouts(first), rollouts(second, arm="thinking"))).to_pylist()
+    found = {r["problem_id"]: r["solved_by"] for r in rows}
+    assert found == {"a": "both", "b": "other_only", "d": "arm_only", "e": "neither"}
     assert all(r["equal_n"] for r in rows)
 
 
 # Token costs and paired lengths, by hand.
 
 
-def rows(table: pa.Table) -> list[dict]:
-    return tokens_of(table).to_pylist()
-
-
-def test_tokens_per_correct_by_hand(rollouts: Make) -> None:
+def test_tokens_per_correct_and_accuracy_of_answers_by_hand(rollouts: Make) -> None:
     # tokens are 10, 20, … along a group: a has 30 for 1 correct, b has 30 for 2
-    row = next(r for r in rows(rollouts({"a": "cw", "b": "cc"})) if r["source"] == "all")
+    row = row_of(tokens_of(rollouts({"a": "cw", "b": "cc"})), metric="tokens_per_correct", source="all")
     assert (row["num_tokens"], row["num_correct"], row["estimate"], row["mean"]) == (60, 3, 20.0, 15.0)
     assert row["low"] <= 20.0 <= row["high"]
+    answered = tokens_of(rollouts({"a": "cwtt", "b": "cccc", "d": "tttt"}))
+    row = row_of(answered, metric="accuracy_answered", source="all")
+    assert row["estimate"] == pytest.approx(5 / 6) and 0 < row["low"] < 5 / 6 < row["high"] <= 1
+    none = row_of(tokens_of(rollouts({"a": "tt"})), metric="accuracy_answered", source="all")
+    assert (none["estimate"], none["reason"]) == (None, "no rollout gave an answer")
 
 
 def test_the_cost_of_one_arm_over_another_by_hand(rollouts: Make) -> None:
     """Six problems of 30 tokens, of 9 correct answers in all, against six of 45, of 7."""
     first, second = {"a": "cw", "b": "cc", "d": "cw", "e": "cc", "f": "cw", "g": "cc"}, {"a": "cc"}
-    both = [rollouts(first), rollouts(dict.fromkeys("abdefg", "cw") | second, arm="z", tokens=15)]
-    (row,) = [
-        r for r in rows(pa.concat_tables(both)) if r["metric"] == "tokens_per_correct_ratio" and r["source"] == "all"
-    ]
+    other = rollouts(dict.fromkeys("abdefg", "cw") | second, arm="z", tokens=15)
+    ratio = {"metric": "tokens_per_correct_ratio", "source": "all"}
+    row = row_of(tokens_of(pa.concat_tables([rollouts(first), other])), **ratio)
     assert (row["arm"], row["other"], row["n"]) == ("panel", "z", 6)
     assert row["estimate"] == pytest.approx((180 / 9) / (270 / 7))
     assert row["low"] < row["estimate"] < row["high"]
     few = [rollouts({"a": "cw", "b": "cc"}), rollouts({"a": "cw", "b": "cw"}, arm="z", tokens=15)]
-    (row,) = [
-        r for r in rows(pa.concat_tables(few)) if r["metric"] == "tokens_per_correct_ratio" and r["source"] == "all"
-    ]
+    row = row_of(tokens_of(pa.concat_tables(few)), **ratio)
     assert (row["low"], row["reason"]) == (None, "fewer than 3 problems' worth of correct answers")
 
 
-def test_accuracy_of_answers_leaves_out_what_gave_none(rollouts: Make) -> None:
-    (row,) = [
-        r
-        for r in rows(rollouts({"a": "cwtt", "b": "cccc", "d": "tttt"}))
-        if r["metric"] == "accuracy_answered" and r["source"] == "all"
-    ]
-    assert row["estimate"] == pytest.approx(5 / 6)
-    assert 0 < row["low"] < 5 / 6 < row["high"] <= 1
-    none = rows(rollouts({"a": "tt"}))[1]
-    assert (none["metric"], none["estimate"], none["reason"]) == (
-        "accuracy_answered",
-        None,
-        "no rollout gave an answer",
-    )
-
-
 def test_lengths_by_who_is_correct(rollouts: Make) -> None:
-    both = pa.concat_tables(
-        [rollouts({"a": "cc", "b": "cw"}), rollouts({"a": "cc", "b": "wc"}, arm="thinking", tokens=30)]
-    )
-    found = {r["bucket"]: r for r in rows(both) if r["metric"] == "bucket" and r["source"] == "all"}
-    assert {bucket: r["n"] for bucket, r in found.items()} == {
-        "all_paired": 2,
-        "arm_only": 1,
-        "both_correct": 1,
-        "other_only": 1,
-    }
+    parts = [rollouts({"a": "cc", "b": "cw"}), rollouts({"a": "cc", "b": "wc"}, arm="thinking", tokens=30)]
+    rows = tokens_of(pa.concat_tables(parts)).to_pylist()
+    found = {r["bucket"]: r for r in rows if r["metric"] == "bucket" and r["source"] == "all"}
+    counts = {bucket: r["n"] for bucket, r in found.items()}
+    assert counts == {"all_paired": 2, "arm_only": 1, "both_correct": 1, "other_only": 1}
     correct = found["both_correct"]
     assert (correct["mean"], correct["other_mean"], correct["longer_in"]) == (15.0, 45.0, 1)
     assert correct["ratio_geomean"] == pytest.approx(3)
@@ -149,29 +116,22 @@ def test_lengths_by_who_is_correct(rollouts: Make) -> None:
 # maj@k, shortest@k and the shuffled-problem ceiling, by hand; adaptive screening by brute force.
 
 
-def test_majority_of_three_by_hand(rollouts: Make) -> None:
+def test_votes_by_hand(rollouts: Make) -> None:
     # classes 0 0 0 | 1 2 1: the majority of all three is right, and wrong
-    rows = votes_of([classed_by_letter(rollouts({"a": "ccc", "b": "www"}))], (1, 3, 4), 0).to_pylist()
-    found = {(r["metric"], r["source"], r["k"]): r for r in rows}
-    assert found["maj@k", "all", 3]["estimate"] == 0.5
-    assert found["shortest@k", "all", 1]["estimate"] == 0.5
-    assert (found["maj@k", "all", 4]["estimate"], found["maj@k", "all", 4]["n"]) == (None, 2)
-    assert "fewer than k = 4" in found["maj@k", "all", 4]["reason"]
-
-
-def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
-    table = classed_by_letter(rollouts({"a": "wcw"}))  # lengths 10, 20, 30
-    table = table.set_column(table.column_names.index("logprob_sum"), "logprob_sum", pa.array([-10.0, -2.0, -60.0]))
-    found = {(r["metric"], r["k"]): r for r in votes_of([table], (1, 2, 3), 0).to_pylist() if r["source"] == "all"}
-    assert found["likeliest@k", 1]["estimate"] == pytest.approx(1 / 3)
-    assert found["likeliest@k", 2]["estimate"] == pytest.approx(2 / 3)  # of three pairs, the two that hold it
-    assert found["likeliest@k", 3]["estimate"] == 1.0
-    assert found["shortest@k", 3]["estimate"] == 0.0
-    found = {r["metric"]: r for r in votes_of([classed_by_letter(rollouts({"a": "cc"}))], (1,), 0).to_pylist()}
-    assert (found["likeliest@k"]["estimate"], found["likeliest@k"]["reason"]) == (
-        None,
-        "a problem has fewer than k = 1 rollouts, or one without a log-probability",
-    )
+    table = votes_of([classed_by_letter(rollouts({"a": "ccc", "b": "www"}))], (1, 3, 4), 0)
+    assert row_of(table, metric="maj@k", source="all", k=3)["estimate"] == 0.5
+    assert row_of(table, metric="shortest@k", source="all", k=1)["estimate"] == 0.5
+    row = row_of(table, metric="maj@k", source="all", k=4)
+    assert (row["estimate"], row["n"]) == (None, 2) and "fewer than k = 4" in row["reason"]
+    likely = classed_by_letter(rollouts({"a": "wcw"}))  # lengths 10, 20, 30
+    likely = likely.set_column(likely.column_names.index("logprob_sum"), "logprob_sum", pa.array([-10.0, -2.0, -60.0]))
+    table = votes_of([likely], (1, 2, 3), 0)
+    for k, expected in ((1, 1 / 3), (2, 2 / 3), (3, 1.0)):  # of three pairs, the two that hold it
+        assert row_of(table, metric="likeliest@k", source="all", k=k)["estimate"] == pytest.approx(expected)
+    assert row_of(table, metric="shortest@k", source="all", k=3)["estimate"] == 0.0
+    unknown = votes_of([classed_by_letter(rollouts({"a": "cc"}))], (1,), 0)
+    why = "a problem has fewer than k = 1 rollouts, or one without a log-probability"
+    assert row_of(unknown, metric="likeliest@k", source="all")["reason"] == why
 
 
 @pytest.mark.parametrize("letters", ["cw", "ccw", "ccww", "cwwww", "www"])
