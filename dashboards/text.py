@@ -4,20 +4,23 @@ MathML. Text is data and never mark-up."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 from storage.errors import UserError, printable
 
-TAG = re.compile(r"</?(?:mutipersonaDebate|think|answer)>")
-SPEAKER = re.compile(r"(?:\A\s*|(?<=\n)|(?<=[.?!] ))((?:Expert|Persona) \d+|[A-Z][a-z]{1,15}):(?=\s)")
 #: A box needs no dollars around it.
 BOX = r"\\boxed\{(?:[^{}$\n]++|\{(?:[^{}$\n]++|\{[^{}$\n]*+\})*+\})*+\}"
-DELIMITED = r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<![\\$\d])\$([^$\n]{1,400}?)\$(?!\d)"
-MATH = re.compile(f"{DELIMITED}|({BOX})", re.DOTALL)
+#: The parts of a rollout that are not plain text, by kind. A speaker begins a line, a sentence or the text of a tag.
+PARTS = re.compile(
+    r"(?P<tag></?(?:mutipersonaDebate|think|answer)>)"
+    r"|(?:(?:\A|(?<=>))\s*|(?<=\n)|(?<=[.?!] ))(?P<speaker>(?:Expert|Persona) \d+|[A-Z][a-z]{1,15}):(?=\s)"
+    r"|\$\$(?P<display1>.+?)\$\$|\\\[(?P<display2>.+?)\\\]|\\\((?P<math1>.+?)\\\)"
+    rf"|(?<![\\$\d])\$(?P<math2>[^$\n]{{1,400}}?)\$(?!\d)|(?P<math3>{BOX})",
+    re.DOTALL,
+)
 DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f]")
 
 Kind = Literal["tag", "speaker", "display", "math", "text"]
@@ -36,39 +39,20 @@ def pieces(text: str) -> list[Piece]:
     >>> [(p.kind, p.text) for p in pieces(r"<think>Ann: so \(x=1\).</think>")]
     [('tag', '<think>'), ('speaker', 'Ann'), ('text', ' so '), ('math', 'x=1'), ('text', '.'), ('tag', '</think>')]
     """
-    return [piece for piece in _split(text, TAG, "tag", _speakers) if piece.text]
+    found, end = list[Piece](), 0
+    for part in PARTS.finditer(text):
+        kind: Any = str(part.lastgroup).rstrip("123")
+        own = part[str(part.lastgroup)]
+        found.append(Piece("text", plain(text[end : part.start()])))
+        found.append(Piece(kind, own if kind in ("tag", "speaker") else plain(re.sub(r"\s+", " ", own.strip()))))
+        end = part.end()
+    return [piece for piece in (*found, Piece("text", plain(text[end:]))) if piece.text]
 
 
 def plain(text: str) -> str:
     """Characters that change text direction or control a terminal are replaced by their names."""
     named = DIRECTION.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", text)
     return printable(named, "\n\t")
-
-
-def _split(
-    text: str, pattern: re.Pattern[str], kind: Kind, between: Callable[[str], Iterator[Piece]]
-) -> Iterator[Piece]:
-    end = 0
-    for found in pattern.finditer(text):
-        yield from between(text[end : found.start()])
-        yield Piece(kind, found[1] if pattern.groups else found[0])
-        end = found.end()
-    yield from between(text[end:])
-
-
-def _speakers(text: str) -> Iterator[Piece]:
-    return _split(text, SPEAKER, "speaker", _formulas)
-
-
-def _formulas(text: str) -> Iterator[Piece]:
-    end = 0
-    for found in MATH.finditer(text):
-        yield Piece("text", plain(text[end : found.start()]))
-        display = found.group(1) is not None or found.group(2) is not None
-        formula = next(group for group in found.groups() if group is not None)
-        yield Piece("display" if display else "math", plain(re.sub(r"\s+", " ", formula.strip())))
-        end = found.end()
-    yield Piece("text", plain(text[end:]))
 
 
 # Rollouts as markdown: formulas set, tags marked, all else literal.
