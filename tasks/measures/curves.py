@@ -65,12 +65,10 @@ def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tu
     if not len(common[0].problem_P):
         return {"n": 0}, []
     found = contrast(signs, common, reach=len(ends) / 2, starts=range(1, len(ends), 2))
-    p, (low_V, high_V) = float(found.p_equivalent(MARGIN)[0]), found.sequence()
-    figures = estimate_rows(found, len(common[0].problem_P), alike=alike)[0] | {
-        "p_equivalent": p if np.isfinite(p) else None
-    }
+    figures = estimate_rows(found, len(common[0].problem_P), alike=alike)[0]
     if found.known_V[0]:
-        figures |= {"sequence_low": float(low_V[0]), "sequence_high": float(high_V[0])}
+        ends = {"sequence_low": found.sequence()[0], "sequence_high": found.sequence()[1]}
+        figures |= {name: float(v[0]) for name, v in (ends | {"p_equivalent": found.p_equivalent(MARGIN)}).items()}
     return figures, [float(one.values_SPV[:, :, 0].mean()) for one in common]
 
 
@@ -99,30 +97,22 @@ def training_rows(steps: pa.Table) -> list[Row]:
     ).to_pylist()
 
 
-def with_shares(rows: list[Row], training: Shares, exposure: Shares) -> list[Row]:
-    """Add to each gain the source's share of the arm's training pool and of its trained rollout groups. training,
-    exposure: arm → source → count."""
-
-    def share(counts: Shares, row: Row) -> float | None:
-        own = counts.get(row["arm"], {})
-        total = sum(own.values())
-        return (1.0 if row["source"] == "all" else own.get(row["source"], 0) / total) if total else None
-
-    return [
-        row | {"training_share": share(training, row), "exposure_share": share(exposure, row)}
-        if row["series"] == "gain"
-        else row
-        for row in rows
-    ]
+def share_of(counts: Shares, row: Row) -> float | None:
+    """Return the share of a row's source among its arm's counts; None without counts."""
+    own = counts.get(row["arm"], {})
+    total = sum(own.values())
+    return (1.0 if row["source"] == "all" else own.get(row["source"], 0) / total) if total else None
 
 
 def curves_of(
     groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares, ends: pa.Table | None = None
 ) -> pa.Table:
-    """Return the training curves. Schema: Curves. series: `heldout`, `gain` (with the shares of training pool and
-    exposure), `training`. ends: groups of the final evaluation, for the gains; None: gains from the curve."""
+    """Return the training curves. Schema: Curves. series: `heldout`, `gain` (with the source's shares of the training
+    pool and of the trained groups, both given as arm → source → count), `training`. ends: groups of the final
+    evaluation, for the gains; None: gains from the curve."""
     rows = heldout_rows(groups)
-    rows += with_shares(gain_rows(groups if ends is None else ends), training, exposure)
+    for row in gain_rows(groups if ends is None else ends):
+        rows.append(row | {"training_share": share_of(training, row), "exposure_share": share_of(exposure, row)})
     if steps is not None and steps.num_rows:
         rows += training_rows(steps)
     return pa.Table.from_pylist(rows, schema=Curves.schema)

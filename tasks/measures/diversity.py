@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -43,7 +43,7 @@ from tasks.domain.statistics.paired_tests import (
 )
 from tasks.domain.statistics.windows import REWORDED, of_tokens
 from tasks.evidence import matrix, sampled_with
-from tasks.measures.groups import Row, counts_of, in_classes, seeded, stretches, with_clusters
+from tasks.measures.groups import OF_ROLLOUT, Row, counts_of, in_classes, seeded, stretches, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import beside, stage, store
 
@@ -72,32 +72,29 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
     for row, some in stretches(ordered, GROUP):
         of = {name: column_N[some] for name, column_N in numbers.items()}
         kept_N = ~(of["coverage"] >= 1) if of_tokens(row["window"]) else np.ones(len(of["coverage"]), bool)
-        rows.append(row | _group(vectors_ND[some][kept_N], *(of[name][kept_N] for name in NUMBERS)))
+        rows.append(row | _group(vectors_ND[some][kept_N], {name: column_N[kept_N] for name, column_N in of.items()}))
     return pa.Table.from_pylist(rows, schema=Diversity.schema)
 
 
-def _group(
-    vectors_ND: np.ndarray, correct_N: np.ndarray, tokens_N: np.ndarray, chars_N: np.ndarray, coverage_N: np.ndarray
-) -> Row:
-    n, found = len(vectors_ND), estimators.mean_pairwise_distance(vectors_ND)
-    if not n:
+def _group(vectors_ND: np.ndarray, of: Mapping[str, np.ndarray]) -> Row:
+    if not (n := len(vectors_ND)):
         return {"n": 0, "num_correct": 0, "reason": "no trace is longer than the window"}
-    tokens, chars = float(tokens_N.mean()), float(chars_N.mean())
-    return {
+    found = estimators.mean_pairwise_distance(vectors_ND)
+    row = {name: float(of[name].mean()) for name in ("num_tokens", "num_chars", "coverage")}
+    if found is not None:
+        row |= {
+            f"per_1000_{unit}": 1000 * found / row[f"num_{unit}"] for unit in ("tokens", "chars") if row[f"num_{unit}"]
+        }
+    return row | {
         "n": n,
-        "num_correct": int(correct_N.sum()),
+        "num_correct": int(of["correct"].sum()),
+        "share_correct": float(of["correct"].mean()),
         "diversity": found,
-        "diversity_correct": estimators.mean_pairwise_distance(vectors_ND[correct_N > 0]),
+        "diversity_correct": estimators.mean_pairwise_distance(vectors_ND[of["correct"] > 0]),
         "spread": estimators.spread(vectors_ND),
         "clusters": estimators.num_clusters(vectors_ND),
         "vendi_of_4": estimators.vendi_of_k(vectors_ND, 4),
-        "coverage": float(coverage_N.mean()),
-        "num_tokens": tokens,
-        "num_chars": chars,
-        "share_correct": float(correct_N.mean()),
-        "length_cv": estimators.length_cv(tokens_N),
-        "per_1000_tokens": None if found is None or not tokens else 1000 * found / tokens,
-        "per_1000_chars": None if found is None or not chars else 1000 * found / chars,
+        "length_cv": estimators.length_cv(of["num_tokens"]),
         "reason": None if n > 1 else "one trace has no pair",
     }
 
@@ -252,8 +249,9 @@ def _adjusted(
 KEYS = ("arm", "step", "seed", "window")
 
 
-def ceilings_of(embeddings: pa.Table) -> pa.Table:
-    """Return one row per policy and window.
+def ceilings_of(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.Table, pa.Table]]) -> pa.Table:
+    """Return one row per policy and window. embeddings: whole problems of a window; again: (reworded traces, their
+    originals).
 
     floor: mean distance between a trace and its reworded version, over `reworded` traces, one per problem (whole traces
     only). within: mean distance of two traces of one problem, over all pairs. between: mean distance of two traces of
@@ -261,13 +259,6 @@ def ceilings_of(embeddings: pa.Table) -> pa.Table:
     which removes the overall spread of an arm's vocabulary; the floor is 0 if unknown. coverage: mean share of a trace
     that the encoder saw; n: traces.
     """
-    whole, again = (embeddings.filter(pc.field("window") == w) for w in ("whole", REWORDED))
-    return ceilings_of_parts([embeddings], [(again, whole)])
-
-
-def ceilings_of_parts(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.Table, pa.Table]]) -> pa.Table:
-    """Compute `ceilings_of` in parts. embeddings: whole problems of a window; again: (reworded traces, their
-    originals)."""
     sums: dict[tuple[Any, ...], np.ndarray] = {}
     for part in embeddings:
         original = part.filter(pc.field("window") != REWORDED).sort_by([(name, "ascending") for name in GROUP])
@@ -321,8 +312,7 @@ def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
 @stage(AnswerDiversity, version=4)
 def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     """Measure the diversity of each problem's answers; needs no encoder."""
-    columns = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct"]
-    parts = [answers_of(part) for part in in_classes(rollouts, partitions, columns)]
+    parts = [answers_of(part) for part in in_classes(rollouts, partitions, OF_ROLLOUT)]
     whole = pa.concat_tables([AnswerDiversity.schema.empty_table(), *parts])
     return whole.sort_by([(name, "ascending") for name in ("arm", "step", "seed", "source", "problem_id")])
 
@@ -358,4 +348,4 @@ def _ceilings(ref: Embeddings) -> pa.Table:
     whole_traces = pc.field("problem_id").isin(pa.array(sorted(known), pa.string())) & (pc.field("window") == "whole")
     whole = (part.filter(whole_traces) for part in store().groups(ref, at))
     again = (part for groups in store().groups(ref, at) if (part := groups.filter(in_other_words)).num_rows)
-    return ceilings_of_parts(store().groups(ref, at), beside(again, whole, known, Embeddings.schema))
+    return ceilings_of(store().groups(ref, at), beside(again, whole, known, Embeddings.schema))

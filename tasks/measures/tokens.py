@@ -50,11 +50,8 @@ def cost_rows(groups: pa.Table) -> list[Row]:
             about = {"arm": one[0], "step": one[1], "other": other[0], "other_step": other[1], "source": one[2]}
             row = about | {"metric": "tokens_per_correct_ratio", "n": len(pair[0].problem_P)} | _cost(pair)
             if "low" in row and min(_worth(policy) for policy in pair) < SCARCE:
-                row |= {
-                    "low": None,
-                    "high": None,
-                    "reason": f"fewer than {SCARCE:g} problems' worth of correct answers",
-                }
+                why = f"fewer than {SCARCE:g} problems' worth of correct answers"
+                row |= {"low": None, "high": None, "reason": why}
             rows.append(row)
     return rows
 
@@ -143,15 +140,18 @@ def length_rows(rollouts: pa.Table, cluster_of: Mapping[str, str] = MappingProxy
             row["ratio_low"], row["ratio_high"] = (float(np.exp(end[0])) for end in found.interval())
         else:
             row["reason"] = found.unknown(0, "every problem has the same ratio: no interval")
-    policies = query("select distinct arm, step from t order by arm, step", t=rollouts).to_pylist()
-    names = [
-        {"arm": a["arm"], "step": a["step"], "other": b["arm"], "other_step": b["step"]}
-        for a, b in combinations(policies, 2)
-    ]
-    there = [{name: row[name] for name in ("arm", "step", "other", "other_step")} for row in rows]
-    return rows + [
-        pair | {"metric": "bucket", "n": 0, "reason": "no problem in common"} for pair in names if pair not in there
-    ]
+    strangers = query(
+        """
+        with p as (select distinct arm, step from rollouts)
+        select a.arm, a.step, b.arm as other, b.step as other_step, 'bucket' as metric, 0 as n,
+               'no problem in common' as reason
+        from p a join p b on (a.arm, a.step) < (b.arm, b.step)
+        where (a.arm, a.step, b.arm, b.step) not in (select (arm, step, other, other_step) from found) order by all
+        """,
+        rollouts=rollouts,
+        found=pa.Table.from_pylist(rows, schema=Tokens.schema),
+    )
+    return rows + strangers.to_pylist()
 
 
 def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lambda groups: groups) -> pa.Table:

@@ -43,15 +43,12 @@ def codes(*designs: dict[str, Any], **tables: list[dict[str, Any]]) -> list[str]
     return sorted({r["code"] for r in findings_of({"designs": designs} | tables).to_pylist()})
 
 
-def test_a_sound_design_has_no_finding() -> None:
-    screening = design(role="screening", family="screening")
-    training = design(role="training", family="training", steps=40, last_evaluated=40, seeds=3)
-    assert codes(design(), design(arm="thinking"), screening, training) == []
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
+SCREENING = design(role="screening", family="screening")
+TRAINING = design(role="training", family="training", steps=40, last_evaluated=40, seeds=3)
+ARMS_OF = (design(grader="1"), design(arm="thinking", grader="1"))
+#: Fields of the second design, and the code of their finding.
+FAULTS: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "between two arms": [
         ({"max_tokens": 64}, "max_tokens"),
         ({"group_size": 4}, "unequal_n"),
         ({"model": "other"}, "different_models"),
@@ -60,14 +57,7 @@ def test_a_sound_design_has_no_finding() -> None:
         ({"truncated": 0.4}, "truncation"),
         ({"planned_problems": 20}, "partial_run"),
     ],
-)
-def test_a_fault_between_two_arms_is_found(fields: dict[str, Any], code: str) -> None:
-    assert code in codes(design(grader="1"), design(arm="thinking", grader="1") | fields)
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
+    "between screening and training": [
         ({"policy": "m+a@3"}, "screening_policy"),
         ({"group_size": 16}, "group_size"),
         ({"max_tokens": 64}, "max_tokens"),
@@ -75,10 +65,15 @@ def test_a_fault_between_two_arms_is_found(fields: dict[str, Any], code: str) ->
         ({"last_evaluated": None}, "last_step"),
         ({"seeds": 1}, "single_seed"),
     ],
-)
-def test_a_fault_between_screening_and_training_is_found(fields: dict[str, Any], code: str) -> None:
-    training = design(role="training", family="training", steps=40, last_evaluated=40, seeds=3)
-    assert codes(design(role="screening", family="screening"), training | fields) == [code]
+}
+
+
+def test_a_fault_is_found_and_a_sound_design_has_none() -> None:
+    assert codes(*ARMS_OF, SCREENING, TRAINING) == []
+    for fields, code in FAULTS["between two arms"]:
+        assert code in codes(ARMS_OF[0], ARMS_OF[1] | fields)
+    for fields, code in FAULTS["between screening and training"]:
+        assert codes(SCREENING, TRAINING | fields) == [code]
 
 
 def test_arms_that_were_trained_with_other_settings_are_found() -> None:
@@ -96,25 +91,15 @@ def test_arms_that_were_trained_with_other_settings_are_found() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("version", "drawn", "found"),
-    [
-        (1, {"temperature": {"float": "0.7"}, "top_p": {"float": "1.0"}}, ["behaviour"]),
-        (1, {"temperature": {"float": "1.0"}, "top_p": {"float": "1.0"}}, []),
-        (2, {"top_p": {"float": "0.9"}}, ["behaviour"]),
-    ],
-)
-def test_a_stored_training_whose_learner_read_another_distribution_is_found(
-    version: int, drawn: dict[str, Any], found: list[str]
-) -> None:
-    """The first version of the stage read every rollout at temperature 1."""
-    arguments: dict[str, object] = {
-        "start": canonical(START),
-        "learner": canonical(LEARNER),
-        "rollouts": drawn | {"max_tokens": 128},
-    }
-    recipe = Recipe(stage="train_adapter", version=version, arguments=arguments, inputs={})
-    assert codes(from_training("here", recipe, "pool", 3, 40)) == found
+def test_a_training_whose_learner_reads_another_distribution_is_found() -> None:
+    start, learner = canonical(START), canonical(LEARNER)
+    arguments: dict[str, object] = {"start": start, "learner": learner, "rollouts": {"max_tokens": 128}}
+    recipe = Recipe(stage="train_adapter", version=2, arguments=arguments, inputs={})
+    assert codes(from_training("here", recipe, "pool", 3, 40)) == []
+    nucleus = recipe.model_copy(
+        update={"arguments": arguments | {"rollouts": {"max_tokens": 128, "top_p": {"float": "0.9"}}}}
+    )
+    assert codes(from_training("here", nucleus, "pool", 3, 40)) == ["behaviour"]
 
 
 def test_a_reward_for_tags_that_arms_do_not_share_is_found() -> None:
@@ -228,7 +213,7 @@ TABLES: dict[str, tuple[Callable[[list[pa.Table]], pa.Table], str]] = {
     "votes": (lambda parts: votes_of([classed_by_letter(pa.concat_tables(parts))], KS, 0), "estimate"),
     "answers": (lambda parts: answers_of(classed_by_letter(pa.concat_tables(parts))), "entropy"),
     "diversity": (lambda parts: diversity_of(vectors(pa.concat_tables(parts))), "diversity"),
-    "ceilings": (lambda parts: ceilings_of(vectors(one_arm(parts, "panel"))), "within"),
+    "ceilings": (lambda parts: ceilings_of([vectors(one_arm(parts, "panel"))], []), "within"),
     "comparison": (
         lambda parts: compare_columns(
             [diversity_of(vectors(one_arm(parts, arm))) for arm in ("panel", "thinking")], ("diversity",)

@@ -146,10 +146,10 @@ def test_stopping_when_decided_against_all_orders(letters: str) -> None:
 def test_ceiling_by_hand(rollouts: Make) -> None:
     # a: two equal vectors; b: two equal ones at right angles to them
     v = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
-    row = ceilings_of(embedded(rollouts({"a": "cc", "b": "cw"}), v, np.ones(4), "whole")).to_pylist()[0]
+    row = ceilings_of([embedded(rollouts({"a": "cc", "b": "cw"}), v, np.ones(4), "whole")], []).to_pylist()[0]
     assert (row["within"], row["between"], row["position"], row["problems"]) == (0.0, 1.0, 0.0, 2)
     assert (row["floor"], row["reworded"]) == (None, 0)
-    alone = ceilings_of(embedded(rollouts({"a": "cc"}), v[:2], np.ones(2), "whole")).to_pylist()[0]
+    alone = ceilings_of([embedded(rollouts({"a": "cc"}), v[:2], np.ones(2), "whole")], []).to_pylist()[0]
     assert (alone["between"], alone["reason"]) == (None, "one problem only")
 
 
@@ -157,8 +157,8 @@ def test_floor_by_hand(rollouts: Make) -> None:
     # a's first trace lies at 60 degrees from itself in other words; distance 1/2, as far as its second trace
     table, half = rollouts({"a": "cc", "b": "cw"}), np.array([[0.5, 3**0.5 / 2]], np.float32)
     v = np.array([[1, 0], half[0], [0, -1], [0, -1]], np.float32)
-    said = embedded(table.slice(0, 1), half, np.ones(1), "reworded")
-    rows = ceilings_of(pa.concat_tables([embedded(table, v, np.ones(4), "whole"), said])).to_pylist()
+    said, whole = embedded(table.slice(0, 1), half, np.ones(1), "reworded"), embedded(table, v, np.ones(4), "whole")
+    rows = ceilings_of([whole, said], [(said, whole)]).to_pylist()
     assert [(r["window"], r["n"], r["reworded"]) for r in rows] == [("whole", 4, 1)]
     assert rows[0]["floor"] == pytest.approx(0.5)
     # within: (1/2 + 0)/2; between: 1, 1, 1 + √3/2 twice; position: (1/4 − 1/2)/(1 + √3/4 − 1/2)
