@@ -13,17 +13,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Audit, Diversity, Pool, Rollouts, Splits, Training
 from storage.errors import UserError
 from storage.sql import query
-from tasks.designs import (
-    findings_of,
-    from_sampling,
-    from_training,
-    leak_rows,
-    lesson_leak_rows,
-    mislabelled_rows,
-    recipe_row,
-    sides_of,
-    trained_on,
-)
+from tasks import designs
 from tasks.domain.gate import Gate, ScreenedArm, reasons
 from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.learner_config import LearnerConfig
@@ -53,10 +43,10 @@ def audit_designs(
     sizes = {
         starts[ref]: restored(LearnerConfig, recipe.arguments["learner"]).group_size for ref, recipe in recipes.items()
     }
-    designs = [_sampled(*one) for one in sampled]
+    made = [_sampled(*one) for one in sampled]
     for ref, recipe in recipes.items():
         seeds = list(starts.values()).count(starts[ref])
-        designs.append(from_training(str(ref), recipe, str(pool), seeds, _last_step(ref, final)))
+        made.append(designs.from_training(str(ref), recipe, str(pool), seeds, _last_step(ref, final)))
     notes = [
         *(row for ref in screenings for row in _made_elsewhere(ref)),
         *_answer_kinds(screenings),
@@ -65,11 +55,11 @@ def audit_designs(
         *(row for ref in trainings for row in _without_update(ref)),
         *rewards_of_form({str(ref): recipe.arguments for ref, recipe in recipes.items()}),
     ]
-    return findings_of(
+    return designs.findings_of(
         {
-            "designs": designs,
-            "recipes": [recipe_row(str(ref), recipe.arguments) for ref, recipe in recipes.items()],
-            "leaks": leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")
+            "designs": made,
+            "recipes": [designs.recipe_row(str(ref), recipe.arguments) for ref, recipe in recipes.items()],
+            "leaks": designs.leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")
             + _taught(trainings, pool, splits),
             "coverage": [row for ref in diversities for row in _coverage(ref, held)],
             "mislabelled": [row for ref in screenings for row in _mislabelled(ref, sizes)],
@@ -94,11 +84,11 @@ def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
             if "pool" in inputs:  # the training data of an imported adapter are unknown
                 lessons.add((inputs["pool"][0], inputs["splits"][0]))
                 waiting.append(Ref.parse(init))
-    held, _ = sides_of(store().read(pool), store().read(splits))
+    held, _ = designs.sides_of(store().read(pool), store().read(splits))
     rows = list[Row]()
     for at, side in sorted(lessons):
         lesson, split = (store().read(Ref.parse(text)) for text in (at, side))
-        rows += lesson_leak_rows(held, lesson, split, f"{at}, {side}")
+        rows += designs.lesson_leak_rows(held, lesson, split, f"{at}, {side}")
     return rows
 
 
@@ -122,7 +112,7 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
         """,
         t=store().read(ref, ["problem_id", "finish", "grader_version"]),
     ).to_pylist()[0]
-    row = from_sampling(str(ref), arguments, problems, role, counted)
+    row = designs.from_sampling(str(ref), arguments, problems, role, counted)
     return row | {"family": f"{row['family']} at step {restored(Policy, arguments['policy']).step}"}
 
 
@@ -215,7 +205,7 @@ def _exposed(training: Ref, pool: Ref, splits: Ref) -> list[Row]:
         join (select source, count(*) as groups from exposure group by all) using (source)
         """,
         {"place": str(training)},
-        problems=trained_on(training, store().read(pool, ["problem_id", "source"]), store().read(splits)),
+        problems=designs.trained_on(training, store().read(pool, ["problem_id", "source"]), store().read(splits)),
         exposure=pq.read_table(file, columns=["source"]),
     ).to_pylist()
 
@@ -239,4 +229,4 @@ def _mislabelled(screening: Ref, sizes: Mapping[str, int]) -> list[Row]:
         t=store().read(screening, ["arm", "problem_id", "correct"]),
     ).to_pylist()
     arm = str(counts[0]["arm"]) if counts else ""
-    return mislabelled_rows(arm, [(row["n"], row["c"]) for row in counts], sizes[arm]) if arm in sizes else []
+    return designs.mislabelled_rows(arm, [(row["n"], row["c"]) for row in counts], sizes[arm]) if arm in sizes else []

@@ -7,6 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.artifacts.schemas import BandCrosstab, Bands, JointBands, Rollouts
 from storage.bands import Band
@@ -155,19 +156,10 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     >>> joint_of(own, [other])["problem_id"].to_pylist()
     ['p']
     """
-    return (
-        query(
-            """
-        from own where not is_variance(band) or $arms = 0 or problem_id in (
-            select problem_id from others where is_variance(band) group by problem_id having count(*) = $arms)
-        """,
-            {"arms": len(others)},
-            own=own.append_column("place", pa.array(range(len(own)))),
-            others=pa.concat_tables([own.slice(0, 0), *others]),
-        )
-        .sort_by("place")
-        .drop(["place"])
-    )
+    live = pc.field("band") == str(Band.VARIANCE)
+    for other in others:
+        own = own.filter(~live | pc.field("problem_id").isin(other.filter(live)["problem_id"].combine_chunks()))
+    return own
 
 
 @stage(BandCrosstab, version=13)

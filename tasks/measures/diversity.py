@@ -21,26 +21,8 @@ from storage.artifacts.schemas import (
     Rollouts,
 )
 from storage.sql import query
-from tasks.domain.statistics import estimators
+from tasks.domain.statistics import estimators, means, paired_tests
 from tasks.domain.statistics.curves_of_k import estimate_rows
-from tasks.domain.statistics.means import (
-    ONE_PROBLEM,
-    Means,
-    Seeded,
-    combined,
-    folded,
-    on_common_problems,
-    ratio,
-    same_adapters,
-)
-from tasks.domain.statistics.paired_tests import (
-    Family,
-    explained_difference,
-    in_families,
-    paired,
-    unblurred,
-    unsupported,
-)
 from tasks.domain.statistics.windows import REWORDED, of_tokens
 from tasks.evidence import matrix, sampled_with
 from tasks.measures.groups import OF_ROLLOUT, Row, counts_of, in_classes, seeded, stretches, with_clusters
@@ -157,16 +139,16 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str]) -> pa.Ta
                     about = {"metric": metric, "basis": basis, "window": window, "source": "all"}
                     about |= {"arm": arm, "step": step, "other": other, "other_step": other_step}
                     rows.append(about | _compare(policies[arm, step], policies[other, other_step], about))
-    corrected = in_families(rows, _family, beside=("adjusted_p",))
+    corrected = paired_tests.in_families(rows, _family, beside=("adjusted_p",))
     return pa.Table.from_pylist(corrected, schema=DiversityComparison.schema)
 
 
-def _family(row: Row) -> Family:
+def _family(row: Row) -> paired_tests.Family:
     declared = (row["metric"], row["window"], row["basis"]) == ("diversity", "whole", "equal_n")
     return "diversity of whole traces at equal n" if declared else "diversity, explored", "bh"
 
 
-def _policies(tables: Sequence[pa.Table]) -> dict[str, dict[tuple[str, int], Seeded]]:
+def _policies(tables: Sequence[pa.Table]) -> dict[str, dict[tuple[str, int], means.Seeded]]:
     """Return window → (arm, step) → COLUMNS and cluster, by replicate and problem. Step 0 counts as one replicate."""
     named = []
     for i, table in enumerate(tables):
@@ -181,23 +163,23 @@ def _policies(tables: Sequence[pa.Table]) -> dict[str, dict[tuple[str, int], See
         """,
         measured=pa.concat_tables(named),
     )
-    counts, found = counts_of(measured), dict[str, dict[tuple[str, int], Seeded]]()
+    counts, found = counts_of(measured), dict[str, dict[tuple[str, int], means.Seeded]]()
     for arm, step, window in sorted(place for place in counts.places if place[2] != "all"):
         of = counts.at((arm, step, window))
         found.setdefault(window, {})[arm, step] = seeded(of, COLUMNS)
     return dict(sorted(found.items()))
 
 
-def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
+def _compare(a: means.Seeded, b: means.Seeded, about: Row) -> Row:
     metric, place = about["metric"], COLUMNS.index(about["metric"])
-    common = on_common_problems([a, b])
+    common = means.on_common_problems([a, b])
     kept_P = np.logical_and.reduce([np.isfinite(one.values_SPV[:, :, place]).all(axis=0) for one in common])
     if about["basis"] == "equal_n":
         sizes = [one.values_SPV[:, :, COLUMNS.index("n")].mean(axis=0) for one in common]
         kept_P &= sizes[0] == sizes[1]
     values = [one.values_SPV[:, kept_P] for one in common]
     x, y = ({name: v[:, :, i].mean(axis=0) for i, name in enumerate(COLUMNS)} for v in values)
-    row = paired(x[metric], y[metric])
+    row = paired_tests.paired(x[metric], y[metric])
     row |= {"mean": row.pop("mean_first", None), "other_mean": row.pop("mean_second", None), "low": None, "high": None}
     if not row["n"]:
         return row
@@ -205,40 +187,45 @@ def _compare(a: Seeded, b: Seeded, about: Row) -> Row:
         if np.isfinite(one["coverage"]).all():
             row[name] = float(one["coverage"].mean())
     cluster_P = values[0][0, :, -1]
-    first, second = (folded(v[:, :, place, None], cluster_P) for v in values)
-    trained, shared = (a.trained, b.trained), same_adapters([a.adapter_S, b.adapter_S])
-    means = combined([(1.0, first), (-1.0, second)], trained, paired=shared)
+    first, second = (means.folded(v[:, :, place, None], cluster_P) for v in values)
+    trained, shared = (a.trained, b.trained), means.same_adapters([a.adapter_S, b.adapter_S])
+    gap = means.combined([(1.0, first), (-1.0, second)], trained, paired=shared)
     if min(x[metric].sum(), y[metric].sum()) > 0:
-        _, low, high = ratio(first[:, :, 0], second[:, :, 0], trained, paired=shared)
+        _, low, high = means.ratio(first[:, :, 0], second[:, :, 0], trained, paired=shared)
         row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
-    figures = estimate_rows(means, row["n"], alike="")[0]
+    figures = estimate_rows(gap, row["n"], alike="")[0]
     row |= {name: value for name, value in figures.items() if name not in ("estimate", "n", "reason")}
-    if row["n"] > 1 and means.n < 2:
-        return row | {"reason": ONE_PROBLEM, "adjusted_reason": f"not adjusted: {ONE_PROBLEM}"}
+    if row["n"] > 1 and gap.n < 2:
+        return row | {"reason": means.ONE_PROBLEM, "adjusted_reason": f"not adjusted: {means.ONE_PROBLEM}"}
     noise = sum(
         float((v["share_correct"] * (1 - v["share_correct"]) / np.maximum(v["n"] - 1, 1)).mean()) / len(seeded)
         for v, seeded in zip((x, y), values, strict=True)
     )
     if of_tokens(about["window"]):  # the encoder sees the same length of each
         x["num_tokens"] = y["num_tokens"] = np.ones(row["n"])
-    return row | _adjusted(x, y, metric, means, cluster_P, noise)
+    return row | _adjusted(x, y, metric, gap, cluster_P, noise)
 
 
 def _adjusted(
-    x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, means: Means, cluster_P: np.ndarray, noise: float
+    x: dict[str, np.ndarray],
+    y: dict[str, np.ndarray],
+    metric: str,
+    gap: means.Means,
+    cluster_P: np.ndarray,
+    noise: float,
 ) -> Row:
     """Return adjusted_* of a comparison, or adjusted_reason. noise: sampling variance of a difference in accuracy."""
     if not (x["num_tokens"] > 0).all() or not (y["num_tokens"] > 0).all():
         return {"adjusted_reason": "not adjusted: lengths are not known"}
     longer_P = np.log(x["num_tokens"] / y["num_tokens"])
-    if why := unsupported(longer_P):
+    if why := paired_tests.unsupported(longer_P):
         return {"adjusted_reason": why}
     d_P = x[metric] - y[metric]
-    more, freedom = float(means.spread.seeds_V[0]), float(means.spread.seeds_df_V[0])
+    more, freedom = float(gap.spread.seeds_V[0]), float(gap.spread.seeds_df_V[0])
     better_P = x["share_correct"] - y["share_correct"]
-    left = explained_difference(d_P, longer_P, better_P, cluster_P, more, freedom if more else np.inf)
+    left = paired_tests.explained_difference(d_P, longer_P, better_P, cluster_P, more, freedom if more else np.inf)
     if not isinstance(left, str):
-        left = unblurred(left, d_P, longer_P, better_P, noise)
+        left = paired_tests.unblurred(left, d_P, longer_P, better_P, noise)
     if isinstance(left, str):
         return {"adjusted_reason": left}
     return dict(zip(("adjusted_difference", "adjusted_low", "adjusted_high", "adjusted_p"), left, strict=True))
@@ -297,8 +284,8 @@ def _floors(parts: Iterable[tuple[pa.Table, pa.Table]]) -> dict[tuple[Any, ...],
     found = [query(sql, whole=whole, again=again) for again, whole in parts]
     if not found:
         return {}
-    means = query("select arm, step, seed, avg(distance), count(*) from t group by all", t=pa.concat_tables(found))
-    return {tuple(key): (mean, n) for *key, mean, n in zip(*means.to_pydict().values(), strict=True)}
+    mean = query("select arm, step, seed, avg(distance), count(*) from t group by all", t=pa.concat_tables(found))
+    return {tuple(key): (at, n) for *key, at, n in zip(*mean.to_pydict().values(), strict=True)}
 
 
 @stage(Diversity, version=4)

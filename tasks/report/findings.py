@@ -376,7 +376,7 @@ def _widths(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row]
     rows = [r for r in compared if r["metric"] == "diversity" and r["difference"] is not None]
     rows.sort(key=lambda r: (r["basis"] != "equal_n", r["step"], r["other_step"]))
     if len({r["arm"] for r in summary}) == 1:
-        return [_of_one_arm([r for r in rows if r["arm"] == r["other"]])]
+        return ["With one arm there is no other to have gained more or searched more widely."]
     earliest: dict[tuple[str, str], Row] = {}
     for row in rows:
         if row["arm"] != row["other"]:
@@ -400,24 +400,6 @@ def _of_two(row: Row, gaps: Sequence[Row], form: Form, trained: bool) -> str:
         f"{interval(row['difference_low'], row['difference_high'], 1)}"
         f"{', no evidence of a difference once all are counted' if chance else ''},"
         f" {row['n']} problems)" + _closing(row, gaps) + form.unlike(arms, sampled) + "."
-    )
-
-
-def _of_one_arm(own: Sequence[Row]) -> str:
-    """Return a sentence on whether the diversity of traces of the study's only arm changed with training."""
-    alone = "With one arm there is no other to have gained more or searched more widely"
-    if not own:
-        return f"{alone}."
-    own = [r for r in own if r["basis"] == own[0]["basis"]]
-    row = min(own, key=lambda r: (min(r["step"], r["other_step"]), -max(r["step"], r["other_step"])))
-    later, earlier, sign = row["mean"], row["other_mean"], 1
-    ends = (row["difference_low"], row["difference_high"])
-    if row["step"] <= row["other_step"]:
-        later, earlier, sign = earlier, later, -1
-        ends = ends if None in ends else (-ends[1], -ends[0])
-    return (
-        f"{alone}; its traces went from {number(earlier)} to {number(later)} apart under training"
-        f" ({signed(sign * row['difference'], 3)}{interval(*ends, 1)}, {row['n']} problems)."
     )
 
 

@@ -19,19 +19,9 @@ from storage.artifacts.report_inputs import Evidence, Problems, Tables
 from storage.artifacts.schemas import Report
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.reading import figures
 from storage.reading.catalog import lineage
 from storage.reading.charts import as_svg, dark_rules, specs_of
-from storage.reading.figures import (
-    ARM_STYLES,
-    BAND_STYLES,
-    PAGE_STYLES,
-    SECTIONS,
-    Figure,
-    answer_figure,
-    chosen_measures,
-    styles,
-    variables,
-)
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named, query
 from tasks.report.findings import answer, caveats
@@ -66,15 +56,15 @@ class Setup(Group):
 
 TEMPLATES = Path(__file__).parent / "templates"
 #: Variable of the style sheet → style of arms and bands.
-STYLES = {f"s{n}": style for n, style in enumerate(ARM_STYLES)} | {
-    f"b{n}": style for n, style in enumerate(BAND_STYLES.values())
+STYLES = {f"s{n}": style for n, style in enumerate(figures.ARM_STYLES)} | {
+    f"b{n}": style for n, style in enumerate(figures.BAND_STYLES.values())
 }
 
 
 def style_sheet() -> str:
     """Return the style sheet: light, or dark if the reader's system is dark; light for print."""
-    palette = PAGE_STYLES | STYLES
-    light, dark = (f":root{{{variables(palette, dark=on)}}}" for on in (False, True))
+    palette = figures.PAGE_STYLES | STYLES
+    light, dark = (f":root{{{figures.variables(palette, dark=on)}}}" for on in (False, True))
     by_medium = f"@media(prefers-color-scheme:dark){{{dark}}}\n@media print{{{light}}}"
     return f"{light}\n{by_medium}\n{dark_rules(palette)}\n{(TEMPLATES / 'report.css').read_text()}"
 
@@ -93,12 +83,12 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         sections = [
             {"id": s.id, "title": s.title, "lead": s.lead}
             | {"figures": [_figure(f, view, refs, setup) for f in s.figures]}
-            for s in SECTIONS
+            for s in figures.SECTIONS
             if s.id != "answer" and (s.only_with is None or s.only_with in refs)
         ]
         looks = len({*setup.earlier_looks} | {str(making())})
         first = headline(view.ask, refs, looks)
-        drawing = _figure(answer_figure(refs), view, refs, setup, looks)
+        drawing = _figure(figures.answer_figure(refs), view, refs, setup, looks)
         sentences = answer(view.ask, looks)
         warned = caveats(view.ask, setup.registered, looks)
     name = setup.title or setup.profile
@@ -111,7 +101,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         "asks": setup.asks or setup.about or setup.question,
         "headline": first,
         "drawing": drawing,
-        "colours": {arm: f"s{place}" for arm, place in styles(setup.arms).items()},
+        "colours": {arm: f"s{place}" for arm, place in figures.styles(setup.arms).items()},
         "answer": sentences,
         "caveats": warned,
         "sections": sections,
@@ -127,13 +117,15 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
     return Payload(summary, files=folder)
 
 
-def _figure(figure: Figure, view: Views, refs: dict[str, list[str]], setup: Setup, looks: int = 1) -> dict[str, object]:
+def _figure(
+    figure: figures.Figure, view: Views, refs: dict[str, list[str]], setup: Setup, looks: int = 1
+) -> dict[str, object]:
     """Return one figure for the templates; a figure that cannot be shown gives the reason in its place. looks: after
     several, the difference of gains is drawn with the interval valid over all of them."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
     table, drawings, why = None, "", ""
     if not refs.get(figure.sources[0]):
-        why = figure.without_artifact(chosen_measures(setup.settings))
+        why = figure.without_artifact(figures.chosen_measures(setup.settings))
     else:
         try:
             rows = view.ask(figure.query)

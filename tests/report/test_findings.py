@@ -163,16 +163,6 @@ def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> Non
     assert found["no_panel"] == pytest.approx((3, 0.25, 0.15, 0.35))
 
 
-def test_one_arm_is_not_told_what_two_could_not() -> None:
-    """Its own traces before and after instead, in the order of training whichever policy the row names first."""
-    row = WIDTH | {"other": "panel", "other_step": 9, "mean": 0.4, "other_mean": 0.3, "n": 40}
-    last = sentences(summary=[SUMMARY], diversity=[row])[-1]
-    assert last.startswith(
-        "With one arm there is no other to have gained more or searched more widely; its traces went"
-    )
-    assert "from 0.4 to 0.3 apart under training (−0.100, 95 % interval [−0.150, −0.050], 40 problems)" in last
-
-
 # Form: shares without an answer or valid tags qualify or withhold what is said of ability.
 
 
