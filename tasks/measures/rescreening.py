@@ -150,34 +150,27 @@ def predicted(counts: difficulty.Pairs, draw: str, size: int, alike: float) -> l
     """Return estimate, low and high of each of FIGURES, from the fit to the first draw; bounds hold for any difficulty.
     {} for a figure without dead problems; None if nothing can be fitted. size: rollouts of the second draw. alike: mean
     number of near-duplicates per cluster (`means.repeated`)."""
-    found = difficulty.fitted(counts, alike)
-    if found is None:
+    if (found := difficulty.fitted(counts, alike)) is None:
         return None
-    figures: dict[int, difficulty.Figure] = {}
-    if draw == HALVES:
-        free_33J = of_halves(size, difficulty.seen, 0.0)
-        for place, kept in enumerate(FIGURES.values()):
-            part_J, whole_J = parts_of(free_33J, kept)
-            figures[place] = difficulty.mean_of(part_J) if kept is None else difficulty.share_of(part_J, whole_J)
-    else:
-        chance_J3 = (difficulty.seen(size, 0), variance_chance(difficulty.CHANCE_J, size), difficulty.seen(size, size))
-        own = {pair: int(band_number(*(np.array([n]) for n in pair))[0]) for pair in set(counts)}
-        for place, kept in enumerate(FIGURES.values()):
-            mine = [pair for pair in counts if kept is None or own[pair] in kept]
-            if mine:
-                figures[place] = difficulty.mean_given(
-                    mine, lambda pair, k=kept: chance_J3[own[pair] if k is None else 1]
-                )
+    halved, seen = draw == HALVES, difficulty.seen
+    chance_J3 = seen(size, 0), variance_chance(difficulty.CHANCE_J, size), seen(size, size)
+    own = {pair: int(band_number(*(np.array([n]) for n in pair))[0]) for pair in set(counts)}
+    figures: dict[str, difficulty.Figure] = {}
+    for place, kept in enumerate(FIGURES.values()):
+        if halved:
+            part_J, whole_J = parts_of(of_halves(size, seen, 0.0), kept)
+            figures[str(place)] = difficulty.share_of(part_J, 1.0 if kept is None else whole_J)
+        elif mine := [pair for pair in counts if kept is None or own[pair] in kept]:
+            figures[str(place)] = difficulty.mean_given(mine, lambda p, k=kept: chance_J3[own[p] if k is None else 1])
 
     def value(model: difficulty.BetaBinomial, kept: tuple[int, ...] | None) -> Any:
-        halved = draw == HALVES
         joint = of_halves(size, model.chance, model.zero) if halved else of_a_second(counts, size, model)
         part, whole = parts_of(joint, kept)
         return part / whole
 
-    ends = difficulty.ranges(counts, {str(place): figure for place, figure in figures.items()}, alike)
+    ends = difficulty.ranges(counts, figures, alike)
     return [
-        found.within(lambda model, k=kept: value(model, k), ends[str(place)]) if place in figures else {}
+        found.within(lambda model, kept=kept: value(model, kept), ends[str(place)]) if str(place) in figures else {}
         for place, kept in enumerate(FIGURES.values())
     ]
 

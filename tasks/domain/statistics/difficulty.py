@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.bands import Band, band, in_variance_band, variance_chance
+from storage.bands import Band, band, variance_chance
 
 Pairs = Sequence[tuple[int, int]]
 CHANCE_J = np.concatenate([[0.0], 1 / (1 + np.exp(-np.linspace(-6.5, 6.5, 41))), [1.0]])
@@ -47,13 +47,9 @@ def seen(n: int, c: int) -> np.ndarray:
     return CHANCE_J**c * (1 - CHANCE_J) ** (n - c)
 
 
-def mean_of(value_J: np.ndarray) -> Figure:
-    """Return the mean of a value over all problems."""
-    return Figure(np.ones(1), value_J[None], np.ones((1, len(CHANCE_J))))
-
-
-def share_of(part_J: np.ndarray, whole_J: np.ndarray) -> Figure:
-    return Figure(np.ones(1), part_J[None], whole_J[None])
+def share_of(part_J: np.ndarray, whole_J: np.ndarray | float = 1.0) -> Figure:
+    """Return the ratio of the means of two values over all problems; without the second, the mean of the first."""
+    return Figure(np.ones(1), part_J[None], np.broadcast_to(whole_J, (1, len(CHANCE_J))))
 
 
 def mean_given(counts: Pairs, value_J: Callable[[tuple[int, int]], np.ndarray]) -> Figure:
@@ -66,13 +62,10 @@ def mean_given(counts: Pairs, value_J: Callable[[tuple[int, int]], np.ndarray]) 
 
 
 def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> dict[str, tuple[float, float]]:
-    """Return (low, high) of each figure over all plausible distributions: those within PLAUSIBLE or PLAUSIBLE_GIVEN of
-    the best log likelihood. alike: mean number of near-duplicates per problem, by which the log likelihood is too
-    large.
-
-    For each multiplier, the objective likelihood ± multiplier × figure is maximised by the update q ← q · gradient,
-    normalised, which never lowers it (Baum and Eagon 1967). The ends of an interval are where the log likelihood has
-    fallen by the limit.
+    """Return (low, high) of each figure over all plausible distributions. alike: mean number of near-duplicates per
+    problem, by which the log likelihood is too large. For each multiplier, likelihood ± multiplier × figure is
+    maximised by the update q ← q · gradient, normalised, which never lowers it (Baum and Eagon 1967). The ends are
+    where the log likelihood has fallen by the limit.
     """
     pairs, often_C = np.unique(np.array(counts), axis=0, return_counts=True)
     like_CJ = np.array([seen(n, c) for n, c in pairs.tolist()])
@@ -108,9 +101,8 @@ def too_few(problems: int) -> str | None:
 
 
 def bounds(bound: Mapping[str, float], problems: int) -> str:
-    """Return the text that replaces an interval for problems with given counts. No interval holds here: one that covers
-    any pool covered 98 to 100 % of studies, and one for pools of a certain shape covered none of those with another
-    shape. More problems do not make the bounds narrower; more rollouts do."""
+    """Return the text that replaces an interval for problems with given counts. One that covers any pool covered 98 to
+    100 % of studies; one for pools of a certain shape covered none of those with another shape."""
     return too_few(problems) or (
         f"no interval: rollouts so few do not tell it; {bound['low']:.3f} to {bound['high']:.3f} in any pool that would"
         " give these counts"
@@ -151,21 +143,13 @@ class BetaBinomial:
 
         return np.exp(betaln(self.a + c, self.b + n - c) - betaln(self.a, self.b))
 
-    def live_given(self, n: int, c: int, group_size: int) -> Any:
-        """Return live_share for problems with c of n rollouts correct.
-
-        >>> round(float(BetaBinomial(1.0, 1.0).live_given(8, 0, 2)), 6)
-        0.163636
-        >>> round(float(BetaBinomial(1.0, 1.0, zero=0.5).live_given(8, 0, 2)), 6)  # one in ten of these can be solved
-        0.016364
-        """
-        return self.bands_given(n, c, group_size)[1]
-
     def bands_given(self, n: int, c: int, group_size: int) -> tuple[Any, Any, Any]:
         """Return the chances of all_zero, variance and all_one at this size for a problem with c of n rollouts correct.
 
         >>> [round(float(p), 4) for p in BetaBinomial(1.0, 1.0).bands_given(1, 0, 2)]
         [0.5, 0.3333, 0.1667]
+        >>> round(float(BetaBinomial(1.0, 1.0, zero=0.5).bands_given(8, 0, 2)[1]), 6)  # one in ten can be solved
+        0.016364
         """
         solvable = 1.0
         if c == 0:
@@ -249,22 +233,17 @@ def fitted(counts: Pairs, alike: float = 1.0) -> Fitted | None:
     model = fit(counts)
     if model is None:
         return None
-    likelihood, axes = _likelihood(counts), [np.linspace(low, high, GRID) for low, high in SIDES]
-    looks = 0
-    while True:
-        mean, size, zero = axes
+    likelihood, sides, models, mask_JJ = _likelihood(counts), [*SIDES], model, np.ones(0)
+    for _ in range(LOOKS):
+        mean, size, zero = axes = [np.linspace(low, high, GRID) for low, high in sides]
         share, total = 1 / (1 + np.exp(-np.repeat(mean, GRID)))[:, None], np.exp(np.tile(size, GRID))[:, None]
         models = BetaBinomial(share * total, (1 - share) * total, zero[None, :])
         found_JJ = likelihood(models)
         mask_JJ = found_JJ > found_JJ.max() - UNLIKELY * alike
-        looks += 1
-        if looks == LOOKS:
-            return Fitted(model, models, mask_JJ)
-        places = np.nonzero(mask_JJ.reshape(GRID, GRID, -1))
-        axes = [  # one step beyond the plausible range
-            np.linspace(axis[max(at.min() - 1, 0)], axis[min(at.max() + 1, len(axis) - 1)], GRID)
-            for axis, at in zip(axes, places, strict=True)
-        ]
+        places = zip(axes, np.nonzero(mask_JJ.reshape(GRID, GRID, -1)), strict=True)
+        # one step beyond the plausible range
+        sides = [(axis[max(at.min() - 1, 0)], axis[min(at.max() + 1, GRID - 1)]) for axis, at in places]
+    return Fitted(model, models, mask_JJ)
 
 
 def _likelihood(counts: Pairs) -> Callable[[BetaBinomial], Any]:
@@ -294,32 +273,24 @@ def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dic
         names = ("expected_live", "live_in_band", "mislabelled")
         return [shared | {"metric": q, "estimate": None, "reason": why} for q in names]
 
-    banded = [pair for pair in counts if in_variance_band(pair[1], pair[0])]
-    dead = [pair for pair in counts if not in_variance_band(pair[1], pair[0])]
-    by_band = {name: [p for p in dead if band(p[1], p[0]) is name] for name in (Band.ALL_ZERO, Band.ALL_ONE)}
-    parts = {("live_in_band", Band.VARIANCE): banded, ("mislabelled", None): dead}
-    parts |= {("mislabelled", name): mine for name, mine in by_band.items()}
+    dead = [Band.ALL_ZERO, Band.ALL_ONE]
+    bands = {("live_in_band", Band.VARIANCE): [Band.VARIANCE], ("mislabelled", None): dead}
+    bands |= {("mislabelled", one): [one] for one in dead}
+    parts = {key: [(n, c) for n, c in counts if band(c, n) in own] for key, own in bands.items()}
     live_J = variance_chance(CHANCE_J, group_size)
     figures = {str(key): mean_given(mine, lambda _: live_J) for key, mine in parts.items() if mine}
-    ends = ranges(counts, {"live": mean_of(live_J)} | figures, alike)
+    ends = ranges(counts, {"live": share_of(live_J)} | figures, alike)
 
     def among(key: tuple[str, Band | None], mine: Pairs) -> dict[str, Any]:
         """Return count (problems expected to be live at the training group size) and estimate (their share)."""
         row: dict[str, Any] = {"metric": key[0], "band": key[1], "n": len(mine)}
         if not mine:
             return row | {"reason": "no problem in this band"}
-        often = {pair: mine.count(pair) / len(mine) for pair in set(mine)}
-        share = found.within(
-            lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())), ends[str(key)]
-        )
+        share = found.within(lambda m: np.mean([m.bands_given(*p, group_size)[1] for p in mine]), ends[str(key)])
         at = share["estimate"]
         return row | {"count": round(len(mine) * at), "estimate": at, "reason": bounds(share, len(mine))}
 
-    return [
-        *(
-            shared | {"metric": f"beta_{name}"} | found.interval_of(lambda m, name=name: getattr(m, name))
-            for name in ("a", "b", "zero")
-        ),
-        shared | {"metric": "expected_live"} | found.within(lambda m: m.live_share(group_size), ends["live"]),
-        *(among(key, mine) for key, mine in parts.items()),
-    ]
+    fit_of = {name: found.interval_of(lambda m, name=name: getattr(m, name)) for name in ("a", "b", "zero")}
+    rows = [shared | {"metric": f"beta_{name}"} | row for name, row in fit_of.items()]
+    rows.append(shared | {"metric": "expected_live"} | found.within(lambda m: m.live_share(group_size), ends["live"]))
+    return rows + [among(key, mine) for key, mine in parts.items()]
