@@ -23,8 +23,6 @@ from storage.artifacts.store import Store
 from storage.reading.charts import as_svg, specs_of
 from storage.reading.figures import FIGURES, Chart, answer_figure, is_p_value
 from storage.reading.query_cache import ask
-from tasks.report.headline import Headline
-from tasks.report.render import _rendered
 from tasks.report.tables import cut, number, printed_table
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study
@@ -86,28 +84,15 @@ def test_every_figure_is_there_with_its_query_and_artifacts(html: str, study: St
     assert "Not shown:" not in html
 
 
-def test_it_says_what_was_run() -> None:
+def test_it_says_what_was_run(html: str, study: Study) -> None:
     """In a report of a study with changed numbers they stand there, and the command that asks for them."""
-    page: dict[str, object] = dict.fromkeys(("title", "profile", "model", "purpose", "question", "pool", "report"), "")
-    page |= dict.fromkeys(("sections", "answer", "caveats", "artifacts"), ())
-    prompts = (
-        "panel (tags think; stop </answer>):\nSolve `it`.\n\n# Then {problem}\n<think>",
-        "bare (stop none):\n{problem}",
-    )
-    page |= {"asks": "why?", "headline": Headline("Undecided.", "16 problems.", "", ()), "colours": {}}
-    page |= {"drawing": dict.fromkeys(("svg", "name", "caption", "query", "title", "sql"), "")}
-    page |= {"versions": "", "commands": "", "settings": "steps = 4\n\n[pool]\n", "prompts": prompts, "base": "demo"}
-    page |= {"changes": ("training.steps: 40 → 4",), "command": "varband run demo --set training.steps=4"}
-    for name in ("report.html.j2", "report.md.j2"):
-        text = _rendered(name, page)
-        assert "training.steps: 40 → 4" in text.replace("\\", "") and "differs from the profile demo" in text
-        assert "varband run demo --set training.steps=4" in text.replace("\\", "")
-        setup = MarkdownIt().render(text) if ".md" in name else text
-        said = [unescape(one) for one in re.findall(r"<pre>(?:<code>)?(.*?)(?:</code>)?</pre>", setup, re.DOTALL)]
-        for whole in ("Solve `it`.\n\n# Then {problem}\n<think>", "{problem}", "steps = 4\n\n[pool]"):
-            assert any(one.strip().endswith(whole) for one in said), (name, whole)
-        words = unescape(setup)
-        assert "panel (tags think; stop </answer>)" in words and "Every number but hardware and budget" in words
+    for text in (html, MarkdownIt().render(study.page("report.md"))):
+        words = unescape(text).replace("\\", "")
+        assert "steps: 40 → 4" in words and "differs from the profile made-up" in words
+        assert "varband run demo --set training.steps=4" in words and "panel (tags think; stop </answer>)" in words
+        said = [unescape(one) for one in re.findall(r"<pre>(?:<code>)?(.*?)(?:</code>)?</pre>", text, re.DOTALL)]
+        for whole in ("Solve `it`.\n\n# Then {problem}\n<think>", "steps = 4\n\n[pool]"):
+            assert any(one.strip().endswith(whole) for one in said), whole
 
 
 def test_same_experiment_same_text(study: Study, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,19 +15,15 @@ from storage.records.runs import Run, now, write_run
 from storage.records.spending import Charge, Journal
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "copy (select 1) to '{root}/here.csv'",
-        "attach '{root}/here.db' as other",
-        "set allowed_directories = ['/']",
-        "select 1; copy (select 1) to '{root}/here.csv'",
-        "",
-    ],
-)
-def test_what_is_no_question_is_refused_inside_the_root_too(tmp_path: Path, statement: str) -> None:
-    with pytest.raises(UserError, match="write one SELECT"):
-        ask(tmp_path, statement.format(root=tmp_path))
+def test_what_is_no_question_is_refused_inside_the_root_too(tmp_path: Path) -> None:
+    there = f"'{tmp_path}/here.csv'"
+    for statement in (
+        f"copy (select 1) to {there}",
+        f"attach {there} as other",
+        f"select 1; copy (select 1) to {there}",
+    ):
+        with pytest.raises(UserError, match="write one SELECT"):
+            ask(tmp_path, statement)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -47,16 +44,8 @@ def test_a_report_knows_its_run_and_what_it_was_charged(tmp_path: Path) -> None:
     run = run_of(tmp_path, REPORT)
     assert run is not None and run.id == "demo-00000001"
     assert spending_of(tmp_path, REPORT) is None  # nothing was charged yet
-    charge = Charge(
-        time=now(),
-        ref="rollouts-0123456789abcdef",
-        kind="rollouts",
-        title="screen panel",
-        arm="panel",
-        rollouts=8,
-        correct=2,
-        tokens=400,
-    )
+    counted: dict[str, Any] = {"arm": "panel", "rollouts": 8, "correct": 2, "tokens": 400}
+    charge = Charge(time=now(), ref="rollouts-0123456789abcdef", kind="rollouts", title="screen panel", **counted)
     Journal(tmp_path, run.id).enter([charge, charge])
     spent = spending_of(tmp_path, REPORT)
     assert spent is not None

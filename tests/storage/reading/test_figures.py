@@ -49,21 +49,14 @@ def test_the_parts_of_a_reward_are_shown_by_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("older", [False, True])
-@pytest.mark.parametrize(
-    ("statement", "said"),
-    [("select arms from votes", '"arms" not found'), ("selec arm from votes", "syntax error"), ("from vote", "vote ")],
-)
-def test_a_wrong_query_is_told_in_duckdbs_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, said: str, older: bool
-) -> None:
+def test_a_wrong_query_is_told_in_duckdbs_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool) -> None:
     """Only an artifact that lacks a column of its kind may be of another version."""
     (folder := tmp_path / f"votes-{'a' * 16}").mkdir()
     kept = pa.schema([field for field in Votes.schema if not older or field.name != "metric"])
     pq.write_table(kept.empty_table(), folder / "data.parquet")
-    monkeypatch.setattr(module, "named", lambda _: statement)
+    monkeypatch.setattr(module, "named", lambda _: "select arms from votes")
     with views({"votes": [folder / "data.parquet"]}, {}) as asked, pytest.raises(UserError) as error:
         asked.ask("report_votes")
     text = str(error.value)
-    assert text.startswith("storage/reading/queries/report_votes.sql: ") and said in text and "\n" not in text
-    outdated = f"(votes-{'a' * 16} is of an older version, without metric: run the study again)"
-    assert text.endswith(outdated) if older and "votes" in statement else "version" not in text
+    assert text.startswith("storage/reading/queries/report_votes.sql: ") and '"arms" not found' in text
+    assert text.endswith("is of an older version, without metric: run the study again)") == older
