@@ -214,80 +214,61 @@ def levels(_: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
     """Return the chart of an answer: for each arm (or objective, or method) its accuracy before and after, and below
     each difference beside the differences that the study is too small to find. rows: result of a query
     report_answer_*."""
+    rows = [{**row, **{name: 100 * row[name] for name in POINTS if row.get(name) is not None}} for row in rows]
     above = [row for row in rows if row["row"] != "difference" and row["after_rate"] is not None]
     below = [row for row in rows if row["row"] == "difference" and row["gain"] is not None]
     if not above:
         return []
-    looks = {arm: ARM_STYLES[place] for arm, place in styles(arms).items()}
-    colour = {"color": _scale("arm", {arm: look.light for arm, look in looks.items()}, legend=None)}
-
-    def points_of(row: Row, names: Sequence[str]) -> Row:
-        return {name: None if row.get(name) is None else 100 * row[name] for name in names}
-
-    ends = ("after_rate", "after_rate_low", "after_rate_high", "before_rate", "gain")
-    marks = [{**row, **points_of(row, ends)} for row in above]
-    for row in marks:
-        row["told"] = (
-            "" if row["gain"] is None or row["row"] == "seed" else f"{row['gain']:+.1f} points".replace("-", "−")
-        )
-    main = "datum.row == 'level'"
+    for row in (*above, *below):
+        told = row["gain"] is not None and row["row"] != "seed"
+        row["told"] = f"{row['gain']:+.1f} points".replace("-", "−") if told else ""
+        row["least"] = None if row.get("detectable_gain") is None else -row["detectable_gain"]
+    main, looks = "datum.row == 'level'", {arm: ARM_STYLES[place].light for arm, place in styles(arms).items()}
     y = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
-    scale: Spec = {"scale": {"zero": False, "nice": True}}
-    title = "held-out accuracy, %"
-    after = colour | y | {"x": _field("after_rate", title=title, **scale)}
-    before = colour | y | {"x": _field("before_rate", **scale)}
-    ends = {"x": _field("after_rate_low", title=title, **scale), "x2": {"field": "after_rate_high"}}
-    layers = [
-        _layer("rule", colour | y | ends, main, size=9, opacity=0.3),
-        _layer("rule", before | {"x2": {"field": "after_rate"}}, main, size=2),
-        _layer("point", before, main, size=90, fill="white", opacity=1),
-        _layer("point", after, "datum.row == 'seed'", filled=True, size=22),
-        _point(after, 110, main),
-        _layer("text", y | {"text": _field("told", "nominal")}, main, **_BESIDE),
-    ]
-    lines_above = len({row["label"] for row in marks})
-    panels: list[Spec] = [
-        {"data": {"values": marks}, "width": ANSWER_WIDTH, "height": 34 * lines_above, "layer": layers}
+    number = y | {"text": _field("told", "nominal")}
+    of_arm = y | {"color": _scale("arm", looks, legend=None)}
+
+    def x(name: str, to: str = "", **rest: Any) -> Spec:
+        return {"x": _field(name, **rest)} | ({"x2": {"field": to}} if to else {})
+
+    rate: Spec = {"title": "held-out accuracy, %", "scale": {"zero": False, "nice": True}}
+    before, after = {"scale": rate["scale"]}, of_arm | x("after_rate", **rate)
+    panels = [
+        _panel(
+            above,
+            _layer("rule", of_arm | x("after_rate_low", "after_rate_high", **rate), main, size=9, opacity=0.3),
+            _layer("rule", of_arm | x("before_rate", "after_rate", **before), main, size=2),
+            _layer("point", of_arm | x("before_rate", **before), main, size=90, fill="white", opacity=1),
+            _layer("point", after, "datum.row == 'seed'", filled=True, size=22),
+            _point(after, 110, main),
+            _layer("text", number, main, **_BESIDE),
+        )
     ]
     if below:
-        panels.append(_differences([{**row, **points_of(row, DIFFERENCE)} for row in below]))
-    description = "accuracy before and after, and the differences"
-    return [
-        {"description": description, "config": CONFIG, "vconcat": panels, "resolve": {"scale": {"color": "shared"}}}
-    ]
+        title = {"title": "difference, points"}
+        zero = _layer("rule", x("zero"), strokeDash=[3, 3], color=SOFT) | {"data": {"values": [{"zero": 0}]}}
+        grey = _layer("bar", y | x("least", "detectable_gain", **title), height=26, color=LINE, opacity=0.6)
+        ends = _layer("rule", y | x("gain_low", "gain_high", **title), size=2, color=INK)
+        gain = _point(y | x("gain"), 90, color=INK)
+        panels.append(_panel(below, grey, zero, ends, gain, _layer("text", number, **_BESIDE)))
+    shared = {"config": CONFIG, "resolve": {"scale": {"color": "shared"}}}
+    return [{"description": "accuracy before and after, and the differences", "vconcat": panels, **shared}]
 
 
 #: Width of an answer's panels; the labels to the left and the numbers to the right come on top.
 ANSWER_WIDTH = 560
-_LABELS: Spec = {
-    "labelLimit": 220,
-    "labelFontSize": 12,
-    "minExtent": 130,
-    "domain": False,
-    "ticks": False,
-    "labelPadding": 10,
-}
+_LABELS: Spec = {"labelLimit": 220, "labelFontSize": 12, "minExtent": 130, "labelPadding": 10}
+_LABELS |= {"domain": False, "ticks": False}
 #: Look of the numbers to the right of the panels.
 _BESIDE: Spec = {"align": "left", "x": ANSWER_WIDTH + 14, "color": INK}
-DIFFERENCE = ("gain", "gain_low", "gain_high", "detectable_gain")
+#: Columns that an answer shows in percentage points.
+POINTS = ("after_rate", "after_rate_low", "after_rate_high", "before_rate", "gain", "gain_low", "gain_high")
+POINTS += ("detectable_gain",)
 
 
-def _differences(rows: Sequence[Row]) -> Spec:
-    for row in rows:
-        row["told"] = f"{row['gain']:+.1f} points".replace("-", "−")
-        row["least"] = None if row["detectable_gain"] is None else -row["detectable_gain"]
-    y = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
-    ends = {"x": _field("gain_low", title="difference, points"), "x2": {"field": "gain_high"}}
-    grey = {"x": _field("least", title="difference, points"), "x2": {"field": "detectable_gain"}}
-    zero = _layer("rule", {"x": _field("zero")}, strokeDash=[3, 3], color=SOFT) | {"data": {"values": [{"zero": 0}]}}
-    layers = [
-        _layer("bar", y | grey, height=26, color=LINE, opacity=0.6),
-        zero,
-        _layer("rule", y | ends, size=2, color=INK),
-        _point(y | {"x": _field("gain")}, 90, color=INK),
-        _layer("text", y | {"text": _field("told", "nominal")}, **_BESIDE),
-    ]
-    return {"data": {"values": list(rows)}, "width": ANSWER_WIDTH, "height": 34 * len(rows), "layer": layers}
+def _panel(rows: Sequence[Row], *layers: Spec) -> Spec:
+    height = 34 * len({row["label"] for row in rows})
+    return {"data": {"values": list(rows)}, "width": ANSWER_WIDTH, "height": height, "layer": list(layers)}
 
 
 def pairs(
