@@ -91,10 +91,10 @@ def diversity_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
         group by m.folder, m.arm, m."window", m.problems order by m.folder, m.arm
         """,
         measured=pa.concat_tables(
-            table.append_column("folder", pa.array([folder] * len(table))).append_column(
-                "problems", pa.array([VARIANTS[folder][0]] * len(table))
+            table.append_column("folder", pa.repeat(name, len(table))).append_column(
+                "problems", pa.repeat(VARIANTS[name][0], len(table))
             )
-            for folder, table in diversities.items()
+            for name, table in diversities.items()
         ),
     ).to_pylist()
 
@@ -153,23 +153,12 @@ def stop_rows(root: Path) -> list[Row]:
     """Return trainings that did not run as requested: stopped and resumed, or ended before their last step."""
     log = parsed(root / LOG)
     run, ended = log["rl_run"], log["extend_160_run"]["training_completion"]
-    halted = {
-        "run": "GSM8K",
-        "requested": run["total_steps"],
-        "executed": max(int(name[1]) for name in map(re.compile(r"step(\d+)_metrics").match, run) if name),
-        "stopped_at": run["halted"]["stopped_at_step"],
-        "resumed_from": run["resumed"]["start_batch"],
-        "reason": run["halted"]["reason"],
-        "place": LOG,
-    }
-    extended = {
-        "run": "GSM8K, extended",
-        "requested": ended["target_max_steps_requested"],
-        "executed": ended["final_batch"],
-        "reason": ended["completion_status"].replace("_", " "),
-        "place": LOG,
-    }
-    return [halted, extended]
+    steps = [int(name[1]) for name in map(re.compile(r"step(\d+)_metrics").match, run) if name]
+    halted = {"run": "GSM8K", "requested": run["total_steps"], "executed": max(steps), "place": LOG}
+    halted |= {"stopped_at": run["halted"]["stopped_at_step"], "resumed_from": run["resumed"]["start_batch"]}
+    extended = {"run": "GSM8K, extended", "requested": ended["target_max_steps_requested"], "place": LOG}
+    extended |= {"executed": ended["final_batch"], "reason": ended["completion_status"].replace("_", " ")}
+    return [halted | {"reason": run["halted"]["reason"]}, extended]
 
 
 def note_rows(root: Path) -> list[Row]:

@@ -97,23 +97,15 @@ def _training(root: Path, log: Row) -> list[Row]:
         "policy": log["post_math_panel"]["checkpoint"]["sampler_path"],
         "place": f"{folder}/summary.json",
     }
+    steps = [row["batch"] for row in parsed(root / folder / "heldout_trajectory.jsonl")]
     training = {
         "run": "panel_olympiad",
         "role": "training",
         "family": "training",
-        "seeds": 1,
         "problems": "panel_train",
-        "num_problems": pools["panel_train"]["n"],
-        "group_size": config["group_size"],
-        "steps": config["max_steps"],
-        "last_evaluated": max(row["batch"] for row in parsed(root / folder / "heldout_trajectory.jsonl")),
+        "seeds": 1,
     }
-    heldout = {
-        "run": "panel_olympiad held-out",
-        "role": "heldout",
-        "family": "held-out",
-        "problems": "heldout_eval",
-        "num_problems": pools["heldout_eval"]["n"],
-        "group_size": 1,
-    }
-    return [shared | training, shared | heldout]
+    training |= {"group_size": config["group_size"], "steps": config["max_steps"], "last_evaluated": max(steps)}
+    heldout = {"run": "panel_olympiad held-out", "role": "heldout", "family": "held-out", "problems": "heldout_eval"}
+    rows = [training, heldout | {"group_size": 1}]
+    return [shared | row | {"num_problems": pools[row["problems"]]["n"]} for row in rows]

@@ -38,7 +38,7 @@ from tasks.domain.statistics.shares import share_interval
 from tasks.published import checks
 from tasks.published.designs import designs as designs_of
 from tasks.published.designs import parsed
-from tasks.stage import Payload, Ref, stage, store, toolbox
+from tasks.stage import Ref, stage, store, toolbox
 
 Row = dict[str, Any]
 DRAWS = 10_000
@@ -83,12 +83,8 @@ def read(path: Path, sql: str, schema: pa.Schema, **given: object) -> pa.Table:
     return made
 
 
-def imported(rows: pa.Table) -> Payload:
-    return Payload(rows, notes={"provenance": "imported"})
-
-
 @stage(Bands, version=1)
-def import_bands(*, file: PublishedFile, arm: str) -> Payload:
+def import_bands(*, file: PublishedFile, arm: str) -> pa.Table:
     """Import variance_band/*/per_problem.jsonl. Bands are recomputed from the counts; if a published band differs, an
     error is raised."""
     sql = """
@@ -97,11 +93,11 @@ def import_bands(*, file: PublishedFile, arm: str) -> Payload:
                error(uid || ' has ' || n_correct || ' of ' || n_samples || ' correct but is called ' || stated)) as band
         from (select * exclude (band), band as stated, band(n_correct, n_samples) as found from read_json_auto($path))
     """
-    return imported(read(file.here(), sql, Bands.schema, arm=arm))
+    return read(file.here(), sql, Bands.schema, arm=arm)
 
 
 @stage(Groups, version=1)
-def import_groups(*, file: PublishedFile, arm: str) -> Payload:
+def import_groups(*, file: PublishedFile, arm: str) -> pa.Table:
     """Import `per_problem` of an evaluation's summary.json; source: `L1`…`L5` or the AIME year."""
     sql = """
         select $arm as arm, 0 as step, $adapter as adapter, 0 as seed,
@@ -110,11 +106,11 @@ def import_groups(*, file: PublishedFile, arm: str) -> Payload:
             coalesce('aime' || (r ->> 'year') || '_' || (r ->> 'problem_idx'), r ->> 'unique_id') as problem_id
         from (select unnest(per_problem) as r from read_json($path, columns = {per_problem: 'JSON[]'}))
     """
-    return imported(read(file.here(), sql, Groups.schema, arm=arm, adapter=file.path))
+    return read(file.here(), sql, Groups.schema, arm=arm, adapter=file.path)
 
 
 @stage(Diversity, version=2)
-def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) -> Payload:
+def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) -> pa.Table:
     """Import one variant of a diversity file."""
     sql = """
         select uid as problem_id, if(level = '?', 'AIME ' || uid[5:8], 'L' || level) as source, $arm as arm, 0 as step,
@@ -127,15 +123,15 @@ def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) 
     made = read(file.here(), sql, Diversity.schema, label=label, arm=arm, window=window)
     if made.num_rows == 0:
         raise UserError(f"{file.path}: no rows labelled {label}")
-    return imported(made)
+    return made
 
 
 @stage(TrainingPools, version=1)
-def import_pools(*, files: tuple[PublishedFile, ...]) -> Payload:
+def import_pools(*, files: tuple[PublishedFile, ...]) -> pa.Table:
     """Import the problems of each published pool (a problem may be in both training pools)."""
     sql = "select $name as pool, uid as problem_id, source from read_json_auto($path)"
     parts = [read(f.here(), sql, TrainingPools.schema, name=Path(f.path).stem) for f in files]
-    return imported(pa.concat_tables(parts))
+    return pa.concat_tables(parts)
 
 
 def problems_of(files: Iterable[PublishedFile]) -> pa.Table:
@@ -153,20 +149,20 @@ def problems_of(files: Iterable[PublishedFile]) -> pa.Table:
 
 
 @stage(Pool, version=1)
-def import_pool(*, files: tuple[PublishedFile, ...]) -> Payload:
+def import_pool(*, files: tuple[PublishedFile, ...]) -> pa.Table:
     """Import the problems with their published ids, without checking the golds again."""
-    return imported(problems_of(files))
+    return problems_of(files)
 
 
 @stage(Splits, version=1)
-def import_splits(*, heldout: PublishedFile, others: tuple[PublishedFile, ...]) -> Payload:
+def import_splits(*, heldout: PublishedFile, others: tuple[PublishedFile, ...]) -> pa.Table:
     """Import the split: the evaluation problems are held out, all others are not."""
     sql = """
         select problem_id, source, if(problem_id in (select problem_id from held), 'heldout', 'train') as split
         from every
     """
     split = query(sql, held=problems_of([heldout]), every=problems_of([heldout, *others]))
-    return imported(split.cast(Splits.schema))
+    return split.cast(Splits.schema)
 
 
 STEP_METRICS = {
@@ -182,7 +178,7 @@ STEP_METRICS = {
 
 
 @stage(TrainingSeries, version=1)
-def import_series(*, steps: PublishedFile, spread: PublishedFile) -> Payload:
+def import_series(*, steps: PublishedFile, spread: PublishedFile) -> pa.Table:
     """Import the training's metrics in long form; n: rollouts of the step."""
     long = ", ".join(f"{{metric: '{name}', value: {field}::double}}" for field, name in STEP_METRICS.items())
     per_step = f"""
@@ -195,7 +191,7 @@ def import_series(*, steps: PublishedFile, spread: PublishedFile) -> Payload:
         from read_json_auto($path)
     """
     parts = [(steps, per_step), (spread, lengths)]
-    return imported(pa.concat_tables([read(file.here(), sql, TrainingSeries.schema) for file, sql in parts]))
+    return pa.concat_tables([read(file.here(), sql, TrainingSeries.schema) for file, sql in parts])
 
 
 # Gains for which only the two shares are known: intervals, and the possible range of paired p-values.
@@ -235,27 +231,25 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
         low, high = confint_proportions_2indep(y, n, x, n, method="newcomb")
         smallest, largest = paired_p_range(x, y, n)
         range_of_p = f"McNemar p between {smallest:.2g} and {largest:.2g}" if smallest is not None else ""
-        found.append(
-            {
-                "series": "gain",
-                "step": last,
-                "source": source,
-                "estimate": (y - x) / n,
-                "low": low,
-                "high": high,
-                "p_value": largest,
-                "n": n,
-                "method": "newcombe; p: largest exact McNemar of any pairing",
-                "training_share": 1.0 if source == "all" else trained.get(source, 0) / sum(trained.values()),
-                "reason": f"outcomes per problem are not published: {range_of_p}" if range_of_p else "no change",
-            }
-        )
+        row = {
+            "series": "gain",
+            "step": last,
+            "source": source,
+            "estimate": (y - x) / n,
+            "low": low,
+            "high": high,
+            "n": n,
+        }
+        row |= {"p_value": largest, "method": "newcombe; p: largest exact McNemar of any pairing"}
+        row["training_share"] = 1.0 if source == "all" else trained.get(source, 0) / sum(trained.values())
+        row["reason"] = f"outcomes per problem are not published: {range_of_p}" if range_of_p else "no change"
+        found.append(row)
     shared = {"arm": arm, "metric": "pass@1", "seeds": 1}
     return in_families([row | shared | {"rollouts": row["n"]} for row in found], family_of_gain)
 
 
 @stage(Curves, version=3)
-def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Payload:
+def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> pa.Table:
     """Import held-out accuracy by step: Wilson intervals from the printed shares; gains with bounds over all
     pairings."""
 
@@ -264,11 +258,11 @@ def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Pay
         return {row["source"]: row["n"] for row in query(sql, {"pool": pool}, t=store().read(pools)).to_pylist()}
 
     rows = trajectory_rows(parsed(trajectory.here()), "panel", counts("heldout_eval"), counts("panel_train"))
-    return imported(pa.Table.from_pylist(rows, schema=Curves.schema))
+    return pa.Table.from_pylist(rows, schema=Curves.schema)
 
 
 @stage(TokenChecks, version=1)
-def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tuple[Groups, Groups]) -> Payload:
+def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tuple[Groups, Groups]) -> pa.Table:
     """Check the token table. math, aime: groups of panel and thinking on its two benchmarks."""
     summary, rows = parsed(tokens.here()), []
     for name, refs in (("math", math), ("aime", aime)):
@@ -276,12 +270,12 @@ def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tu
         correct = {arm: sum(g["num_correct"]) for arm, g in zip(("panel", "thinking"), groups, strict=True)}
         pairs = sum(min(a, b) for a, b in zip(*(g["group_size"] for g in groups), strict=True))
         rows += checks.token_checks(name, summary[name], correct, pairs)
-    return imported(pa.Table.from_pylist(rows, schema=TokenChecks.schema))
+    return pa.Table.from_pylist(rows, schema=TokenChecks.schema)
 
 
 @stage(Designs, version=3)
-def import_designs(*, folder: PublishedFolder) -> Payload:
-    return imported(designs_of(folder.here()))
+def import_designs(*, folder: PublishedFolder) -> pa.Table:
+    return designs_of(folder.here())
 
 
 def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
