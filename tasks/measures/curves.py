@@ -67,8 +67,11 @@ def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tu
     found = contrast(signs, common, reach=len(ends) / 2, starts=range(1, len(ends), 2))
     figures = estimate_rows(found, len(common[0].problem_P), alike=alike)[0]
     if found.known_V[0]:
-        ends = {"sequence_low": found.sequence()[0], "sequence_high": found.sequence()[1]}
-        figures |= {name: float(v[0]) for name, v in (ends | {"p_equivalent": found.p_equivalent(MARGIN)}).items()}
+        names, values = (
+            ("sequence_low", "sequence_high", "p_equivalent"),
+            (*found.sequence(), found.p_equivalent(MARGIN)),
+        )
+        figures |= {name: float(value_V[0]) for name, value_V in zip(names, values, strict=True)}
     return figures, [float(one.values_SPV[:, :, 0].mean()) for one in common]
 
 
