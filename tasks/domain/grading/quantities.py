@@ -27,22 +27,20 @@ def number_in_words(text: str) -> Fraction | None:
     >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("one and a half")
     (Fraction(-2, 3), Fraction(36, 1), Fraction(3, 2))
     """
-    words = [word for word in re.sub(r"[-,]", " ", text.lower()).split() if word != "and"]
-    if not words or len(words) > 20:
-        return None
-    if words[0] in ("minus", "negative"):
-        positive = number_in_words(" ".join(words[1:])) if words[1:2] not in (["minus"], ["negative"]) else None
-        return None if positive is None else -positive
-    if words[0] == "a" and words[1:2] and words[1] in SCALES:
-        words = words[1:]
-    part = _PARTS.get(re.sub("^halves$", "half", words[-1]).removesuffix("s"))
+    words = [word for word in re.sub(r"[-,]", " ", text.lower()).split() if word != "and"][:20]
+    sign = -1 if words[:1] in (["minus"], ["negative"]) else 1
+    words = words[sign < 0 :]
+    words = words[words[:1] == ["a"] :]
+    part = _PARTS.get(re.sub("^halves$", "half", words[-1]).removesuffix("s")) if words else None
     if part is None:
-        return _cardinal(words)
-    if len(words) > 2 and words[-2] == "a":
+        value = _cardinal(words)
+    elif words[-2:-1] == ["a"]:
         whole = _cardinal(words[:-2])
-        return None if whole is None else whole + Fraction(1, part)
-    top = _cardinal(words[:-1]) if words[:-1] not in ([], ["a"]) else 1
-    return None if top is None else Fraction(top, part)
+        value = whole and whole + Fraction(1, part)
+    else:
+        top = _cardinal(words[:-1]) if words[1:] else Fraction(1)
+        value = top and top / part
+    return value if value is None else sign * value
 
 
 def _cardinal(words: list[str]) -> Fraction | None:
@@ -116,14 +114,10 @@ _SINGULAR = {
 }
 _SIGNS_OF_UNITS = {**{f"{name}s": sign for name, sign in _SINGULAR.items() if len(name) > 1}, **_SINGULAR}
 _CURRENCIES = {r"\$": "$", "$": "$", "€": "euro", "£": "lb", "¥": "yen", "₹": "rupee"}
-_TEXT_UNIT = re.compile(
-    r"^(?P<number>.+?) ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname"
-    r"|hbox) ?\{(?P<word>[^{}]*)\}(?P<power> ?\^ ?\{?[23]\}?)?$",
-    re.S,
-)
-_WORD_UNIT = re.compile(
-    r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|(?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec)"
-    r"|[^\W\d_a-zA-Z]+)| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$",
+_UNIT = re.compile(
+    r"(?P<number>.+?)(?: ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname|hbox) ?\{(?P<text>[^{}]*)\}"
+    r"|(?<=[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|(?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec)|[^\W\d_a-zA-Z]+)"
+    r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z])))(?P<power> ?\^ ?\{?[23]\}?)?",
     re.S,
 )
 _TEMPERATURE = re.compile(r"(.*[\d})]) ?\^\{\\circ\} ?(?:\\(?:text|mathrm) ?\{ ?)?([CF])(?: ?\})?")
@@ -167,14 +161,12 @@ def split_unit(text: str) -> tuple[str, str | None]:
     for suffix, unit in ((r"\%", "%"), ("%", "%"), (r"^{\circ}", "°"), *_CURRENCIES.items()):
         if text.endswith(suffix):
             return text[: -len(suffix)].rstrip(), unit
-    match = _TEXT_UNIT.match(text) or _WORD_UNIT.match(text)
-    groups = match.groupdict() if match else {}
-    word = re.sub(r"\bper cent\b", "percent", (groups.get("word") or groups.get("glued") or "").strip())
-    unit = unit_of(word)
-    if match is None or unit is None:
-        return text, None
-    power = (groups.get("power") or "").strip(" ^{}") or next((p for w, p in _POWERS if w.search(word)), "")
-    return match["number"].strip(), (unit + power) or "unit"
+    if match := _UNIT.fullmatch(text):
+        word = (match["text"] or match["glued"] or match["word"] or "").strip()
+        if (unit := unit_of(word)) is not None:
+            power = (match["power"] or "").strip(" ^{}") or next((p for w, p in _POWERS if w.search(word)), "")
+            return match["number"].strip(), (unit + power) or "unit"
+    return text, None
 
 
 def unit_of(words: str) -> str | None:
