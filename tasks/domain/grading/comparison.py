@@ -76,8 +76,8 @@ class Comparison:
             "set": False,
             "matrix": False,
         }
-        if reals.get(gold.kind, True) and ends_of(gold) is not None and ends_of(prediction) is not None:
-            return RIGHT if same_set(prediction, gold) else WRONG
+        if reals.get(gold.kind, True) and (same := same_set(prediction, gold)) is not None:
+            return RIGHT if same else WRONG
         if gold.kind in ("interval", "union"):
             return "wrong", f"a {prediction.kind} where an interval is asked for"
         if gold.kind in _SEVERAL and all(i.kind == "relation" and is_name(i.items[0].text) for i in gold.items):
@@ -274,55 +274,37 @@ class _NoSet(Exception):
     """An answer is no set of real numbers."""
 
 
-def ends_of(found: Shape) -> list[str] | None:
-    """Return the ends of a set of real numbers, as texts; None if the answer is no such set."""
-    ends: list[str] = []
-
-    def record(text: str) -> int:
-        ends.append(text)
-        return 0
-
-    try:
-        _holds(found, 0, record)
-    except _NoSet:
-        return None
-    return ends
-
-
 def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
     """Return whether a set contains a number, given the values of its ends.
     Raise _NoSet."""
     items, marks, texts = found.items, found.marks, [item.text for item in found.items]
+
+    def end(text: str) -> Any:
+        return _INFINITE.get(text.replace(" ", "")) or value(text)
+
     if found.kind == "interval" or (found.kind == "tuple" and len(items) == 2 and marks == ("(", ")")):
-        ends = [_INFINITE.get(text.replace(" ", "")) for text in texts]
-        if any(end is not None and mark in "[]" for end, mark in zip(ends, marks, strict=True)):
+        if any(mark in "[]" and text.replace(" ", "") in _INFINITE for text, mark in zip(texts, marks, strict=True)):
             raise _NoSet
-        low, high = (value(text) if end is None else end for text, end in zip(texts, ends, strict=True))
+        low, high = map(end, texts)
         return (low < x or (low == x and marks[0] == "[")) and (x < high or (x == high and marks[1] == "]"))
     if found.kind == "set":
         return x in [value(text) for text in texts]
-    if found.kind == "scalar" or (found.kind == "union" and r"\setminus" in found.text):
-        without = _WITHOUT.fullmatch(found.text)  # `A \cup B \setminus \{c\}` takes c out of both
-        if without is None:
-            raise _NoSet
+    if without := _WITHOUT.fullmatch(found.text):  # `A \cup B \setminus \{c\}` takes c out of both
         points = [value(text) for text in without["points"].split(",")]
         return _holds(shape(without["whole"]), x, value) and x not in points
     if found.kind in ("union", "choice", "list"):
         return _holds_several(found, x, value)
     if marks == (r"\in",):
         return _holds(items[1], x, value)
-    subjects = [bool(_ABSOLUTE.fullmatch(text)) or is_name(text) for text in texts]
+    absolute = [_ABSOLUTE.fullmatch(text) for text in texts]
+    subjects = [bool(bars) or is_name(text) for bars, text in zip(absolute, texts, strict=True)]
     single = len(items) == 2 and any(subjects) and (is_inequality(found) or is_name(texts[0]))
     between = len(items) == 3 and is_inequality(found) and subjects[1]
     if not (single or between) or not {*marks} <= {*_COMPARE}:
         raise _NoSet
     place = 1 if between else subjects.index(True)
-    absolute = _ABSOLUTE.fullmatch(texts[place])
-    numbers = [
-        (abs(x) if absolute else x) if i == place else _INFINITE.get(text.replace(" ", "")) or value(text)
-        for i, text in enumerate(texts)
-    ]
-    if absolute:
+    numbers = [(abs(x) if absolute[i] else x) if i == place else end(text) for i, text in enumerate(texts)]
+    if absolute[place]:
         value(f"-({texts[1 - place]})")
     return all(_COMPARE[sign](*pair) for sign, pair in zip(marks, pairwise(numbers), strict=True))
 
@@ -342,12 +324,16 @@ def _holds_several(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
     return (all if listed or {*found.marks} & {"and", "land"} else any)(parts)
 
 
-def same_set(one: Shape, other: Shape) -> bool:
-    """Return whether two sets are equal; False if an endpoint is not a real number."""
-    texts = tuple(dict.fromkeys((*(ends_of(one) or ()), *(ends_of(other) or ()))))
+def same_set(one: Shape, other: Shape) -> bool | None:
+    """Return whether two sets of real numbers are equal: False if an end is no real number, None if an answer is no
+    such set."""
+    ends: dict[str, int] = {}
     try:
-        ends = [parse(text) for text in texts]
-        tried = list(values((*ends, number(0))))
+        for found in (one, other):
+            _holds(found, 0, lambda text: ends.setdefault(text, 0))
+        tried = list(values((*map(parse, ends), number(0))))
+    except _NoSet:
+        return None
     except (Unreadable, Undecided):
         return False
     if not tried or any(isinstance(v, mp.mpc | mp.matrix) for found, _ in tried for v in found):
@@ -355,12 +341,10 @@ def same_set(one: Shape, other: Shape) -> bool:
     with mp.workdps(MAX_DIGITS):
         for found, slack in tried[:TRIED]:
             places: list[Any] = []
-            for value in sorted(map(real, found)):
+            known = {}
+            for value, end in sorted(zip(map(real, found), (*ends, ""), strict=True)):
                 places += [] if places and value - places[-1] <= real(slack) else [value]
-            known = {
-                text: next(place for place in places if abs(real(value) - place) <= real(slack))
-                for text, value in zip(texts, found, strict=False)
-            }
+                known[end] = places[-1]
             numbers = [places[0] - 1, *places, *((a + b) / 2 for a, b in pairwise(places)), places[-1] + 1]
             if any(_holds(one, x, known.__getitem__) != _holds(other, x, known.__getitem__) for x in numbers):
                 return False

@@ -251,11 +251,19 @@ def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, F
     if not names:
         yield {}
         return
-    ops = {node.op for formula in formulas for node in nodes(formula)}
+    every = [node for formula in formulas for node in nodes(formula)]
+    ops = {node.op for node in every}
     if not ops & _COUNTED:
         for place in range(len(_POINTS)):
             yield {name: _coordinate(name, place) for name in names}
-    if not (ops & (_STEPPED | _COUNTED) or any(_may_turn(n) for formula in formulas for n in nodes(formula))):
+    # a root or a power of a negative number may be real, or change its sign, only far from zero
+    turns = any(
+        names_in(n.args[n.op == "^"]) and any(part.op == sign for part in nodes(n.args[0]))
+        for sign, op in (("+", "root"), ("neg", "^"))
+        for n in every
+        if n.op == op
+    )
+    if not (turns or ops & (_STEPPED | _COUNTED)):
         return
     for place in range(1, _WHOLE_POINTS + 1):
         yield {
@@ -263,18 +271,10 @@ def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, F
             for name in names
         }
     if not ops & _COUNTED:
-        sizes = [abs(int(n.args[0])) for f in formulas for n in nodes(f) if n.op == "num"]
+        sizes = [abs(int(n.args[0])) for n in every if n.op == "num"]
         for size in (*_LARGE, 10 * min(max(sizes, default=1), 10**12)):
             for place, sign in enumerate((1, -1, 0, 0)):
                 yield {name: size * _coordinate(f"{name}:{size}", place, sign) for name in names}
-
-
-def _may_turn(node: Expr) -> bool:
-    """Return whether a formula may be real, or change sign, only far from zero, as a root or a power of a negative
-    number may."""
-    if node.op == "root":
-        return any(n.op == "+" for n in nodes(node.args[0])) and bool(names_in(node.args[0]))
-    return node.op == "^" and bool(names_in(node.args[1])) and any(n.op == "neg" for n in nodes(node.args[0]))
 
 
 def _digest(text: str) -> bytes:
@@ -394,17 +394,14 @@ def same_solutions(one: Expr, other: Expr) -> bool:
 
 
 def _same_root(one: Expr, other: Expr, name: str) -> bool:
+    """Return whether the first formula is linear in a variable and a multiple of the second, whatever the others."""
     at = [list(_numbers((one, other), {name: Fraction(x)})) for x in (0, Fraction(5, 7), Fraction(-11, 7))]
     if not at[0] or len({len(some) for some in at}) > 1:
         return False
-    tiny = mp.mpf(10) ** -40
     with mp.workdps(DIGITS):
         for rows in zip(*at, strict=True):
-            roots = []
-            for zero, unit, third in zip(*(map(real, found) for found, _ in rows), strict=True):
-                if not _alike(5 * (third - zero), 11 * (zero - unit), tiny) or _alike(unit, zero, tiny):
-                    return False
-                roots.append(zero / (unit - zero))
-            if not _alike(roots[0], roots[1], tiny):
+            (f, g), (f_5, g_5), (f_11, g_11) = (map(real, found) for found, _ in rows)
+            alike = [(5 * (f_11 - f), 11 * (f - f_5)), (f * g_5, g * f_5), (f * g_11, g * f_11), (f, f_5), (g, g_5)]
+            if [_alike(*pair, mp.mpf(10) ** -40) for pair in alike] != [True, True, True, False, False]:
                 return False
     return True
