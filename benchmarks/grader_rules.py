@@ -35,20 +35,20 @@ RULES = r"""
 sentence: lead-ins, what is asked for and `is`, the answer, its unit | `Thus 7 apples`, `The sum is $7$.` | reading._SENTENCES | without 0
 sentence: a name, `is`, the answer | `x is 8` | reading._SENTENCES | without 1
 sentence: a count | `There are seven integers.` | reading._SENTENCES | without 2
-units and counted nouns | `6\text{ m}` for 6, `18 red apples` | quantities.split_unit terms.split_unit | no unit
+units and counted nouns | `6\text{ m}` for 6, `18 red apples` | quantities.split_unit comparison.split_unit | no unit
 numbers in words | `twenty one` | reading.in_digits | argument
-answers in words | `monday` | terms.worded grading.worded | empty
+answers in words | `monday` | comparison.worded grading.worded | empty
 yes and no | `True` for `Yes` | grading.yes_or_no | empty
 nothing of the kind | `no such x exists` | grading.denies_existence | False
-letters of options | `(C)` for `\text{(C)}` | terms._option | None
+letters of options | `(C)` for `\text{(C)}` | comparison._option | None
 tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._DECORATION | nothing
 what follows from relations | `x+3=10 \Rightarrow x=7` | latex_normalisation._IMPLIES | no match
 formulas over several lines | `\begin{aligned}…` | latex_normalisation.one_line | argument
 superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | latex_normalisation._WRITTEN_OUT | nothing
 thousands with commas or spaces | `1 234` | formulas._THOUSANDS | no match
 rounding signs | `≈7` | latex_normalisation._APPROXIMATELY | no match
-a decimal for an exact value | `0.333333` for 1/3 | terms.decimal_tolerance | zero
-bases | `101` for `101_2` | terms.same_in_base | None
+a decimal for an exact value | `0.333333` for 1/3 | comparison.decimal_tolerance | zero
+bases | `101` for `101_2` | comparison.same_in_base | None
 residues | `1 \pmod 3` for 1 | comparison._RESIDUE | no match
 `\pm` is two values | `\pm 3` | shapes._plus_minus | None
 vectors and matrices, entry by entry | `\begin{pmatrix}1&2\end{pmatrix}` for `(1,2)` | shapes._matrix | None

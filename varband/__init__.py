@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage.reading.opened import OpenStore
-    from tasks.domain.grading.terms import Verdict
+    from tasks.domain.grading.comparison import Verdict
 
 _HERE = Path(__file__).resolve().parent
 ROOMS = _HERE / "rooms" if (_HERE / "rooms").is_dir() else _HERE.parent

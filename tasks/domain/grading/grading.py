@@ -4,7 +4,7 @@ The grader gets only the final-answer region and the gold. The form of an answer
 compared here, exactly; terms that are not plain numbers are compared by value. The time and memory of grading are
 bounded for every completion (`tasks.domain.grading.values`).
 
-Two exact values match only if they are equal; the tolerance of decimals is defined in `tasks.domain.grading.terms` and
+Two exact values match only if they are equal; `tasks.domain.grading.comparison` defines the tolerance of decimals, which is
 given in the reason of the verdict.
 """
 
@@ -21,21 +21,21 @@ from typing import Annotated
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from storage.errors import UserError
-from tasks.domain.grading.comparison import Comparison
-from tasks.domain.grading.kinds import grade_as
-from tasks.domain.grading.latex_normalisation import normalise, repaired
-from tasks.domain.grading.reading import MAX_ANSWER_CHARS, MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
-from tasks.domain.grading.regions import visible, without_struck
-from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
-from tasks.domain.grading.terms import (
+from tasks.domain.grading.comparison import (
     LEAST_DIGITS,
     MACHINE_TOLERANCE,
+    Comparison,
     Verdict,
     VerdictName,
     bare_words,
     squeeze,
     worded,
 )
+from tasks.domain.grading.kinds import grade_as
+from tasks.domain.grading.latex_normalisation import normalise, repaired
+from tasks.domain.grading.reading import MAX_ANSWER_CHARS, MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
+from tasks.domain.grading.regions import visible, without_struck
+from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
 from tasks.domain.grading.values import start_work
 from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold

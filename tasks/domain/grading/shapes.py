@@ -16,7 +16,18 @@ from tasks.domain.grading.formulas import GREEK, Unreadable, nodes, parse
 from tasks.domain.grading.latex_normalisation import normalise, split
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.regions import closing
-from tasks.domain.grading.terms import CANONICAL, MIRROR, squeeze
+
+#: Relations as they are compared.
+CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
+#: Inequalities read from right to left.
+MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+
+
+def squeeze(text: str) -> str:
+    """Text without insignificant spaces."""
+    text = re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)
+    return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
+
 
 #: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
 _ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
