@@ -1,11 +1,7 @@
 r"""The grader, used alike by reward, screening, evaluation and regrading.
 
-The grader gets only the final-answer region and the gold. The form of an answer (list, tuple, interval, equation) is
-compared here, exactly; terms that are not plain numbers are compared by value. The time and memory of grading are
-bounded for every completion (`tasks.domain.grading.values`).
-
-Two exact values match only if they are equal; `tasks.domain.grading.comparison` defines the tolerance of decimals, which is
-given in the reason of the verdict.
+The grader gets only the final-answer region and the gold. `tasks.domain.grading.comparison` compares them. The time and
+memory of grading are bounded for every completion (`tasks.domain.grading.values`).
 """
 
 from __future__ import annotations
