@@ -21,10 +21,9 @@ from mpmath import mp
 
 from tasks.domain.grading import formulas
 from tasks.domain.grading.formulas import Expr, Unreadable, parse
-from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, prose_words, split
+from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, prose_words
 from tasks.domain.grading.quantities import Number, number, same_in_base, split_unit
 from tasks.domain.grading.shapes import (
-    CANONICAL,
     MIRROR,
     Shape,
     as_tuple,
@@ -106,7 +105,6 @@ def decimal_tolerance(written: Number) -> Fraction:
 
 #: Products in which order counts: `AB` beside `BA`.
 _ORDERED = re.compile(r"([A-Z])([A-Z]).*\2\1")
-_RELATION = re.compile(r"\\(?:le|ge|ne|equiv)(?![A-Za-z])|[<>]=?|==?|!=(?=.)")
 #: An answer in words is no longer.
 MAX_WORDED_CHARS = 200
 
@@ -148,17 +146,16 @@ def same_terms(prediction: str, gold: str) -> Match:
     if len({unit_a, unit_b, *further} - {None}) > 1:
         return ""
     x, y = number(a), number(b)
+    signed = [_FACTORS.get(unit or "", "{}").format(rest) for rest, unit in ((a, unit_a), (b, unit_b))]
     if "%" in (unit_a, unit_b) and unit_a != unit_b:
         meant = x and y and x.value == y.value and abs(y.value) > 1 and (unit_b == "%" or abs(y.value) <= 100)
-        return (
-            EQUAL
-            if meant
-            else _equal(*((rf"\frac{{{a}}}{{100}}", b) if unit_a == "%" else (a, rf"\frac{{{b}}}{{100}}")))
-        )
-    if (unit_a == "°") != (unit_b == "°") and not (x and y):
-        turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")
-        return _equal(*turned) or _equal(a, b) or _equal(prediction, gold)
-    return _equal(a, b)
+        return EQUAL if meant else _equal(*signed)
+    turned = (unit_a == "°") != (unit_b == "°") and not (x and y)
+    return (turned and _equal(*signed)) or _equal(a, b)
+
+
+#: Units that a number is multiplied by, as formulas write them.
+_FACTORS = {"%": r"({})\%", "°": r"{}^{{\circ}}"}
 
 
 def _equal(prediction: str, gold: str) -> Match:
@@ -176,9 +173,6 @@ def _equal(prediction: str, gold: str) -> Match:
     if _ORDERED.search(prediction) or _ORDERED.search(gold):
         return ""
     try:
-        one, other = split(prediction, _RELATION), split(gold, _RELATION)
-        if one[1] or other[1]:
-            return EQUAL if len(one[1]) == len(other[1]) == 1 and _same_relation(one, other) else ""
         got, want = parse(prediction), parse(gold)
     except Unreadable:
         return ""
@@ -192,20 +186,23 @@ def _equal(prediction: str, gold: str) -> Match:
     return f"equal within {float(tolerance):.0e}, relative: the digits written" if rounded else ""
 
 
-def _same_relation(one: tuple[list[str], list[str]], other: tuple[list[str], list[str]]) -> bool:
+def _same_relation(one: Shape, other: Shape) -> bool:
     """Return whether two relations are equivalent: their sides differ by a constant factor, or their equations have the
     same solutions."""
-    mine, theirs = (_difference(*sides) for sides, _ in (one, other))
-    sign, wanted = (CANONICAL.get(signs[0], signs[0]) for _, signs in (one, other))
-    factor = factor_between(mine, theirs)
-    if factor is None:
+    if prose_words(other.text) and not prose_words(one.text):
+        raise Undecided(f"the gold is not understood: {other.text}"[:200])
+    if one.kind != "relation" or not len(one.marks) == len(other.marks) == 1:
+        return False
+    try:
+        sides = [(parse(left.text), parse(right.text)) for left, right in (one.items, other.items)]
+    except Unreadable:
+        return False
+    mine, theirs = (Expr("+", (left, Expr("neg", (right,)))) for left, right in sides)
+    sign, wanted = one.marks[0], other.marks[0]
+    if (factor := factor_between(mine, theirs)) is None:
         return sign == wanted == "=" and same_solutions(mine, theirs)
     negative = factor.imag == 0 and factor.real < 0
     return (MIRROR.get(sign, sign) if negative else sign) == wanted
-
-
-def _difference(left: str, right: str) -> Expr:
-    return Expr("+", (parse(left), Expr("neg", (parse(right),))))
 
 
 # ---- forms
@@ -224,9 +221,11 @@ class Comparison:
         self.roundings: list[str] = []
         self.undecided: list[str] = []
 
-    def same(self, prediction: str, gold: str) -> bool:
+    def same(self, prediction: Shape, gold: Shape) -> bool:
         try:
-            match = same_terms(prediction, gold)
+            if gold.kind == "relation":
+                return _same_relation(prediction, gold)
+            match = same_terms(prediction.text, gold.text)
         except Undecided as why:
             self.undecided.append(str(why))
             return False
@@ -318,7 +317,7 @@ class Comparison:
             if all(self.agree(other, first) for other in others):
                 return self.compare(first, gold)
             return "ambiguous", "several different answers"
-        return RIGHT if self.same(prediction.text, gold.text) else WRONG
+        return RIGHT if self.same(prediction, gold) else WRONG
 
     def _conclusion(self, steps: Shape) -> Shape | None:
         """Return the final value of steps (`3y=15, y=5`): that of the last equation, if it satisfies all equations."""
@@ -377,7 +376,7 @@ class Comparison:
         items = prediction.items[::-1] if flipped else prediction.items
         if (flipped or prediction.marks == gold.marks) and self._in_order(items, gold.items) == RIGHT:
             return RIGHT
-        return RIGHT if self.same(prediction.text, gold.text) else WRONG
+        return RIGHT if self.same(prediction, gold) else WRONG
 
     def _named(self, prediction: Shape, gold: Shape) -> Judgement:
         """A gold such as `x = 1` or `|AB| = 1` accepts the value alone or with the same name, but not with another
@@ -399,7 +398,7 @@ class Comparison:
             return self.compare(prediction.items[0], value)
         product = any(re.fullmatch("[a-z]{2,3}", one.strip()) for one in (name, left))  # `xy = 2` is one
         equation = product or not (is_name(left) or ("(" in left and is_label(left)))
-        if equation and self.same(prediction.text, gold.text):
+        if equation and self.same(prediction, gold):
             return RIGHT
         return "wrong", f"names {left}, not {name}"[:200]
 
@@ -479,7 +478,7 @@ def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
     subjects = [bool(bars) or is_name(text) for bars, text in zip(absolute, texts, strict=True)]
     single = len(items) == 2 and any(subjects) and (is_inequality(found) or is_name(texts[0]))
     between = len(items) == 3 and is_inequality(found) and subjects[1]
-    if not (single or between) or not {*marks} <= {*_COMPARE}:
+    if found.kind != "relation" or not (single or between) or not {*marks} <= {*_COMPARE}:
         raise _NoSet
     place = 1 if between else subjects.index(True)
     numbers = [(abs(x) if absolute[i] else x) if i == place else end(text) for i, text in enumerate(texts)]
