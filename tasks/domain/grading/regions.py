@@ -69,14 +69,14 @@ def says_something(text: str) -> bool:
     return ink or r"\{" in plain
 
 
-_BRACKETS = {"{": re.compile(r"\\.|[{}]", re.S), "(": re.compile(r"\\.|[()]", re.S)}
+_BRACES = re.compile(r"\\.|[{}]", re.S)
 
 
-def closing(text: str, start: int, opening: str = "{") -> int | None:
-    r"""Return the position at which the group that is open here closes; None if it never closes. `\{` opens none."""
+def closing(text: str, start: int) -> int | None:
+    r"""Return the position at which the braces that are open here close; None if they never close. `\{` opens none."""
     depth = 0
-    for match in _BRACKETS[opening].finditer(text, start):
-        depth += 1 if match.group() == opening else -(len(match.group()) == 1)
+    for match in _BRACES.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
         if depth < 0:
             return match.start()
     return None
@@ -90,7 +90,7 @@ def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
 
 
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
-_INNER_BOX = re.compile(r"\s*" + _BOX.pattern)
+_NESTED = re.compile(rf"\s*{_BOX.pattern}\{{([^{{}}]*)\}}\s*")
 _BARE = re.compile(r"[^\s$]+?(?=,?\\boxed|[\s$]|$)")
 _PERCENT = re.compile(r"\s*\\?%")
 _DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
@@ -112,7 +112,6 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
     """
     if not _BOX.search(text):
         return [], False, False
-    ends = _closing_braces(text)
     found: list[str] = []
     gaps: list[str] = []
     end, cut = 0, False
@@ -129,13 +128,14 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
             found.append(inner)
             end = start + len(inner)
             continue
-        stop = ends.get(start)
+        stop = closing(text, start + 1)
         cut = stop is None
         if stop is None:  # an unclosed box ends with its line, without final punctuation
             stop, end = start + max(1, len(text[start:].partition("\n")[0].rstrip("$. "))), len(text)
         else:
             end = stop + 1
-        inner = _unboxed(text, start + 1, stop, ends)
+        inner = text[start + 1 : stop]
+        inner = nested[1] if (nested := _NESTED.fullmatch(inner)) else inner
         percent = not cut and _PERCENT.match(text, end)
         found.append(("not " if _DENIAL.search(gap) else "") + inner + (r"\%" if percent else ""))
     if (
@@ -173,30 +173,3 @@ def final_answer(text: str) -> tuple[str, str | None]:
         return text.partition("<answer>")[0], "\n".join(f"<answer>{block}</answer>" for block in blocks)
     stated = list(_STATED.finditer(text))
     return (text[: stated[-1].start()], stated[-1]["answer"].strip("* \t\r")) if stated else (text, None)
-
-
-def _unboxed(text: str, start: int, end: int, ends: dict[int, int]) -> str:
-    r"""Return the text between two positions; if one `\boxed{…}` encloses all of it, the content of this box, also of a
-    box in the box."""
-    while match := _INNER_BOX.match(text, start, end):
-        inner = match.end()
-        if text[inner : inner + 1] != "{":
-            break
-        stop = ends.get(inner, end)
-        if _BOX.search(text, stop, end):
-            break
-        start, end = inner + 1, stop
-    return text[start:end]
-
-
-def _closing_braces(text: str) -> dict[int, int]:
-    r"""Return the position of each opening brace that is closed → position of its closing brace. `\{` is not a brace,
-    `\\{` is."""
-    open_at: list[int] = []
-    ends = {}
-    for match in _BRACKETS["{"].finditer(text):
-        if match.group() == "{":
-            open_at.append(match.start())
-        elif match.group() == "}" and open_at:
-            ends[open_at.pop()] = match.start()
-    return ends
