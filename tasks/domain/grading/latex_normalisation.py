@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +15,9 @@ _WRITTEN = r"""
 - −–—‐‑﹣  * ∗  / ÷∕⁄  " “”  ' ’‘′  '' ″  . 。  ( ⟨  ) ⟩  \% ％  ^{\circ} °º  \times ×  \cdot ⋅·∙  \pm ±  \mp ∓
 \le ≤⩽  \ge ≥⩾  \ne ≠  \approx ≈  \in ∈  \cup ∪  \cap ∩  \emptyset ∅  \infty ∞  \ldots …  \to →
 \Rightarrow ⇒  \therefore ∴  \lfloor ⌊  \rfloor ⌋  \lceil ⌈  \rceil ⌉  \mathbb{R} ℝ  \mathbb{Z} ℤ  \mathbb{N} ℕ
+\alpha α  \beta β  \gamma γ  \delta δ  \epsilon ε  \zeta ζ  \eta η  \theta θ  \iota ι  \kappa κ  \lambda λ  \mu µμ
+\nu ν  \xi ξ  \omicron ο  \pi π  \rho ρ  \sigma σ  \tau τ  \upsilon υ  \phi φ  \chi χ  \psi ψ  \omega ω  \Gamma Γ
+\Delta Δ  \Theta Θ  \Lambda Λ  \Xi Ξ  \Pi Π  \Sigma Σ  \Upsilon Υ  \Phi Φ  \Psi Ψ  \Omega Ω
 """
 #: Names of commands, each followed by its other names.
 _COMMANDS = r"""
@@ -30,7 +33,7 @@ def _table(text: str) -> list[tuple[str, str]]:
     return list(zip(spaced, words[1::2], strict=True))
 
 
-SYMBOLS = {char: name for name, chars in _table(_WRITTEN) for char in chars}
+_SYMBOLS = {char: name for name, chars in _table(_WRITTEN) for char in chars}
 _SYNONYMS = {other: name for name, others in _table(_COMMANDS) for other in others.split(",")}
 _TEXT = r"\\(?:text|mathrm) ?\{ ?"
 RENAMED = (
@@ -166,31 +169,17 @@ def _brace_arguments(text: str) -> str:
     return "".join(out) + text[at:]
 
 
-def _forms(kind: str) -> str:
-    """Return the Unicode characters of one compatibility form, such as superscripts."""
-    some = map(chr, range(0x80, 0x2200))
-    return "".join(c for c in some if c not in SYMBOLS and unicodedata.decomposition(c).startswith(f"<{kind}>"))
-
-
 def _compatible(text: str) -> str:
     return unicodedata.normalize("NFKC", text).replace("−", "-")
 
 
-def _greek() -> Iterator[tuple[int, str]]:
-    for char in (0xB5, *range(0x370, 0x400)):
-        name = unicodedata.name(chr(char), "").replace("MICRO SIGN", "GREEK SMALL LETTER MU")
-        if found := re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)(?: SYMBOL)?", name):
-            letter = found[2].lower().replace("lamda", "lambda")
-            yield char, f"\\{letter if found[1] == 'SMALL' else letter.title()} "
-
-
-_CHARACTERS = {**{ord(char): name for char, name in SYMBOLS.items()}, **dict(_greek())}
 _WRITTEN_OUT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(f"[{_forms('super')}]+"), lambda m: f"^{{{_compatible(m[0])}}}"),
-    (re.compile(f"[{_forms('sub')}]+"), lambda m: f"_{{{_compatible(m[0])}}}"),
-    (re.compile(f"[{_forms('fraction')}]"), lambda m: r"\frac{{{}}}{{{}}}".format(*_compatible(m[0]).split("⁄"))),
+    (re.compile("[¹²³ªʰ-ʸˠ-ˤᴬ-ᵡᶛ-ᶿⁱ⁰-ⁿ]+"), lambda m: f"^{{{_compatible(m[0])}}}"),
+    (re.compile("[₀-ₜᵢ-ᵪ]+"), lambda m: f"_{{{_compatible(m[0])}}}"),
+    (re.compile("[¼-¾⅐-⅞↉]"), lambda m: r"\frac{{{}}}{{{}}}".format(*_compatible(m[0]).split("⁄"))),
     (re.compile(r"([√∛∜]) *(\d+(?:\.\d+)?)?"), lambda m: rf"\sqrt{_ROOTS[m[1]]}" + (f"{{{m[2]}}}" if m[2] else " ")),
 )
+_CHARACTERS = str.maketrans(_SYMBOLS)
 _ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
 
 
