@@ -103,11 +103,6 @@ def pinned(kind: str) -> str:
         raise UserError(f"{error}{did_you_mean(kind, known)} (known without one: {', '.join(known)})") from None
 
 
-def is_brought(kind: str) -> bool:
-    """Return whether another package grades answers of this kind."""
-    return kind != MATH and kind not in OWN
-
-
 def check(kind: str) -> None:
     """Raise UserError for a kind that is not usable here."""
     if kind != MATH:

@@ -249,7 +249,6 @@ def read(text: str) -> Extraction:
 _BASE_IN_WORDS = re.compile(r"(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?", re.I)
 #: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.
 _DECORATION = (
-    (r"\s+", " "),
     (r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", ""),
     (r"\\text ?\{( ?\([^{}()]*)\}", r"\1"),
     (r"\bper cent\b", "percent"),
@@ -257,7 +256,6 @@ _DECORATION = (
     (r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}"),
     (r"(?i)^ ?(?:(?:#+ )+|(?:答案[是为]?|Ответ|Réponse|Respuesta|Antwort)[ :：]*|(?:step|case) \d+: |no\. (?=\d))", ""),
     (r"(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\)+$|\s*\?+$", ""),
-    (r"^(?:\*\*|.* \*\*).*", lambda found: found[0].replace("**", "")),
     (
         r"(?i)^ ?(?:\(?[A-E]\)[:.]?\s+|\\text(?:bf|rm)? ?\{ ?\(?[A-E]\)? ?:?\}(?:\\[ ,;:]|\\q?quad|~|\s)*)(?=[-\d\\$])"
         r"|^ ?(?:option|choice)\s+(?=\(?[A-H]\b)",

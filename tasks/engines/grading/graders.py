@@ -23,9 +23,9 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION, Overrides, Verdict, grade_region, region_of
-from tasks.domain.grading.kinds import RAISED, check, is_brought
+from tasks.domain.grading.kinds import OWN, RAISED, check
 from tasks.domain.ranges import sentences
-from tasks.domain.scaffolds import ARMS, SCAFFOLDS, AnswerForm, Scaffold
+from tasks.domain.scaffolds import ARMS, MATH, SCAFFOLDS, AnswerForm, Scaffold
 from tasks.engines.problem_files import json_lines
 
 #: A grader of another package counts as broken if it raised on this many different answers, and on all but golds.
@@ -124,7 +124,7 @@ class Graders:
         with self._lock:
             for key in dict.fromkeys(keys):
                 if key not in self._seen:
-                    self._seen[key] = self._plugins.grade(key) if is_brought(key[4]) else grade_region(*key)
+                    self._seen[key] = grade_region(*key) if key[4] in (MATH, *OWN) else self._plugins.grade(key)
             return [self._seen[key] for key in keys]
 
     def refuse_broken(self, kind: str) -> None:
