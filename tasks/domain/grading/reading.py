@@ -93,14 +93,8 @@ def states_nothing(text: str) -> bool:
     return not re.search(r"[A-Za-z\d]|\\\{ ?\\\}", plain) or bool(_PLACEHOLDER.fullmatch(plain.strip(" .$*:")))
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """kind: `#` formula or number, `w` word, `p` punctuation. text: as written."""
-
-    kind: str
-    text: str
-
-
+#: (`#` formula or number, `w` word, `p` punctuation; text as written)
+Mark = tuple[str, str]
 _JOINS = ("and", "or")
 #: A command for text with a power of a unit; a bracket without another in it; a word.
 _PIECE = re.compile(
@@ -112,21 +106,26 @@ _PIECE = re.compile(
 _PUNCTUATED = re.compile(r"((?:[ ,;:!?]|=(?= ?[^= ])|\.(?!\d))*)(.*?)((?:(?<!\\)[ .,;:?]|(?<![\w)}\\])!)*)", re.S)
 
 
-def tokens(text: str, prose: bool = False) -> list[Token]:
+def tokens(text: str, prose: bool = False) -> list[Mark]:
     r"""Words, formulas and punctuation of a normalised text, in order; only spaces are dropped.
 
     prose: whether it is inside `\text`, where every run of lower-case letters is a word.
 
-    >>> [(t.kind, t.text) for t in tokens(r"so x+1 is 2\sqrt{3}.")]
+    >>> tokens(r"so x+1 is 2\sqrt{3}.")
     [('w', 'so'), ('#', 'x+1'), ('w', 'is'), ('#', '2\\sqrt{3}'), ('p', '.')]
     """
-    found: list[Token] = []
+    found: list[Mark] = []
     formula, depth = "", 0
     for piece in _PIECE.finditer(text):
-        after_word = not formula.strip() and bool(found) and found[-1].kind == "w"
-        alone = not (formula[-1:].isalnum() or formula[-1:] == "_" or formula[-1:] == "^")
-        if not depth and (marks := _marks(piece, alone, after_word, prose)):
-            found += [*_formula(formula), *marks]
+        inner, word, words = piece["text"], piece["word"], []
+        if not depth and inner and any(is_word(w) or w.lower() in _JOINS for w in re.findall(r"[A-Za-z]{2,}", inner)):
+            words = tokens(inner + {None: "", "2": " squared", "3": " cubed"}[piece["power"]], prose=True)
+        elif not depth and word and not re.search(r"[^\W]$|\^$", formula):
+            after_word = not formula.strip() and bool(found) and found[-1][0] == "w"
+            if _reads_as_word(word, text[piece.end() :], after_word, prose):
+                words = [("w", word.replace("’", "'"))]
+        if words:
+            found += [*_formula(formula), *words]
             formula = ""
         else:
             formula += piece[0]
@@ -134,23 +133,13 @@ def tokens(text: str, prose: bool = False) -> list[Token]:
     return [*found, *_formula(formula)]
 
 
-def _marks(piece: re.Match[str], alone: bool, after_word: bool, prose: bool) -> list[Token]:
-    """Return the words in a piece of text; none if it belongs to a formula. alone: no letter or digit precedes."""
-    inner, word = piece["text"], piece["word"]
-    if inner and any(is_word(w) or w.lower() in _JOINS for w in re.findall(r"[A-Za-z]{2,}", inner)):
-        return tokens(inner + {None: "", "2": " squared", "3": " cubed"}[piece["power"]], prose=True)
-    if word and alone and _reads_as_word(word, piece.string[piece.end() :], after_word, prose):
-        return [Token("w", word.replace("’", "'"))]
-    return []
-
-
-def _formula(chunk: str) -> list[Token]:
+def _formula(chunk: str) -> list[Mark]:
     """Return a formula and the punctuation around it, such as an equals sign before it."""
     found = _PUNCTUATED.fullmatch(chunk)
     assert found
     before, formula, after = found.groups()
     pieces = [*(("p", char) for char in before), ("#", formula), *(("p", char) for char in after)]
-    return [Token(kind, piece) for kind, piece in pieces if piece.strip()]
+    return [(kind, piece) for kind, piece in pieces if piece.strip()]
 
 
 def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
@@ -214,7 +203,7 @@ _TAIL = (
     r"| (?:is|are) (?:the|my|our) (?:final |correct )?(?:answers?|solutions?))?(?: \. i hope it is correct)?(?: ?[.!])*"
 )
 _SENTENCES = tuple(
-    re.compile(pattern)
+    re.compile(pattern.replace("#", r"#\d+"), re.I)
     for pattern in (
         rf"{_SO}(?:{_SUBJECT} )?(?:{_VALUE}|(?P<text>[a-z][a-z' -]*)){_TAIL}",
         rf"{_SO}(?P<name>#)(?: is| are| equals| must be| is equal to)(?: exactly)? {_VALUE}{_TAIL}",
@@ -241,7 +230,7 @@ def read(text: str) -> Extraction:
         return Extraction("ok", "", (rf"{found[1]}_{{\text{{{found[2].lower()}}}}}",))
     spelt = normalise(text)
     marks = tokens(digits := in_digits(spelt))
-    if not any(t.kind == "w" for t in marks):
+    if not any(kind == "w" for kind, _ in marks):
         return Extraction("ok", "", (text if digits == spelt else digits,))
     return _parse(marks, text)
 
@@ -264,47 +253,36 @@ _DECORATION = (
 )
 
 
-def _parse(marks: list[Token], text: str) -> Extraction:
-    line = " ".join("#" if t.kind == "#" else t.text.lower() for t in marks)
-    line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line).replace("where # is an integer", "for integer #")
-    formulas = [t.text for t in marks if t.kind == "#"]
+def _parse(marks: list[Mark], text: str) -> Extraction:
+    formulas = [mark for kind, mark in marks if kind == "#"]
+    numbers = iter(range(len(formulas)))
+    line = " ".join(f"#{next(numbers)}" if kind == "#" else mark for kind, mark in marks)
+    line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
     for sentence in _SENTENCES if len(marks) <= MAX_MARKS else ():
         found = sentence.fullmatch(line)
-        if found and (answer := _answer(found, formulas, marks)):
+        if found and (answer := _answer(found.groupdict(""), formulas)):
             return Extraction("ok", "", (answer,))
     return Extraction("unread", f"{NOT_UNDERSTOOD}: {text[:120]}", (text,))
 
 
-def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> str:
+def _answer(group: dict[str, str], formulas: list[str]) -> str:
     """Return the answer of a sentence; empty if its unit is not understood."""
-    group = {name: text or "" for name, text in found.groupdict().items()}
-
-    def formula(name: str) -> str:
-        return formulas[found.string[: found.start(name)].count("#")].strip()
-
-    units = [group.get(name, "").strip() for name in ("unit", "counted", "of")]
+    group = {
+        name: re.sub(r"#(\d+)", lambda found: formulas[int(found[1])].strip(), text) for name, text in group.items()
+    }
+    units = [group.get(name, "").strip().lower() for name in ("unit", "counted", "of")]
     if any(words and unit_of(words) is None for words in units):
         return ""
-    name = f"{formula('name')} " if group.get("name") else ""
+    name = f"{group['name']} " if group.get("name") else ""
     if group.get("rel"):
-        sign = next(sign for pattern, sign in _COMPARED if re.fullmatch(pattern, group["rel"]))
-        return f"{name}{sign} {formula('bound')}"
-    if group.get("list"):
-        answer = _list(found, formulas)
-        if (unit := units[0] or units[1]) and "," not in answer:
-            answer = rf"{answer} \text{{ {unit}}}"
-        for condition in ("every", "condition"):
-            restriction = formula(condition) if group.get(condition) else ""
-            if restriction and not re.fullmatch("[A-Za-z]", restriction):
-                answer = f"{answer}, {restriction}"
-        return f"{name}= {answer}" if name else answer
-    spelt = " ".join(t.text for t in marks if t.kind == "w")
-    start = spelt.lower().find(group["text"])
-    return group["text"] if start < 0 else spelt[start : start + len(group["text"])]
-
-
-def _list(found: re.Match[str], formulas: list[str]) -> str:
-    first = found.string[: found.start("list")].count("#")
-    parts = iter(formulas[first:])
-    joined = re.sub(f"{_THEN} ", ", ", found["list"])
-    return re.sub("#", lambda _: next(parts), joined)
+        sign = next(sign for pattern, sign in _COMPARED if re.fullmatch(pattern, group["rel"], re.I))
+        return f"{name}{sign} {group['bound']}"
+    if not group.get("list"):
+        return group["text"]
+    answer = re.sub(f"(?i:{_THEN}) ", ", ", group["list"])
+    if (unit := units[0] or units[1]) and "," not in answer:
+        answer = rf"{answer} \text{{ {unit}}}"
+    for restriction in (group.get("every"), group.get("condition")):
+        if restriction and not re.fullmatch("[A-Za-z]", restriction):
+            answer = f"{answer}, {restriction}"
+    return f"{name}= {answer}" if name else answer
