@@ -211,9 +211,11 @@ def repaired(text: str) -> str | None:
     return None if _EMPTY_ARGUMENT.search(text) else text
 
 
-_LINES = r"(?:align|aligned|alignat|equation|gather|gathered|split|multline)\*?"
-_ALIGNED = re.compile(rf"\\begin ?\{{{_LINES}\}}(?P<inner>(?:(?!\\begin).)*?)\\end ?\{{{_LINES}\}}", re.S)
-_CASES = re.compile(r"\\begin ?\{cases\}(?P<inner>(?:(?!\\begin)[^&])*?)\\end ?\{cases\}", re.S)
+_LINES = re.compile(
+    r"\\begin ?\{(?P<name>(?:align|aligned|alignat|equation|gather|gathered|split|multline)\*?|cases)\}"
+    r"(?P<inner>(?:(?!\\begin).)*?)\\end ?\{(?P=name)\}",
+    re.S,
+)
 _GOES_ON = re.compile(r"[-+=<>]|\\(?:le|ge|approx|cdot|times|equiv)(?![A-Za-z])")
 
 
@@ -223,29 +225,26 @@ def one_line(text: str) -> str:
     >>> one_line(r"\begin{align*} x &= 3+4 \\ &= 7 \end{align*}"), one_line(r"\begin{cases}x=1\\y=2\end{cases}")
     ('x = 3+4 = 7', 'x=1, y=2')
     """
-    found = _ALIGNED.fullmatch(text.strip()) or _CASES.fullmatch(text.strip())
-    if found is None:
+    found = _LINES.fullmatch(text.strip())
+    if found is None or (found["name"] == "cases" and "&" in found["inner"]):
         return text
-    lines = [
-        line for part in re.split(r"\\\\", found["inner"]) if (line := re.sub(r"\s*(?<!\\)&\s*", " ", part).strip(" ,"))
-    ]
     joined = ""
-    for line in lines:
-        joined += (" " if not joined or _GOES_ON.match(line) else ", ") + line
+    for part in found["inner"].split(r"\\"):
+        if line := re.sub(r"\s*(?<!\\)&\s*", " ", part).strip(" ,"):
+            joined += (" " if not joined or _GOES_ON.match(line) else ", ") + line
     return joined.strip()
 
 
 def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
     """Return the parts between separators outside all brackets, and the separators."""
-    parts, marks, depth, start, at = [], [], 0, 0, 0
-    while at < len(text):
-        if depth <= 0 and (found := separator.match(text, at)):
-            parts.append(text[start:at].strip())
+    parts, marks, depth, start = [], [], 0, 0
+    for found in re.finditer(rf"(?P<mark>{separator.pattern})|[(\[{{]|[)\]}}]", text):
+        if found["mark"] is None:
+            depth = max(depth, 0) + (1 if found[0] in "([{" else -1)
+        elif depth <= 0:
+            parts.append(text[start : found.start()].strip())
             marks.append(found[0])
-            at = start = found.end()
-            continue
-        depth = max(depth, 0) + (text[at] in "([{") - (text[at] in ")]}")
-        at += 1
+            start = found.end()
     return [*parts, text[start:].strip()], marks
 
 
