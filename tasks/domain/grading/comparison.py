@@ -27,13 +27,13 @@ from tasks.domain.grading.shapes import (
     MIRROR,
     Shape,
     as_tuple,
+    bare_label,
     in_order_of,
     is_closed,
     is_inequality,
     is_label,
     is_name,
     named,
-    same_label,
     shape,
     squeeze,
 )
@@ -386,14 +386,8 @@ class Comparison:
             return self.compare(prediction, value)
         left, last = prediction.items[0].text, prediction.items[-1]
         constant = prediction.marks[0] == r"\equiv" and squeeze(name).startswith(f"{squeeze(left)}(")
-        if same_label(left, name) or constant:
+        if bare_label(left) == bare_label(name) or constant:
             return self._value(prediction, value)
-        one, other = (re.fullmatch(r"([A-Za-z]+) ?\(([a-z])\)", squeeze(n)) for n in (name, left))
-        if one and other and one[1] == other[1]:
-            old, new = one[2], other[2]
-            if re.search(rf"(?<![A-Za-z\\]){old}(?![A-Za-z])", last.text):
-                return "wrong", f"a constant {old}, not a function of it"
-            return self.compare(shape(re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, last.text)), value)
         if squeeze(last.text) == squeeze(name):
             return self.compare(prediction.items[0], value)
         product = any(re.fullmatch("[a-z]{2,3}", one.strip()) for one in (name, left))  # `xy = 2` is one

@@ -31,7 +31,7 @@ from tasks.domain.grading.kinds import grade_as
 from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.reading import MAX_ANSWER_CHARS, MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
 from tasks.domain.grading.regions import visible, without_struck
-from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
+from tasks.domain.grading.shapes import Shape, shape, with_letters_of
 from tasks.domain.grading.values import start_work
 from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
@@ -117,7 +117,7 @@ def _judge(found: Extraction, gold: str) -> Verdict:
         return Verdict("ungradable", f"gold longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
     if max(map(len, found.answers)) > MAX_ANSWER_CHARS:
         return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
-    whole = [repaired(with_parameter_of(normalise(answer), gold)) for answer in found.answers]
+    whole = [repaired(with_letters_of(normalise(answer), gold)) for answer in found.answers]
     if None in whole:
         return Verdict("ungradable", "unbalanced or empty brackets", text, None)
     comparison = Comparison()

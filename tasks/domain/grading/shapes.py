@@ -31,23 +31,28 @@ def squeeze(text: str) -> str:
 
 #: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
 _ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
-_COUNTS_PERIODS = re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\\pi(?![A-Za-z]){_ENDS}")
+#: A letter whose name is free: the integer that counts periods, the argument of a function.
+_FREE = (
+    re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\\pi(?![A-Za-z]){_ENDS}"),
+    re.compile(r"(?<![A-Za-z\\])[A-Za-z]+ ?\(([a-z])\)(?= ?=)"),
+)
 
 
-def with_parameter_of(text: str, gold: str) -> str:
-    r"""Return the text with the gold's name for the integer parameter of periods, if both texts have one parameter and
-    the name is free.
+def with_letters_of(text: str, gold: str) -> str:
+    r"""Return the text with the gold's name for the integer parameter of periods and for the argument of a function, if
+    both texts have one and the name is free.
 
-    >>> with_parameter_of(r"\frac{\pi}{6}+n\pi", r"\frac{\pi}{6}+k\pi"), with_parameter_of("2^n", r"2^k")
+    >>> with_letters_of(r"\frac{\pi}{6}+n\pi", r"\frac{\pi}{6}+k\pi"), with_letters_of("2^n", r"2^k")
     ('\\frac{\\pi}{6}+k\\pi', '2^n')
     """
-    mine, wanted = ({one or other for one, other in _COUNTS_PERIODS.findall(t)} for t in (text, gold))
-    if len(mine) != 1 or len(wanted) != 1:
-        return text
-    (old,), (new,) = mine, wanted
-    if new in re.sub(r"\\[A-Za-z]+", "", text) or old in re.sub(r"\\[A-Za-z]+", "", gold):
-        return text
-    return re.sub(rf"\\[A-Za-z]+|{old}", lambda found: new if found[0] == old else found[0], text)
+    for pattern in _FREE:
+        mine, wanted = ({found[found.lastindex or 0] for found in pattern.finditer(t)} for t in (text, gold))
+        if len(mine) == len(wanted) == 1:
+            (old,), (new,) = mine, wanted
+            if new not in re.sub(r"\\[A-Za-z]+", "", text) and old not in re.sub(r"\\[A-Za-z]+", "", gold):
+                kept = rf"\\[A-Za-z]+|[A-Za-z]{{3,}}|({old})"
+                text = re.sub(kept, lambda found, new=new: new if found[1] else found[0], text)
+    return text
 
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
@@ -283,7 +288,7 @@ def in_order_of(names: Sequence[Shape] | None, answer: Shape) -> Shape:
     return Shape("tuple", f"({','.join(value.text for value in ordered)})", ordered, ("(", ")"))
 
 
-_BETWEEN_BARS, _SIGN = re.compile(r"\|[^|]*\|"), re.compile("[-+]")
+_SIGN = re.compile("[-+]")
 _PLAIN = re.compile(rf"(?:[a-z]|{GREEK})(?:_.*)?")
 _QUANTITIES = {"abs", "lim", "int", "sum", "prod", "max", "min", "gcd", "lcm", "det"}
 
@@ -301,19 +306,15 @@ def is_label(text: str) -> bool:
     try:
         formula = parse(text)
     except Unreadable:
-        return len(split(_BETWEEN_BARS.sub("", text), _SIGN)[0]) == 1
+        return len(split(text, _SIGN)[0]) == 1
     base = formula.args[0] if formula.op == "^" else formula
     if base.op in _QUANTITIES or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
         return True
     return not any(n.op == "name" and _PLAIN.fullmatch(n.args[0]) for n in nodes(base))
 
 
-def same_label(one: str, other: str) -> bool:
-    """Return whether two labels are the same up to the order of letters and bars."""
-    return _bare(one) == _bare(other)
-
-
-def _bare(label: str) -> str:
+def bare_label(label: str) -> str:
+    """Return a label without bars around two letters and without commands that do not change its meaning."""
     label = re.sub(r"\\(max|min)(?![A-Za-z])", r"\1", re.sub(r"\\Pr(?![A-Za-z])", "P", label))
     label = re.sub(
         r"\\(?:overline|overrightarrow|vec|mathbb|mathrm|text|operatorname|[lr]?vert)(?![A-Za-z])", "", label
