@@ -251,15 +251,13 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text.strip()))
 
 
-_EXPONENTIAL = re.compile(r"(?<![A-Za-z\\])e(?= ?\^)")
-
-
 def is_closed(text: str) -> bool:
     """Return whether a formula has no variables, only numbers, operators and named constants."""
-    rest = re.sub(
-        r"\\(?!text|mathrm|max|min|sup|inf(?!ty)|lim)[A-Za-z]+", "", re.sub(GREEK, "x", _EXPONENTIAL.sub("", text))
-    )
-    return bool(text) and not re.search(r"[A-Za-z]", rest.replace("e", "", 1) if rest.strip() == "e" else rest)
+    try:
+        return not any(node.op in ("name", "call", "max", "min", "lim") for node in nodes(parse(text)))
+    except Unreadable:
+        rest = re.sub(r"\\(?!text|mathrm|max|min|sup|inf(?!ty)|lim)[A-Za-z]+", "", re.sub(GREEK, "x", text))
+        return bool(text) and not re.search("[A-Za-z]", rest)
 
 
 def named(relation: Shape) -> set[str]:
