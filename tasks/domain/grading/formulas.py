@@ -50,7 +50,6 @@ _CALLED = re.compile(r"[fghFGHPQWEOST]|\\(?:(?:var)?phi|psi|sigma|tau|zeta|Phi|P
 #: Their power -1 is an inverse.
 _INVERTIBLE = re.compile(r"[fghFGH]|\\(?:(?:var)?phi|psi)")
 _DERIVED = re.compile(r"\^\{\((\d{1,2}|[a-z])\)\}")
-_ITERATED = re.compile(r"\^\{?(\w)\}?\(")
 FUNCTIONS = frozenset("ln lg sin cos tan cot sec csc sinh cosh tanh exp arcsin arccos arctan".split(" "))  # noqa: SIM905
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _SEVERAL = ("max", "min", "gcd", "lcm")
@@ -282,9 +281,6 @@ class _Parser:
         elif _INVERTIBLE.fullmatch(head) and ahead.startswith("^{-1}"):
             self.at += 5
             name, called = name + "^-1", True
-        elif called and (found := _ITERATED.match(ahead)):
-            self.at += 4 if found[0][1] == "{" else 2
-            name += f"^{found[1]}"
         if called and self.peek() in ("(", "["):
             return Expr("call", self.arguments((name,)))
         return Expr("name", (name,))

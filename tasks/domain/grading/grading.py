@@ -73,18 +73,14 @@ def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = 
         return grade_as(kind, region, gold, form, finish)
     start_work()
     try:
-        return _grade(region, gold, form, finish)
+        texts, _, _ = answer_texts(region, form)
+        if finish == "stop" and (verdict := _in_words(texts[: MAX_ANSWERS + 1], gold)) is not None:
+            return verdict
+        found = extract_answers(region, form, truncated=finish == "length")
+        if found.status == "ok":
+            return _judge(found, gold)
     except RecursionError:
         return Verdict("ungradable", "nested too deeply", None, None)
-
-
-def _grade(region: str | None, gold: str, form: AnswerForm, finish: str) -> Verdict:
-    texts, _, _ = answer_texts(region, form)
-    if finish == "stop" and (verdict := _in_words(texts[: MAX_ANSWERS + 1], gold)) is not None:
-        return verdict
-    found = extract_answers(region, form, truncated=finish == "length")
-    if found.status == "ok":
-        return _judge(found, gold)
     name: VerdictName = "wrong" if found.status == "unread" else found.status
     return Verdict(name, found.reason, found.answers[0] if found.answers else None, None)
 
@@ -113,10 +109,9 @@ def _in_words(texts: list[str], gold: str) -> Verdict | None:
 
 def _judge(found: Extraction, gold: str) -> Verdict:
     text = " , ".join(found.answers)
-    if len(gold) > MAX_ANSWER_CHARS:
-        return Verdict("ungradable", f"gold longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
-    if max(map(len, found.answers)) > MAX_ANSWER_CHARS:
-        return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
+    for name, length in (("gold", len(gold)), ("answer", max(map(len, found.answers)))):
+        if length > MAX_ANSWER_CHARS:
+            return Verdict("ungradable", f"{name} longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
     whole = [repaired(with_letters_of(normalise(answer), gold)) for answer in found.answers]
     if None in whole:
         return Verdict("ungradable", "unbalanced or empty brackets", text, None)
