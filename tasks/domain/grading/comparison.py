@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mpmath import mp
 
 from tasks.domain.grading import formulas
-from tasks.domain.grading.formulas import Expr, Unreadable, parse
+from tasks.domain.grading.formulas import Expr, Unreadable, is_constant, parse
 from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, prose_words
 from tasks.domain.grading.quantities import Number, number, same_in_base, split_unit
 from tasks.domain.grading.shapes import (
@@ -207,6 +207,7 @@ def _same_relation(one: Shape, other: Shape) -> bool:
 
 # ---- forms
 
+T = TypeVar("T")
 _SEVERAL = ("list", "choice", "set")
 Judgement = tuple[Literal["correct", "wrong", "ambiguous"], str]
 RIGHT: Judgement = ("correct", "equal")
@@ -221,15 +222,19 @@ class Comparison:
         self.roundings: list[str] = []
         self.undecided: list[str] = []
 
-    def same(self, prediction: Shape, gold: Shape) -> bool:
+    def decided(self, compare: Callable[..., T], *both: Any) -> T | Literal[False]:
+        """Return what a comparison returns; False, recorded, if it cannot be decided."""
         try:
-            if gold.kind == "relation":
-                return _same_relation(prediction, gold)
-            match = same_terms(prediction.text, gold.text)
+            return compare(*both)
         except Undecided as why:
             self.undecided.append(str(why))
             return False
-        self.roundings += [match] if match not in ("", EQUAL) else []
+
+    def same(self, prediction: Shape, gold: Shape) -> bool:
+        if gold.kind == "relation":
+            return self.decided(_same_relation, prediction, gold)
+        match = self.decided(same_terms, prediction.text, gold.text)
+        self.roundings += [match] if match and match != EQUAL else []
         return bool(match)
 
     def agree(self, prediction: Shape, gold: Shape) -> bool:
@@ -324,17 +329,18 @@ class Comparison:
         equations = steps.items
         if {*steps.marks} & {"or", "lor"} or not all(i.kind == "relation" and {*i.marks} == {"="} for i in equations):
             return None
-        last, value = equations[-1], equations[-1].items[-1]
-        known = [(squeeze(i.items[0].text), i.items[-1].text) for i in equations if is_name(i.items[0].text)]
-        single = {name for name, _ in known if len(name) == 1}
-        known = [(n, t) for n, t in known if is_closed(t) and not (n.isalpha() and len(n) > 1 and {*n} <= single)]
-        name = squeeze(last.items[0].text)
-        meant = dict(known) if name not in dict(known) else {name: value.text}
-        for equation in equations:
-            sides = [_with_values(side.text, meant) for side in equation.items]
-            if not all(map(is_closed, sides)) or not all(self.agree(shape(a), shape(b)) for a, b in pairwise(sides)):
-                return None
-        return value
+        try:
+            sides = [[parse(side.text) for side in equation.items] for equation in equations]
+        except Unreadable:
+            return None
+        known = {some[0]: some[-1] for some in sides if some[0].op == "name" and is_constant(some[-1])}
+        if (name := sides[-1][0]) in known:
+            known = {name: sides[-1][-1]}
+        sides = [[_with_values(side, known) for side in some] for some in sides]
+        if not all(is_constant(side) for some in sides for side in some):
+            return None
+        true = all(self.decided(same_value, *pair) for some in sides for pair in pairwise(some))
+        return equations[-1].items[-1] if true else None
 
     def _value(self, prediction: Shape, gold: Shape) -> Judgement:
         """Compare a value, or the value that a chain of true equations gives to its subject, with the gold."""
@@ -417,12 +423,9 @@ def _lists_values(found: Shape) -> bool:
     return len(names) == 1 and all(i.kind != "relation" or set(i.marks) <= {"="} for i in found.items)
 
 
-def _with_values(text: str, known: dict[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        factor = r"\cdot " if re.search(r"[\w)}]$", text[: found.start()]) else ""
-        return f"{factor}({known[squeeze(found[0])]})" if squeeze(found[0]) in known else found[0]
-
-    return re.sub(r"\\[A-Za-z]+(?:_\{?\w+\}?)?|[A-Za-z](?:_\{?\w+\}?)?'*", value, text)
+def _with_values(formula: Expr, known: dict[Expr, Expr]) -> Expr:
+    parts = (_with_values(part, known) if isinstance(part, Expr) else part for part in formula.args)
+    return known.get(formula) or Expr(formula.op, tuple(parts))
 
 
 # ---- sets of real numbers

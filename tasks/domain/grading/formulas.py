@@ -94,6 +94,11 @@ def nodes(formula: Expr) -> Iterator[Expr]:
             yield from nodes(part)
 
 
+def is_constant(formula: Expr) -> bool:
+    """Return whether a formula has no variables, only numbers, operators and named constants."""
+    return not any(node.op in ("name", "call", "max", "min", "lim") for node in nodes(formula))
+
+
 def names_in(formula: Expr) -> frozenset[str]:
     """Free variables."""
     if formula.op == "name":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from typing import Literal
 
-from tasks.domain.grading.formulas import GREEK, Unreadable, nodes, parse
+from tasks.domain.grading.formulas import GREEK, Unreadable, is_constant, nodes, parse
 from tasks.domain.grading.latex_normalisation import normalise, split
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.regions import closing
@@ -252,9 +252,9 @@ def is_name(text: str) -> bool:
 
 
 def is_closed(text: str) -> bool:
-    """Return whether a formula has no variables, only numbers, operators and named constants."""
+    """Return whether a text has no variables."""
     try:
-        return not any(node.op in ("name", "call", "max", "min", "lim") for node in nodes(parse(text)))
+        return is_constant(parse(text))
     except Unreadable:
         rest = re.sub(r"\\(?!text|mathrm|max|min|sup|inf(?!ty)|lim)[A-Za-z]+", "", re.sub(GREEK, "x", text))
         return bool(text) and not re.search("[A-Za-z]", rest)
