@@ -110,8 +110,6 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
     >>> boxed(r"It is not \boxed{\boxed{7}}.")
     (['not 7'], False, False)
     """
-    if not _BOX.search(text):
-        return [], False, False
     found: list[str] = []
     gaps: list[str] = []
     end, cut = 0, False
@@ -123,10 +121,9 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
         gaps.append(gap if match.start() - end <= MAX_SEPARATOR else "…")
         if text[start : start + 1] != "{":
             bare = _BARE.match(text, start)
-            inner = bare.group().rstrip(".,") if bare else ""
-            inner = inner.rstrip(")") if inner.count(")") > inner.count("(") else inner
-            found.append(inner)
-            end = start + len(inner)
+            inner = bare[0].rstrip(".,") if bare else ""
+            found.append(inner.rstrip(")") if inner.count(")") > inner.count("(") else inner)
+            end = start + len(found[-1])
             continue
         stop = closing(text, start + 1)
         cut = stop is None
@@ -138,12 +135,8 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
         inner = nested[1] if (nested := _NESTED.fullmatch(inner)) else inner
         percent = not cut and _PERCENT.match(text, end)
         found.append(("not " if _DENIAL.search(gap) else "") + inner + (r"\%" if percent else ""))
-    if (
-        len(found) > 1
-        and all(gap.strip() == "," for gap in gaps[1:])
-        and gaps[0].endswith("(")
-        and text[end:][:1] == ")"
-    ):
+    commas = len(found) > 1 and all(gap.strip() == "," for gap in gaps[1:])
+    if commas and gaps[0].endswith("(") and text[end : end + 1] == ")":
         return [f"({','.join(found)})"], False, cut
     joined = len(found) > 1 and all(_SEPARATOR.fullmatch(gap) for gap in gaps[1:])
     return list(dict.fromkeys(found)), joined, cut
@@ -151,8 +144,8 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
 
 def before_boxes(text: str) -> str:
     """The text before the first box; empty if there is no box."""
-    first = _BOX.search(text)
-    return text[: first.start()] if first else ""
+    before, *boxes = _BOX.split(text, maxsplit=1)
+    return before if boxes else ""
 
 
 _STATED = re.compile(
