@@ -159,8 +159,6 @@ _FACTORS = {"%": r"({})\%", "°": r"{}^{{\circ}}"}
 
 
 def _equal(prediction: str, gold: str) -> Match:
-    if squeeze(prediction) == squeeze(gold):
-        return EQUAL
     if prose_words(prediction):
         return ""
     if prose_words(gold):

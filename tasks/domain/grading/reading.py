@@ -225,9 +225,6 @@ def read(text: str) -> Extraction:
         return Extraction("no_answer", "empty answer")
     if len(text) > MAX_ANSWER_CHARS:
         return Extraction("ok", "", (text,))
-    bare = re.sub(r"(?i)^(?:(?:the )?(?:final )?answers? (?:is|are)|it (?:is|takes)):? ", "", text.strip(" .*"))
-    if found := _BASE_IN_WORDS.fullmatch(bare):
-        return Extraction("ok", "", (rf"{found[1]}_{{\text{{{found[2].lower()}}}}}",))
     spelt = normalise(text)
     marks = tokens(digits := in_digits(spelt))
     if not any(kind == "w" for kind, _ in marks):
@@ -235,12 +232,12 @@ def read(text: str) -> Extraction:
     return _parse(marks, text)
 
 
-_BASE_IN_WORDS = re.compile(r"(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?", re.I)
 #: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.
 _DECORATION = (
     (r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", ""),
     (r"\\text ?\{( ?\([^{}()]*)\}", r"\1"),
     (r"\bper cent\b", "percent"),
+    (r"(?i)(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?$", lambda m: rf"{m[1]}_{{\mathrm{{{m[2].lower()}}}}}"),
     (r"\bsq\.(?!\w)", "sq"),
     (r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}"),
     (r"(?i)^ ?(?:(?:#+ )+|(?:答案[是为]?|Ответ|Réponse|Respuesta|Antwort)[ :：]*|(?:step|case) \d+: |no\. (?=\d))", ""),
