@@ -165,9 +165,6 @@ def _equal(prediction: str, gold: str) -> Match:
         if not worded(gold):
             raise Undecided(f"the gold is not understood: {gold}"[:200])
         return ""
-    if ":" in prediction + gold:
-        parts, others = prediction.split(":"), gold.split(":")
-        return EQUAL if len(parts) == len(others) and all(map(_equal, parts, others)) else ""
     if _ORDERED.search(prediction) or _ORDERED.search(gold):
         return ""
     try:

@@ -113,14 +113,19 @@ _SINGULAR = {
     **{name: sign for sign, names in zip(*[iter(_NAMES.split())] * 2, strict=True) for name in names.split(",")},
 }
 _SIGNS_OF_UNITS = {**{f"{name}s": sign for name, sign in _SINGULAR.items() if len(name) > 1}, **_SINGULAR}
-_CURRENCIES = {r"\$": "$", "$": "$", "€": "euro", "£": "lb", "¥": "yen", "₹": "rupee"}
+_CURRENCIES = {"€": "euro", "£": "lb", "¥": "yen", "₹": "rupee"}
+_SIGNED = re.compile(
+    r"(?P<before>\\?\$|[€£¥₹])[\\$ ]*(?P<price>.*)"
+    r"|(?P<number>.*?) *(?:(?P<after>\\?[$%]|[€£¥₹])"
+    r"|\^\{\\circ\} ?(?:(?:\\(?:text|mathrm) ?\{ ?)?(?P<scale>[CF]) ?\}?)?)",
+    re.S,
+)
 _UNIT = re.compile(
     r"(?P<number>.+?)(?: ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname|hbox) ?\{(?P<text>[^{}]*)\}"
     r"|(?<=[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|(?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec)|[^\W\d_a-zA-Z]+)"
     r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z])))(?P<power> ?\^ ?\{?[23]\}?)?",
     re.S,
 )
-_TEMPERATURE = re.compile(r"(.*[\d})]) ?\^\{\\circ\} ?(?:\\(?:text|mathrm) ?\{ ?)?([CF])(?: ?\})?")
 #: What may be counted: an answer is a number with one of these. No other noun is read.
 _NOUNS = (
     "solution value integer number point digit term element way possibility case arrangement permutation combination"
@@ -153,14 +158,9 @@ def split_unit(text: str) -> tuple[str, str | None]:
     text = text.strip()
     if len(text) > MAX_UNIT_CHARS:
         return text, None
-    for sign, unit in _CURRENCIES.items():
-        if text.startswith(sign):
-            return text[len(sign) :].lstrip("\\$ "), unit
-    if warm := _TEMPERATURE.fullmatch(text):
-        return warm[1], f"°{warm[2]}"
-    for suffix, unit in ((r"\%", "%"), ("%", "%"), (r"^{\circ}", "°"), *_CURRENCIES.items()):
-        if text.endswith(suffix):
-            return text[: -len(suffix)].rstrip(), unit
+    if match := _SIGNED.fullmatch(text):
+        sign = (match["before"] or match["after"] or f"°{match['scale'] or ''}").lstrip("\\")
+        return match["price"] or match["number"] or "", _CURRENCIES.get(sign, sign)
     if match := _UNIT.fullmatch(text):
         word = (match["text"] or match["glued"] or match["word"] or "").strip()
         if (unit := unit_of(word)) is not None:

@@ -237,7 +237,10 @@ _DECORATION = (
     (r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", ""),
     (r"\\text ?\{( ?\([^{}()]*)\}", r"\1"),
     (r"\bper cent\b", "percent"),
-    (r"(?i)(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?$", lambda m: rf"{m[1]}_{{\mathrm{{{m[2].lower()}}}}}"),
+    (
+        r"(?i)(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?$",
+        lambda m: rf"{m[1]}_{{\mathrm{{{m[2].lower()}}}}}",
+    ),
     (r"\bsq\.(?!\w)", "sq"),
     (r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}"),
     (r"(?i)^ ?(?:(?:#+ )+|(?:答案[是为]?|Ответ|Réponse|Respuesta|Antwort)[ :：]*|(?:step|case) \d+: |no\. (?=\d))", ""),
