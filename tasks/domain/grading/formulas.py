@@ -53,7 +53,8 @@ _DERIVED = re.compile(r"\^\{\((\d{1,2}|[a-z])\)\}")
 FUNCTIONS = frozenset("ln lg sin cos tan cot sec csc sinh cosh tanh exp arcsin arccos arctan".split(" "))  # noqa: SIM905
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _SEVERAL = ("max", "min", "gcd", "lcm")
-_BRACKETS = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceil"), r"\{": (r"\}", "frac")}
+_CLOSING = {"(": ")", "[": "]", "{": "}", r"\lfloor": r"\rfloor", r"\lceil": r"\rceil", r"\{": r"\}"}
+_ROUNDED = {r"\lfloor": "floor", r"\lceil": "ceil", r"\{": "frac"}
 _BARS = {"|": "|", r"\lvert": r"\rvert", r"\vert": r"\vert", r"\|": r"\|", r"\lVert": r"\rVert"}
 _TIMES = {"*": "*", r"\cdot": "*", r"\times": "*", "/": "/", r"\div": "/", r"\bmod": "mod"}
 _STARTS = {"frac", "sqrt", "binom", "log", "sum", "prod", "int", "lim", *FUNCTIONS, *_SEVERAL}
@@ -177,7 +178,7 @@ class _Parser:
             return last.op != "num"
         if of_function and (token[1:] in {*FUNCTIONS, "log", *_SEVERAL} or token == "("):
             return False
-        opens = token in ("(", "{", r"\begin{pmatrix}", r"\begin{bmatrix}", *_BRACKETS)
+        opens = token in (r"\begin{pmatrix}", r"\begin{bmatrix}", *_CLOSING) and token != "["
         return (
             opens
             or self.kinds[self.at] == "name"
@@ -212,9 +213,9 @@ class _Parser:
         """Read a group in braces or one token; a minus sign belongs to the token after it."""
         if self.peek() in ("-", "+"):
             return Expr("neg", (self.argument(),)) if self.take() == "-" else self.argument()
-        return self.group("{", "}")[0] if self.peek() == "{" else self.primary()
+        return self.group("{")[0] if self.peek() == "{" else self.primary()
 
-    def group(self, opening: str, closing: str) -> tuple[Expr, ...]:
+    def group(self, opening: str) -> tuple[Expr, ...]:
         """Comma-separated formulas in brackets."""
         self.take(opening)
         kept, self.bars = self.bars, 0
@@ -223,7 +224,7 @@ class _Parser:
             self.take()
             found.append(self.sum())
         self.bars = kept
-        self.take(closing)
+        self.take(_CLOSING[opening])
         return tuple(found)
 
     def primary(self) -> Expr:
@@ -233,20 +234,14 @@ class _Parser:
             return Expr("const", (_CONSTANTS[token],))
         if kind == "name":
             return self.named(re.sub("[{} ]", "", token))
-        if kind == "word":
-            return Expr(token if token in _SEVERAL else "call", self.arguments(() if token in _SEVERAL else (token,)))
         if kind == "numeral":
             return _numeral(self.found[self.at - 1])
-        if token in ("(", "{"):
+        if token != "[" and token in _CLOSING:
             self.at -= 1
-            found = self.group(token, {"(": ")", "{": "}"}[token])
+            found = self.group(token)
             if len(found) != 1:
                 raise Unreadable(",")
-            return found[0]
-        if token in _BRACKETS:
-            self.at -= 1
-            closing, op = _BRACKETS[token]
-            return Expr(op, self.group(token, closing))
+            return Expr(_ROUNDED[token], found) if token in _ROUNDED else found[0]
         if token in _BARS:
             self.bars += 1
             inner = self.sum()
@@ -255,8 +250,10 @@ class _Parser:
             return Expr("call", ("norm", inner)) if token in (r"\|", r"\lVert") else Expr("abs", (inner,))
         if bare in FUNCTIONS or bare == "log":
             return self.function(bare)
-        if bare in _SEVERAL:
-            return Expr(bare, self.arguments(()))
+        if bare in _SEVERAL or token in _SEVERAL:
+            return Expr(bare or token, self.arguments(()))
+        if kind == "word":
+            return Expr("call", self.arguments((token,)))
         match bare:
             case "frac":
                 if "".join(self.tokens[self.at : self.at + 5]) in ("{d}{d", r"{\partial}{\partial"):
@@ -265,7 +262,7 @@ class _Parser:
             case "binom":
                 return Expr("binom", (self.argument(), self.argument()))
             case "sqrt":
-                degree = self.group("[", "]")[0] if self.peek() == "[" else number(2)
+                degree = self.group("[")[0] if self.peek() == "[" else number(2)
                 return Expr("root", (self.argument(), degree))
             case "sum" | "prod" | "lim" | "int":
                 return self.running(bare)
@@ -291,8 +288,7 @@ class _Parser:
         return Expr("name", (name,))
 
     def arguments(self, before: tuple[str, ...]) -> tuple[Any, ...]:
-        opening = self.peek()
-        return (*before, *self.group(opening, {"(": ")", "[": "]"}.get(opening, ")")))
+        return (*before, *self.group("[" if self.peek() == "[" else "("))
 
     def function(self, name: str) -> Expr:
         base = power = None
@@ -304,7 +300,7 @@ class _Parser:
                 name, power = _INVERSES[name], None
             elif power.op == "neg":
                 raise Unreadable("a negative power of a function")
-        inner = self.group("(", ")")[:1] if self.peek() == "(" else (self.implicit(of_function=True),)
+        inner = self.group("(")[:1] if self.peek() == "(" else (self.implicit(of_function=True),)
         found = Expr("/", (Expr("ln", inner), Expr("ln", (base,)))) if base else Expr(name, inner)
         return Expr("^", (found, power)) if power else found
 

@@ -90,7 +90,7 @@ def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
 
 
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
-_NESTED = re.compile(rf"\s*{_BOX.pattern}\{{([^{{}}]*)\}}\s*")
+_NESTED = re.compile(rf"\s*{_BOX.pattern}\{{([^{{}}]*)\}}?\s*")
 _BARE = re.compile(r"[^\s$]+?(?=,?\\boxed|[\s$]|$)")
 _PERCENT = re.compile(r"\s*\\?%")
 _DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
