@@ -2,7 +2,7 @@
 
     python .ci/prose.py [COMMIT]
 
-It prints `file:line: what was found: what to write`, and never fails: some of these words are right in their place.
+It prints `file:line: what was found: what to write`, and never fails, because in some sentences these words are right.
 """
 
 from __future__ import annotations

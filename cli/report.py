@@ -106,7 +106,7 @@ def report_named(root: Path, text: str | None) -> str:
 
 
 def rows_of(root: Path, report: str, query: str) -> pa.Table:
-    """Return the rows of a figure. Errors: UserError if the report lacks its input."""
+    """Return the rows of a figure. Raise UserError if the report has no input of this figure."""
     try:
         return ask(root, report, query)
     except UserError:

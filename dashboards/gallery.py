@@ -1,5 +1,5 @@
-"""The gallery: a static page of problems with rollouts side by side. Rollouts are escaped, truncated, never
-executed."""
+"""The gallery: a static page of problems with rollouts side by side. The text of rollouts is escaped and truncated, and
+never executed."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, A
 
 
 def write(page: Page, target: Path) -> Path:
-    """Write one self-contained file. Raise UserError if it cannot be written."""
+    """Write one self-contained file. Raise UserError if the page cannot be written."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)

@@ -1,5 +1,6 @@
 """Pages of single rollouts. Traces: one problem's rollouts side by side, filtered by source, band, verdict or text.
-Search: accuracy against tokens by method, and the tree of one problem's search. Each view has a URL."""
+Search: accuracy against tokens by method, and the tree of one problem's search. Each view of the page has a URL of its
+own."""
 
 from __future__ import annotations
 

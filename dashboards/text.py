@@ -1,5 +1,5 @@
 """Rollouts for display: parsed into tags, speakers, formulas and text, then rendered as markdown, with formulas as
-MathML. Text is data and never mark-up."""
+MathML. Text of rollouts and problems is shown as it is and never read as mark-up."""
 
 from __future__ import annotations
 

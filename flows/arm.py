@@ -296,8 +296,9 @@ class _Arms:
 
 @dataclass(slots=True)
 class Attempts:
-    """Arms that failed, and why. A failed arm is reported at once, and the other arms continue. A budget limit or a
-    stop concerns all arms and ends the run at once. catching: whether there are other arms to continue with."""
+    """The arms that failed, each with its error. A failed arm is reported at once, and the other arms continue. A
+    budget limit or a stop concerns all arms and ends the run at once. catching: whether there are other arms to
+    continue with."""
 
     catching: bool = True
     failed: dict[str, UserError] = field(default_factory=dict)

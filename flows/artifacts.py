@@ -10,9 +10,10 @@ from tasks.domain.policies import Policy
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The artifacts of one policy on the held-out problems. `name`: the policy's name in titles. `deep`: rollouts for
-    the asymptote. `benchmarks`: rollouts on each benchmark's problems. `compared`: rollouts for comparing objectives.
-    `searches`: keyed by method. `embeddings`, `diversity`: only if the study measures them."""
+    """The artifacts of one policy on the held-out problems. `name`: the policy's name in titles. `deep`: additional
+    rollouts, from which the asymptote of pass@k is estimated. `benchmarks`: rollouts on each benchmark's problems.
+    `compared`: rollouts for comparing objectives. `searches`: keyed by method. `embeddings`, `diversity`: only if the
+    study measures them."""
 
     name: str
     rollouts: Rollouts
@@ -43,7 +44,7 @@ class Start:
 
     @property
     def name(self) -> str:
-        """Return its name in stage titles."""
+        """Return the policy's name in stage titles."""
         seed = f", seed {self.policy.seed}" if self.policy.seed else ""
         return f"{self.policy.arm} at step {self.policy.step}{seed}"
 

@@ -53,8 +53,8 @@ class Policy:
 
 
 def policies_of(store: Store, ref: Ref) -> list[Policy]:
-    """Return the rollouts of an artifact: of a report those of the final evaluation. Errors: UserError for other
-    kinds."""
+    """Return the rollouts of an artifact: of a report those of the final evaluation. Raise UserError for an artifact of
+    another kind."""
     if ref.kind not in ("report", "rollouts"):
         raise UserError(f"{ref} has no rollouts; name a report, a run, a study, or rollouts")
     inputs = report_inputs(store.manifest(ref).recipe)["final"] if ref.kind == "report" else [str(ref)]
@@ -255,8 +255,8 @@ FORMATS: dict[str, Callable[[Store, Ref, Path], Sequence[Path]]] = {
 
 def push(store: Store, ref: Ref, name: str, *, private: bool) -> str:
     """Upload the hub's folder of an artifact as OWNER/NAME: a training as a model, else a dataset. Return its address.
-    The token is huggingface_hub's own (HF_TOKEN or `hf auth login`); it is neither stored nor shown. Errors: UserError
-    if the hub refuses."""
+    The token is huggingface_hub's own (HF_TOKEN or `hf auth login`); it is neither stored nor shown. Raise UserError if
+    the hub refuses the upload."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 

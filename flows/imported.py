@@ -1,6 +1,6 @@
 """Import rollouts of other tools as a study: write them into the ledger with the verdicts of Varband's grader.
 
-An arm's model is identified by a hash of its rollouts, so a file that is imported twice is stored once. Running the
+An arm's model is identified by a hash of its rollouts, so a file that is imported twice is stored once. A run of this
 study samples nothing.
 """
 
@@ -124,7 +124,7 @@ class Import:
 def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
     """Enter the rollouts of files and of folders' files, and write the study NAME.toml and its NAME-problems.jsonl.
     arms: the name of each file's arm, or one for all; by default the name in the file, or the file's name. pool:
-    problems with golds, if the files have none. Raise UserError before anything is written."""
+    problems with golds, if the files have none. If a file is wrong, UserError is raised before anything is written."""
     check_study_name(name, "--name", "choose another")
     files = [file for path in files for file in files_of(path)]
     if len(arms) not in (0, 1, len(files)):
@@ -293,7 +293,7 @@ def _enter(
 
 
 def _entry(row: Row, n: int, one: Foreign, policy: Policy, brought: Brought) -> Row:
-    """A row of LEDGER that is not graded yet."""
+    """Return a row of the ledger without a verdict."""
     return {
         "problem_id": row["problem_id"],
         "source": row["source"],

@@ -17,7 +17,7 @@ class Band(StrEnum):
 
 
 def band(num_correct: int, group_size: int) -> Band:
-    """Return the band of a group. Errors: ValueError for an impossible count.
+    """Return the band of a group. Raise ValueError if the counts are impossible.
 
     >>> [str(band(c, 8)) for c in (0, 3, 8)]
     ['all_zero', 'variance', 'all_one']

@@ -29,7 +29,7 @@ class UserError(Exception):
 
 
 class NotHere(UserError):
-    """An input is not on this machine. A plan works without its content. what: the input."""
+    """An input is not on this machine. A plan can be made without the input's content. what: the input."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class Unreachable(Parked):
 
 
 class Notice(UserWarning):
-    """A message that stops nothing. The command line prints the notice."""
+    """A message to the user that does not stop the command. Commands print it on standard error."""
 
 
 def printable(text: str, kept: str = "") -> str:

@@ -24,7 +24,8 @@ def pass_at_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.Ma
 
 
 def pass_all_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
-    """Return (P, K) unbiased pass^k, the chance that k rollouts are all correct: C(c, k)/C(n, k). Masked where n < k.
+    """Return (P, K) unbiased pass^k, the chance that k rollouts are all correct: C(c, k)/C(n, k). The value is masked
+    where n < k.
 
     >>> pass_all_k(np.array([4]), np.array([3]), [1, 2]).tolist()
     [[0.75, 0.5]]

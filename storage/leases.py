@@ -226,7 +226,7 @@ class Leases:
                 self._change(name, lambda claims, keys=keys: _without(claims, (self.holder, keys)))
 
     def _change(self, name: str, change: Callable[[Claims], Claims | None]) -> bool:
-        """Replace a lease's claims; return False if the change is None."""
+        """Replace a lease's claims by those that `change` returns. Return False if it returns None."""
         while True:
             found = self.documents.get(document := f"{FOLDER}{name}")
             after = change(_claims(found))

@@ -115,7 +115,7 @@ class Ledger:
         return sorted(self.folder(account).glob("unchecked-*.parquet"))
 
     def admit(self, shard: Path) -> None:
-        """Include the rows of a shard that was not checked before."""
+        """Also use the rows of this shard, which was stored unchecked."""
         target = shard.rename(shard.with_name(shard.name.replace("unchecked", "shard", 1)))
         sync(target.parent)
         if self._mirror:
@@ -159,7 +159,7 @@ def _repetitive(schema: pa.Schema) -> list[str]:
 
 
 def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
-    """Return the rows of one shard; columns that an old shard lacks are left out. Errors: UserError if it is
+    """Return the rows of one shard; columns that an old shard lacks are left out. Raise UserError if the shard is
     damaged."""
     try:
         with pq.ParquetFile(shard, page_checksum_verification=True) as file:
@@ -182,7 +182,7 @@ def examine_shard(shard: Path) -> None:
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table | None:
-    """Concatenate shards; columns that older ones lack become null."""
+    """Concatenate shards. A column that an older shard lacks becomes null there."""
     return pa.concat_tables(tables, promote_options="default") if tables else None
 
 

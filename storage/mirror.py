@@ -184,7 +184,7 @@ class Mirror(Objects):
         return etag is not None
 
     def token(self, ref: Ref) -> str | None:
-        """Return the token of the root's artifact, or None."""
+        """Return the token of an artifact in the bucket, or None."""
         remote = self.get(f"{ref.kind}/{ref}/{MANIFEST}")
         return None if remote is None else orjson.loads(remote[0])["token"]
 

@@ -131,7 +131,7 @@ class Objects:
                 time.sleep(min(1.0, patience / 10))
 
     def _refusal(self, does: str, error: Exception, message: str) -> Exception | None:
-        """Return the error for a permanent refusal; None to retry."""
+        """Return the error if the refusal is permanent, or None if the request should be repeated."""
         if "NoSuchBucket" in str(error):
             return self._error(f"there is no bucket '{self.bucket}' at this server")
         if isinstance(error, FileNotFoundError):
@@ -200,7 +200,7 @@ class Objects:
         found: dict[str, Listed] = {}
 
         def request(obstore: Any, store: Any, after: str | None) -> str | None:
-            """Return where to continue; None at the end."""
+            """Return the position to continue at, or None at the end of the object."""
             for page in obstore.list(store, folder or None, offset=after, chunk_size=1000):
                 for one in page:
                     if (room := one["path"].partition("/")[0]) in but:

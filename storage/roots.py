@@ -27,7 +27,7 @@ PREFIX = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 
 
 def root_folder(text: str) -> Path:
-    """Return the folder to use for a root given by the user. Errors: UserError for an invalid address."""
+    """Return the folder to use for a root given by the user. Raise UserError if the address is invalid."""
     if "\0" in text or not text.strip():
         raise UserError(f"--root {text[:80]!r}: no folder can have this name")
     if "://" not in text:
@@ -70,7 +70,7 @@ def cache_home() -> Path:
 
 
 def seconds_set(name: str, default: float) -> float:
-    """Return a duration from the environment. Errors: UserError if it is no number of seconds above zero."""
+    """Return a duration from the environment. Raise UserError if the variable is not a positive number of seconds."""
     text = os.environ.get(name, str(default))
     try:
         value = float(text)
@@ -86,7 +86,7 @@ def _plain(prefix: str) -> bool:
 
 
 def inside(path: str) -> str:
-    """Return a relative name from a manifest or a listing. Errors: UserError for one that would leave its folder."""
+    """Return a relative name from a manifest or a listing. Raise UserError if the path would leave its folder."""
     if path.startswith("/") or "\0" in path or "\\" in path or ".." in path.split("/"):
         raise UserError(f"{path[:80]!r} would lie outside the artifact root: it is refused")
     return path

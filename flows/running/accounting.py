@@ -86,7 +86,7 @@ def accounted(
     request: dict[str, object],
     flow_run: str | None = None,
 ) -> Iterator[Listeners]:
-    """Run the block as one attempt of the study's run. Yields the listeners to run it with.
+    """Run the block as one attempt of the study's run. Yield the listeners of the attempt.
 
     request: the request that starts the same run again (`varband resume`). Raise Parked with the progress, the missing
     budget and how to continue; raise UserError, before anything is recorded, for prompts that exceed the context and

@@ -189,8 +189,8 @@ class Estimator:
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """Return the cost with its GPU-hours. learned, read: tokens that take hours but no token budget; reading is
-        assumed as fast as sampling. Several engines share a stage's rollouts. More replicas shorten training little,
-        because each step waits for its longest rollout."""
+        assumed as fast as sampling. If there are several engines, they share a stage's rollouts. More replicas shorten
+        training little, because each step waits for its longest rollout."""
         elsewhere = self._service if kind == "training" else kind in SAMPLED and not self.prices.hours_of_sampling
         sampled = 0.0 if elsewhere else cost.tokens
         if kind in self._rates and not elsewhere:

@@ -63,8 +63,8 @@ class Longest:
 
 
 def longest_prompts(study: Study, store: Store, planned: Sequence[Planned]) -> list[Longest]:
-    """Return the longest prompt of each arm sampled here on a model whose tokenizer is available. Before a pool is
-    built, its files are read instead. Raise UserError for an arm whose model has no chat template."""
+    """Return the longest prompt of each arm sampled here on a model whose tokenizer is available. If a pool is not
+    built yet, the problems are read from its files. Raise UserError for an arm whose model has no chat template."""
     steps = {p.step.ref: p.step.arguments for p in planned}
     wanted: dict[tuple[Path, Policy, Pool, Splits | Benchmark, str | None], int] = defaultdict(int)
     for policy, sampling, *problems in sampled_here(planned):

@@ -65,8 +65,8 @@ class Forecast:
 
     @classmethod
     def of(cls, study: Study, store: Store, budget: Budget, machine: Machine | None = None) -> Forecast:
-        """Compute the forecast without making anything. machine: where the study will run, if known. Raise UserError
-        for unreadable prices."""
+        """Compute the forecast without making anything. machine: where the study will run, if known. Raise UserError if
+        a file of prices cannot be read."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware, study.on_server)
         estimator = Estimator(study, store, planned, prices)

@@ -182,7 +182,8 @@ class PrefectPool:
     _runs: dict[str, tuple[Piece, UUID]] = field(default_factory=dict)
 
     def begin(self, piece: Piece) -> None:
-        """Attach to the piece's run in progress, or start one. Two simultaneous callers get the same run."""
+        """Attach to the piece's run in progress, or start one. If two callers begin the same piece at once, both get
+        the same run."""
         from prefect.deployments import run_deployment
 
         known = runs_of(self.client, self._tag(piece))

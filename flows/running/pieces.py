@@ -176,7 +176,7 @@ def make_piece(
 
 
 def piece_in(current: Session, study: Study, store: Store, ref: Ref, shard: int | None, dag: Dag = experiment) -> None:
-    """Make a piece in a session that is open. Raise UserError for an artifact that this worker's study does not
+    """Make a piece of work in the open session. Raise UserError for an artifact that this worker's study does not
     make."""
     step = next((p.step for p in plan(study, store, dag) if p.step.ref == ref), None)
     if step is None:

@@ -2,7 +2,7 @@
 with one bucket. The processes are equal: each makes the pieces whose leases are free. The lease of a dead process is
 free too.
 
-One process with a small model would leave most cores idle. A worker of this command ends with its parent, however the
+With a small model, one process would leave most cores idle. A worker of this command ends with its parent, however the
 parent ends; its artifacts and rollouts are kept.
 """
 

@@ -64,7 +64,7 @@ def tracker_run(study: Study, store: Store, run: Run) -> TrackerRun:
 
 @dataclass(slots=True)
 class Tracker:
-    """Sends events to one tracker."""
+    """A listener that sends a run's events to one tracker."""
 
     name: str
     of: TrackerRun
@@ -138,7 +138,7 @@ class Tracker:
 
 
 def lines_of(store: Store, ref: Ref, title: str) -> Iterator[Line]:
-    """Yield the lines of a stored artifact; none for most kinds."""
+    """Yield what a tracker gets of a stored artifact: lines of numbers for some kinds, nothing for others."""
     if ref.kind == "training":
         for row in store.read(ref).to_pylist():
             values = {f"train/{name}": value for name, value in numbers(row).items()}
@@ -200,7 +200,7 @@ def _by(rows: Sequence[dict[str, Any]], name: str) -> dict[str, list[dict[str, A
 
 
 def followed_by(listener: Listener, other: Listener) -> Listener:
-    """Return a listener that passes events to both."""
+    """Return a listener that passes each event to both listeners."""
 
     def on_progress(event: Progress) -> None:
         listener(event)

@@ -67,7 +67,7 @@ class TopUp(RunInput):
     )
 
     def over(self, study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget]:
-        """Return the study and the budget, changed by this answer."""
+        """Return the study and the budget after the answers in this form."""
         anyway = [SettingForm(field="gate.anyway", value="true")] if self.anyway else []
         return study.model_copy(update={"settings": [*study.settings, *anyway]}), budget.raised(self.more)
 

@@ -200,7 +200,7 @@ def merged_parameters(theirs: Any, ours: Any) -> Any:
 
 @contextmanager
 def _server() -> Iterator[Any]:
-    """The server at PREFECT_API_URL. Raise UserError if there is no server or it refuses."""
+    """The server at PREFECT_API_URL. Raise UserError if the server does not answer, or refuses the request."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
             "deploy: no server; start one with `varband server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
@@ -225,8 +225,8 @@ def _server() -> Iterator[Any]:
 
 
 def register(own: Sequence[Deployment] = (), pools: PoolTypes = PoolTypes()) -> Iterator[str]:
-    """Set up the server and yield messages. Settings that people changed stay. own: deployments of one study. Raise
-    UserError for a pool that exists with another type."""
+    """Set up the server and yield messages. Settings that a user changed in the UI stay. own: deployments of one study.
+    Raise UserError for a pool that exists with another type."""
     with _server() as client:
         for pool, queues in POOLS.items():
             yield from _pool(client, pool, pools.of(pool), queues)

@@ -1,4 +1,4 @@
-"""The cards on a run's page in Prefect: report, plan and progress. Prefect lists the newest card first."""
+"""The cards on a run's page in Prefect: report, plan and progress. Prefect lists the newest card of a run first."""
 
 from __future__ import annotations
 

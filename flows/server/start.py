@@ -62,9 +62,10 @@ def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
 
 
 def protect(host: str, port: int, *, unprotected: bool = False) -> str:
-    """Make the server require a password and answer only pages of its own UI; return a message for the user. A password
-    that is set is used. If no password is set, the first start generates one and stores it in Prefect's profile (mode
-    0600). Workers, `varband server deploy` and all other clients of this user find it there. Errors as for `start`."""
+    """Make the server require a password and answer only pages of its own UI; return a message for the user. If a
+    password is set, it is used. If no password is set, the first start generates one and stores it in Prefect's profile
+    (mode 0600). Workers, `varband server deploy` and all other clients of this user find it there. Errors as for
+    `start`."""
     from prefect.settings import get_current_settings, update_current_profile
 
     settings = get_current_settings()

@@ -105,9 +105,9 @@ class Workplace(BaseModel):
         )
 
     def unlike(self, other: Workplace) -> Iterator[str]:
-        """Yield the differences of another workplace. Packages that only one host has are not compared, because a host
-        without a GPU has no vLLM. Images with different names, such as one for CPUs, are not compared either; their
-        code and packages are.
+        """Yield the differences between this workplace and another one. Packages that only one host has are not
+        compared, because a host without a GPU has no vLLM. Images with different names, such as one for CPUs, are not
+        compared either; their code and packages are.
 
         >>> run = Workplace(host="a", code="1f", packages={"torch": "2.13.0+cpu", "vllm": "0.32.0"})
         >>> list(run.unlike(Workplace(host="b", code="2e", packages={"torch": "2.13.0+cu130"})))

@@ -118,7 +118,7 @@ def value_text(value: object) -> str:
 
 
 def fields_of(study: Profile) -> dict[str, Any]:
-    """Return its fields as tables, without labels, own arms and objectives."""
+    """Return the fields of a study as tables, without labels, own arms and objectives."""
     names = [f.name for f in fields(study) if f.name not in (*HIDDEN, "objectives")]
     return {name: spelt(getattr(study, name)) for name in names}
 

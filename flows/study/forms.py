@@ -37,7 +37,7 @@ UNIQUE = Field(json_schema_extra={"uniqueItems": True})
 
 
 class SettingForm(BaseModel):
-    """One more setting of the profile."""
+    """One additional setting of the study, as path and value."""
 
     model_config = FORM | ConfigDict(title="Setting")
     field: Text = Field(description="Path of the setting, such as training.steps.")

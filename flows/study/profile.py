@@ -1,5 +1,6 @@
-"""A study as one pydantic model, with the range of each field. Files, `--set`, forms and `study show` are views of it.
-Every changed field changes fingerprints, except in `hardware`, which describes how stages use their machine."""
+"""A study as one pydantic model, with the range of each field. Study files, `--set`, forms and `varband study settings`
+all use this model. Every changed field changes fingerprints, except in `hardware`, which describes how stages use their
+machine."""
 
 from __future__ import annotations
 
@@ -286,7 +287,7 @@ class Profile(Checked):
 
     @property
     def embeds(self) -> bool:
-        """Return whether any of its measures needs embeddings."""
+        """Return whether a measure of the study needs embeddings."""
         return not self.measures or bool({*self.measures} & FROM_EMBEDDINGS)
 
     @property

@@ -73,8 +73,8 @@ def _adapter(kind: type[T]) -> TypeAdapter[T]:
 
 
 def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
-    """Positions among named tables become the table's name, others count from 1. An element of a list of values has the
-    path of the list."""
+    """A position in a list of named tables becomes the table's name; any other position counts from 1. An element of a
+    list of values has the path of the list."""
     within, record, words = list(path), kind, sentence(error)
     for part in (part for part in error["loc"] if part != "[key]"):
         hints = get_type_hints(record)

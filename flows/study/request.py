@@ -59,7 +59,8 @@ def named_in(text: str) -> str:
 
 
 def text_of(word: str) -> str:
-    """Return the text of a word's file, empty for a built-in name. Raise UserError for a missing file."""
+    """Return the text of a word's file, empty for a built-in name. Raise UserError if the study's file does not
+    exist."""
     if (found := file_of(word)) is None:
         return ""
     path, _ = found
@@ -72,8 +73,8 @@ def text_of(word: str) -> str:
 
 
 def profile_of(word: str, text: str) -> Profile:
-    """Return the profile of a built-in name or of a study's file. text: text of that file. Raise UserError with all its
-    mistakes."""
+    """Return the profile of a built-in name or of a study's file. text: text of that file. Raise UserError with all
+    mistakes of the request."""
     if (found := file_of(word)) is None:
         return profile_named(word)
     path, question = found
@@ -122,9 +123,9 @@ def _open_questions(study: Profile) -> dict[str, Profile]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Plain values only, so that it can be stored as JSON. Empty fields keep the profile's values. Contains no secret.
-    profile: a built-in one, or the file of a study; text: the file's text at the time of the request. name: a label.
-    encoder: a folder, hub id or digest for the study's encoder."""
+    """All fields are plain values, so that a request can be stored as JSON. Empty fields keep the profile's values.
+    Contains no secret. profile: a built-in one, or the file of a study; text: the file's text at the time of the
+    request. name: a label. encoder: a folder, hub id or digest for the study's encoder."""
 
     profile: str
     settings: tuple[str, ...] = ()

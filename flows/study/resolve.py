@@ -1,5 +1,5 @@
-"""Resolve a profile to exactly what will run: find files and models and identify them by content. This module finds
-mistakes in the input before work starts."""
+"""Resolve a profile to exactly what will run: find files and models and identify them by content. Mistakes in the input
+are found here, before work starts."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ SHORT = {
 
 
 def short_settings(options: Mapping[str, object]) -> tuple[str, ...]:
-    """The settings of options that are given.
+    """Return the settings that the given short options stand for.
 
     >>> short_settings({"arms": ("panel", "thinking"), "limit": 3, "seeds": (), "engine": "auto"})
     ('arms=panel,thinking', 'pool.limit=3')

@@ -115,7 +115,7 @@ def regrade_store(store: Store) -> Regraded:
 
 
 def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
-    """Sampled rollouts of the store, by their pool."""
+    """Return the sampled rollouts of the store, by their pool."""
     found: dict[Pool, list[Rollouts]] = {}
     for ref in store.refs("rollouts"):
         recipe = store.manifest(ref).recipe

@@ -51,7 +51,7 @@ class Thing:
 def verify(root: Path, *, repair: bool = False) -> tuple[pa.Table, int]:
     """Return the damaged files (schema DAMAGE), and the number of files and artifacts that were read. repair: move
     damaged files to `.damaged`; the original command makes them again. Files that are unreadable for other reasons
-    stay, and journals of charges, whose readable lines count. Raise UserError if there is no root."""
+    stay, and journals of charges, whose readable lines count. Raise UserError if the root does not exist."""
     if not root.is_dir():
         raise UserError(f"root {root}: is not a folder, so there is nothing to verify")
     examined, rows = 0, []
@@ -114,7 +114,7 @@ def _of_the_file(error: BaseException | None) -> bool:
 
 
 def _journal(path: Path) -> None:
-    """Check a journal of charges. A last line torn by a crash is not damage."""
+    """Check a file of a run's costs. A last line torn by a crash is not damage."""
     for number, line in enumerate(path.read_bytes().splitlines()[:-1], 1):
         try:
             Charge.model_validate_json(line)

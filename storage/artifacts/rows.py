@@ -160,7 +160,7 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
 def beside(
     parts: Iterable[pa.Table], others: Iterable[pa.Table], known: set[str], schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield each part with the rows of `others` for the same problems. A part holds whole problems.
+    """Yield each part with the rows of `others` for the same problems. No problem's rows are split over two parts.
 
     others: tables of whole problems too, in about the same order. known: the problems of others. schema: the schema of
     others.

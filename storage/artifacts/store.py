@@ -52,7 +52,7 @@ class Store:
         self._stamps: dict[Ref, int] = {}
 
     def prepare(self) -> None:
-        """Create the root, readable by this user only (0700). Errors: UserError if it cannot be written."""
+        """Create the root, readable by this user only (0700). Raise UserError if the root cannot be written."""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self.scratch, self.root / ".locks"):
@@ -99,7 +99,7 @@ class Store:
         return True
 
     def rows_of(self, refs: Iterable[Ref]) -> list[Path]:
-        """Return the Parquet of these artifacts, unverified. Errors: UserError for a link."""
+        """Return the Parquet of these artifacts, unverified. Raise UserError if a file is a link."""
         paths = {ref: linkless(self.root, f"{ref.kind}/{ref}/{DATA}") for ref in refs}
         if self._mirror:
             self._mirror.bring_rows([ref for ref, path in paths.items() if not path.exists()])
@@ -113,7 +113,7 @@ class Store:
         return all(self.has(i := Ref.parse(text)) and self._verified[i].token == t for text, t in made_from.items())
 
     def _intact(self, ref: Ref, entry: FileEntry) -> bool:
-        """Return whether a file matches its entry. Errors: UserError for a link within the artifact."""
+        """Return whether a file matches its entry in the manifest. Errors: UserError for a link within the artifact."""
         path = linkless(self.root / ref.kind, f"{ref}/{entry.path}")
         return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
 
@@ -133,12 +133,12 @@ class Store:
         return parse_manifest(path.read_bytes(), str(path))
 
     def read(self, ref: Ref, columns: list[str] | None = None) -> pa.Table:
-        """Return the rows of one artifact. Errors: UserError if it is missing or damaged."""
+        """Return the rows of one artifact. Raise UserError if the artifact is missing or damaged."""
         self.check(ref)
         return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
 
     def check(self, ref: Ref) -> None:
-        """Download the artifact if it is on object storage. Errors: UserError if it is missing or damaged."""
+        """Download the artifact if it is on object storage. Raise UserError if the artifact is missing or damaged."""
         if not self.has(ref):
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")
@@ -220,7 +220,8 @@ class Store:
         sync(target.parent)
 
     def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
-        """Publish on object storage; return whether this writer won. The first wins, unless its artifact is stale."""
+        """Publish on object storage; return whether this writer won. The first writer wins, unless its artifact is
+        stale."""
         if mirror.publish(aside, ref, over=None):
             return True
         mirror.refresh(ref, now=True)
@@ -245,8 +246,8 @@ class Store:
     @contextmanager
     def keeping(self, ref: Ref) -> Iterator[Callable[[Sequence[Path]], None]]:
         """Yield a function that keeps files of an unfinished artifact for other machines and replaces earlier ones. On
-        object storage checkpoints are uploaded in the background; if several wait, only the newest is uploaded. For a
-        root on a disk this function does nothing. The block ends after the last upload."""
+        object storage checkpoints are uploaded in the background; if several wait, only the newest is uploaded. If the
+        root is on a disk, do nothing. The block ends after the last upload."""
         if (mirror := self._mirror) is None:
             yield lambda paths: None
             return

@@ -33,7 +33,7 @@ ARTIFACTS = pa.schema(
 
 
 def artifacts(root: Path) -> pa.Table:
-    """Return one row per artifact, from its manifest. Unreadable manifests are left out."""
+    """Return one row per artifact, from its manifest. An artifact whose manifest cannot be read is left out."""
     store = Store(root)
     return artifacts_of(store, store.refs())
 
@@ -53,8 +53,8 @@ def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
 
 def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Table:
     """Return the answer to one statement over a view per kind, `artifacts` and `ledger`. study: limits the views to
-    these artifacts and their inputs, and the ledger to their policies and problems. Errors: UserError with DuckDB's
-    message."""
+    these artifacts and their inputs, and the ledger to their policies and problems. Raise UserError with DuckDB's
+    message if the query fails."""
     table, store = artifacts(root), Store(root)
     if study is not None:
         seen = set[Ref]()

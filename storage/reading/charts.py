@@ -275,7 +275,7 @@ def pairs(
     chart: Chart, rows: Sequence[Row], _: Sequence[str], phase: str, seed: int | None, arm: str, other: str
 ) -> list[Spec]:
     """Return a scatter plot with one dot per problem, one policy against another. Points above the dashed line have a
-    higher second value. A cross marks the means."""
+    higher second value. A cross marks the two means."""
     names, when = (chart.y, f"other_{chart.y}"), f"{phase} training" + (f", seed {seed}" if seed is not None else "")
     high = max(row[name] for row in rows for name in names) or 1.0
     scale = {"domain": [0, high * 1.05]}

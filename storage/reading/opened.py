@@ -34,15 +34,15 @@ class OpenStudy:
 
     @property
     def tables(self) -> list[str]:
-        """Return the names of its tables."""
+        """Return the names of the report's tables."""
         return [name for name, figure in FIGURES.items() if sources(self.root, self.report, figure.sources[:1])]
 
     def table(self, name: str) -> pa.Table:
-        """Return a table of the report, such as `summary` or `gains`. Errors: UserError for an unknown name."""
+        """Return a table of the report, such as `summary` or `gains`. Raise UserError for an unknown name."""
         return ask(self.root, self.report, figure_named(name).query)
 
     def svg(self, name: str) -> str:
-        """Return the first chart of a figure as SVG. Errors: UserError if it has none."""
+        """Return the first chart of a figure as SVG. Raise UserError if the figure has no chart."""
         figure, store = figure_named(name), Store(self.root)
         arms = report_arguments(store.manifest(Ref.parse(self.report)).recipe).arms
         if not (charts := specs_of(figure.chart, self.table(name), arms)):
@@ -68,7 +68,7 @@ class OpenStore:
         return [*dict.fromkeys(one.profile for one in reports(self.root))]
 
     def study(self, name: str) -> OpenStudy:
-        """Return a study by its name, a run's id or a report's ref. Errors: UserError if it has no report."""
+        """Return a study by its name, a run's id or a report's ref. Raise UserError if the study has no report."""
         if (found := catalog.find(self.root, name)).kind != "report":
             raise UserError(f"{found} is no report; the studies of {self.root} are {', '.join(self.studies)}")
         return OpenStudy(self.root, str(found))
@@ -79,7 +79,7 @@ class OpenStore:
 
 
 def open_store(root: str | Path) -> OpenStore:
-    """Open a root: a folder, or s3://bucket/prefix. Errors: UserError if there is none."""
+    """Open a root: a folder, or s3://bucket/prefix. Raise UserError if there is no store."""
     folder = root_folder(str(root))
     if not folder.is_dir():
         raise UserError(f"{root}: there is no such folder; varband run demo --root {root} makes one")

@@ -72,8 +72,8 @@ LIVE = Training.schema.append(pa.field("ref", pa.string()))
 
 
 def live_steps(root: Path) -> pa.Table:
-    """Return the steps of every training that has no artifact yet, from its newest checkpoint. Schema: LIVE; an arm
-    that is not known yet is `?`."""
+    """Return the steps of every training that has no artifact yet, from its newest checkpoint. Schema: LIVE; the arm is
+    `?` until it is known."""
     store, arms, rows = Store(root), None, []
     for folder in sorted((root / ".work").glob("training-*")):
         ref = Ref.named(folder.name)

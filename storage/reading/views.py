@@ -102,8 +102,8 @@ def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]
 
 
 def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[Path]]:
-    """Return argument → Parquet of its artifacts, and `diagnostics`: those of trainings that have any. Errors:
-    UserError if one was deleted."""
+    """Return argument → Parquet of its artifacts, and `diagnostics`: those of trainings that have any. Raise UserError
+    if an input was deleted."""
     found = {}
     for argument, refs in inputs.items():
         found[argument] = store.rows_of(map(Ref.parse, refs))

@@ -1,7 +1,7 @@
 """Garbage collection: unneeded artifacts are moved to a bin before they are deleted.
 
 Reports, audits, pools, trainings, planned artifacts of unfinished runs and young artifacts are kept, with everything
-they were made from. The ledger is never touched.
+they were made from. The ledger is never changed.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]
 
 
 def manifests_of(store: Store) -> dict[Ref, Manifest]:
-    """Return the manifest of every artifact. Errors: UserError for an unreadable one, whose inputs are unknown."""
+    """Return the manifest of every artifact. Raise UserError if a manifest cannot be read, because its inputs are then
+    unknown."""
     found = {}
     for ref in store.refs():
         try:

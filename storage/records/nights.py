@@ -60,7 +60,7 @@ def _named(adapter: str) -> str:
 
 
 def nights_of(root: Path, adapter: str) -> list[Night]:
-    """Return every night of an adapter, oldest first. Errors: UserError for an unreadable one."""
+    """Return every night of an adapter, oldest first. Raise UserError if a record cannot be read."""
     if mirror := mirror_of(root):
         mirror.follow(FOLDER)
     return [Night.read(path) for path in sorted((root / FOLDER).glob(f"{_named(adapter)}-*.json"))]

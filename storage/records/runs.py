@@ -222,7 +222,7 @@ def runs_named(root: Path, text: str) -> list[Run]:
 
 
 def run_named(root: Path, text: str) -> Run | None:
-    """Return the one run that matches, or None. Errors: UserError with the ids if several match."""
+    """Return the run with this id or study name, or None. Errors: UserError with the ids if several match."""
     found = runs_named(root, text)
     if len(found) > 1:
         raise UserError(f"{_several(text, found)}; name one by its id")
@@ -264,7 +264,7 @@ def notes_path(root: Path, run: str) -> Path:
 
 
 def planned_refs(root: Path, run: str) -> list[Ref]:
-    """Return a run's planned artifacts. Errors: UserError for a run without notes, or with damaged ones."""
+    """Return a run's planned artifacts. Raise UserError if the run's notes are missing or damaged."""
     path = notes_path(root, run)
     if not path.exists():
         raise UserError(f"no run '{run}' under {root} noted what it needs (see: varband runs)")
