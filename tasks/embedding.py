@@ -89,7 +89,8 @@ def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
 
 
 def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[pa.Table]:
-    """Yield vectors window by window. All windows are encoded together; later ones wait in files."""
+    """Yield vectors window by window. All windows are encoded in one pass. The vectors of later windows wait in
+    files."""
     engine = toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens)
     windows, done = [None, *(window_named(name) for name in encoder.windows)], 0
     with TemporaryDirectory(dir=workdir()) as folder, ExitStack() as open_files:

@@ -2,9 +2,9 @@
 
 Reused artifacts and rollouts cost nothing. A batch starts if spending plus its expected cost is within the limit. The
 expected cost is the mean of the run's rollouts of that arm plus MARGIN standard deviations of the sum, or the largest
-possible cost before any are measured. Time is checked after every batch. Several workers of a run know each other's
-charges, but not each other's running batches, and may together exceed the limit by these; with streaming, by the
-rollouts of REREAD_SECONDS.
+possible cost before any are measured. The time that a run has used is checked after every batch. Several workers of a
+run know each other's charges, but not each other's running batches, and may together exceed the limit by these; with
+streaming, by the rollouts of REREAD_SECONDS.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Meter:
         return on_progress
 
     def admit(self, requests: Sequence[Request], arms: Sequence[str], *, whole: bool) -> int:
-        """Return how many of the requests, from the first, may be sampled now. whole: all or none. Errors:
-        BudgetExceeded if none fit."""
+        """Return how many of the requests, from the first, may be sampled now. whole: all or none. Raise BudgetExceeded
+        if no request fits the budget."""
         if self._limits():
             self._reread()
         self.check()
@@ -146,8 +146,8 @@ class Meter:
         return count
 
     def pay_for_training(self, arm: str, tokens: int, key: str = "") -> None:
-        """Charge the tokens of an update before a service gets them; once, if it has a key. Errors: BudgetExceeded if
-        they do not fit."""
+        """Charge the tokens of an update before a service gets them; once, if it has a key. Raise BudgetExceeded if the
+        tokens do not fit the budget."""
         if key and self.journal.has(key):
             return
         if self._limits():
@@ -258,8 +258,8 @@ def at_work_here() -> Iterator[None]:
 def metered(
     current: Meter, listener: Callable[[Progress], None] = lambda _: None
 ) -> Iterator[Callable[[Progress], None]]:
-    """Charge everything made in the block, including the time of an unfinished step. Yields the listener to use, which
-    wraps the given one."""
+    """Charge everything made in the block, including the time of an unfinished step. Yield a listener that wraps the
+    given one and counts costs."""
     token = _meter.set(current)
     try:
         yield current.listening(listener)

@@ -85,7 +85,7 @@ def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _graders(version: str) -> Graders:
-    """Return the installed grader. Errors: UserError if it has another version."""
+    """Return the installed grader. Raise UserError if the installed grader has another version."""
     graders = toolbox().graders()
     if graders.version != version:
         raise UserError(f"grader {version} is not the installed grader ({graders.version})")

@@ -46,8 +46,8 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
 
 
 def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:
-    """Return the rollouts with this grader's verdicts. Stored rollouts of another grader are graded again.
-    Rollouts that do not exist yet will be graded by the session's grader. Adapters are not retrained after a
+    """Return the rollouts with the verdicts of the installed grader. Stored rollouts of another grader are graded
+    again. Rollouts that do not exist yet will be graded by the session's grader. Adapters are not retrained after a
     regrading."""
     if not store().fresh(rollouts):
         return rollouts
@@ -59,7 +59,7 @@ def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts
 
 
 def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
-    """Return the gold of every row. Errors: UserError if a problem is not in the pool."""
+    """Return the gold of each rollout's problem. Errors: UserError if a problem is not in the pool."""
     golds = dict(zip(problems["problem_id"].to_pylist(), problems["gold"].to_pylist(), strict=True))
     strange = set(rows["problem_id"].to_pylist()) - golds.keys()
     if strange:

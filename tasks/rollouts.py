@@ -72,7 +72,7 @@ def described(policy: Policy, sampling: Sampling) -> dict[str, object]:
 
 
 def served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
-    """Return the adapter of a policy; None at step 0. Errors: UserError for one of another base model."""
+    """Return the adapter of a policy; None at step 0. Raise UserError if the adapter belongs to another base model."""
     if training is None or not policy.adapter_step:
         return None
     trained_on = base_of(training)
@@ -117,8 +117,8 @@ def ensure_rollouts(
     gone. adapter: the weights of the policy; None if all rollouts are in the ledger. more: receives stored rows, and
     returns further requests for the same accounts. ahead, total: for callers that request in parts: number of earlier
     requests, and of all requests. score: scores tokens under the policy; None loads a learner for it. The learner
-    scores the first tokens after a change of weights before these rollouts count. If the process is killed before that,
-    the next process scores them. Errors: UserError if the engine samples from other weights.
+    scores the first tokens after a change of weights before these rollouts count. If the process is killed before the
+    check, the next process makes it. Errors: UserError if the engine samples from other weights.
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)
@@ -258,8 +258,8 @@ class _FirstTokens:
         adapter: ServedAdapter | None,
         score: Score | None,
     ) -> _FirstTokens:
-        """Return the check for these weights. If no learner is available one is loaded, before the engine samples,
-        because loading changes torch's defaults temporarily."""
+        """Return the check of the engine's present weights. If no learner is available one is loaded, before the engine
+        samples, because loading changes torch's defaults temporarily."""
         tools, who = toolbox(), f"{policy.arm} at step {policy.step}"
         if isinstance(tools.first, _FirstTokens) and tools.first.weights == weights:
             return tools.first
@@ -273,9 +273,9 @@ class _FirstTokens:
         return tools.first
 
     def admit(self, rows: Sequence[tuple[Sampling, dict[str, object]]], held: Sequence[Path]) -> float:
-        """Check that rows were sampled with the right weights, and move their shards into the ledger. Return the gap if
-        it was measured now, otherwise 0. Errors: UserError if the engine sampled with other weights, after the shards
-        are deleted."""
+        """Check that rows were sampled with the right weights, and move their shards into the ledger. Return the
+        measured difference of log-probs, or 0 if none was measured in this call. Errors: UserError if the engine
+        sampled with other weights, after the shards are deleted."""
         try:
             gap = self._gap(rows)
         except Parked:

@@ -141,7 +141,7 @@ class Tree:
             return Round((), stopped.value)
 
     def _choose(self, answer: Candidate | None) -> None:
-        """Record with the round's nodes the answer after it."""
+        """Store the search's answer after a round in the rows of this round's nodes."""
         came = None if answer is None else self.hand[self.key(answer.ask)]
         chosen = {
             "chosen": None if answer is None else answer.name,
@@ -153,7 +153,7 @@ class Tree:
                 node |= chosen
 
     def _take(self) -> bool:
-        """Add the round's candidates to the candidates seen so far. Return False if all were cut."""
+        """Add the round's candidates to the candidates seen so far. Return False if all of them were cut off."""
         some = False
         for ask in self._asked.asks:
             context, index = self.key(ask)

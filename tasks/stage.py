@@ -121,8 +121,8 @@ class Session:
         return left or not all(map(self.store.fresh, step.awaited))
 
     def ensure(self, step: Step) -> bool:
-        """Make the artifact unless the store has it; return whether the stored one was reused. Errors: Parked if its
-        condition does not hold."""
+        """Make the artifact unless the store has it; return whether the stored one was reused. Raise Parked if the
+        condition of the step does not hold."""
         if self.store.fresh(step.ref):
             self.listener(Progress("reused", step.title, step.ref))
             return True
@@ -139,7 +139,7 @@ class Session:
 
     @contextmanager
     def at_work_on(self, step: Step) -> Iterator[None]:
-        """Attribute the work in this block to this step."""
+        """Count the cost of this block's work for this step."""
         self.listener(Progress("started", step.title, step.ref))
         token = _step.set(step)
         try:
@@ -225,7 +225,7 @@ def workdir() -> Path:
 
 
 def making() -> Ref:
-    """Return the ref of the artifact that is being made."""
+    """Return the ref of the artifact that the current stage makes."""
     return _step.get().ref
 
 
@@ -238,7 +238,8 @@ def progress(done: int, total: int, unit: str = "rows", detail: str = "", event:
 
 @dataclass(frozen=True)
 class Stage(Generic[P, K]):
-    """A versioned function from artifacts and arguments to one artifact. Calling it returns the artifact's Ref."""
+    """A versioned function from artifacts and arguments to one artifact. A call of the stage returns the artifact's
+    Ref."""
 
     kind: type[K]
     version: int
@@ -262,13 +263,13 @@ class Stage(Generic[P, K]):
         return ref
 
     def named(self, arguments: Mapping[str, Any]) -> K:
-        """Return the ref of a call with these arguments."""
+        """Return the ref of the artifact that a call with these arguments makes."""
         return self.kind.of(fingerprint(identity_of(self.name, self.version, arguments, declared(self.function))))
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:
     """Turn a function that returns a table into a stage of a kind. Increase `version` when the rows of the stage
-    change. Errors: TypeError for arguments that are not keyword-only."""
+    change. Raise TypeError if an argument of the function is not keyword-only."""
 
     def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P, K]:
         positional = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]

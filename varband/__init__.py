@@ -1,5 +1,5 @@
-"""The one name of this project in an environment. After `import varband` the packages `tasks`, `storage`, … can be
-imported.
+"""The package that users import: the only top-level name of an installation. After `import varband` the packages
+`tasks`, `storage`, … can be imported.
 
 In a wheel these packages are in a folder of `varband`, outside the import path; in a checkout they are beside `varband`
 (docs/decisions/0011-one-name-in-an-environment.md).

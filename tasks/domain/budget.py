@@ -35,7 +35,7 @@ class Budget(Checked):
 
     @classmethod
     def parse(cls, text: str | None) -> Budget:
-        """Parse LIMITS of the command line. Errors: UserError naming the part that cannot be read.
+        """Parse LIMITS of the command line. Raise UserError with the part that cannot be read.
 
         >>> Budget.parse("tokens=2e6,usd=20")
         Budget(tokens=2000000.0, gpu_hours=None, usd=20.0)
@@ -120,7 +120,7 @@ class Prices:
 
 
 def plainly(value: float, digits: int = 4) -> str:
-    """Round a number, and write it without powers of ten.
+    """Return a rounded number as text, without powers of ten.
 
     >>> plainly(20_000.0), plainly(1_234_567.0), plainly(0.01234, 3), plainly(0.0)
     ('20,000', '1,235,000', '0.0123', '0')

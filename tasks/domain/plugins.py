@@ -24,7 +24,8 @@ def brought(group: Group) -> list[str]:
 
 
 def pinned(group: Group, name: str) -> str:
-    """Return a name with package and version. Errors: UserError if no package, two, or another version has it."""
+    """Return a name with package and version. Raise UserError if no package has the plug-in, if two packages have it,
+    or if its version is another one."""
     entry = _entry(group, name.partition("@")[0])
     assert entry.dist is not None
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"
@@ -37,12 +38,12 @@ def pinned(group: Group, name: str) -> str:
 
 
 def plugged(group: Group, name: str) -> object:
-    """Return the plugin with this name. Errors: UserError, see `pinned`, or if it cannot be imported."""
+    """Return the plugin with this name. Raise UserError as `pinned` does, and if the plug-in cannot be imported."""
     return _loaded(group, pinned(group, name), tuple(sys.path))
 
 
 def call_plugin(group: Group, name: str, function: str, *given: object) -> object:
-    """Call a function of a plugin. Errors: UserError, see `plugged`, or if it raises."""
+    """Call a function of a plugin. Raise UserError as `plugged` does, and if the function raises an error."""
     try:
         return getattr(plugged(group, name), function)(*given)
     except UserError:

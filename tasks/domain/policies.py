@@ -37,7 +37,7 @@ class BaseModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeElsewhere:
-    """An imported adapter by content. `name` is a label: folder or hub id."""
+    """An adapter that was trained elsewhere, identified by its content. `name` is a label: folder or hub id."""
 
     name: str = field(default="", compare=False)
     sha256: str

@@ -49,7 +49,7 @@ class Checked:
     __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     def check(self) -> None:
-        """Raise UserError for fields that contradict each other."""
+        """Raise UserError if fields contradict each other."""
 
     def __post_init__(self) -> None:
         try:
@@ -82,13 +82,13 @@ def refused_by(check: Callable[[Any], object]) -> AfterValidator:
 
 
 def check_distinct(values: Sequence[object]) -> None:
-    """Raise UserError for a value that occurs twice."""
+    """Raise UserError if a value occurs twice."""
     if again := [str(one) for nth, one in enumerate(values) if one in values[:nth]]:
         raise UserError(f"{', '.join(again)} is listed more than once")
 
 
 def check_name(name: str) -> None:
-    """Raise UserError for text that is no name."""
+    """Raise UserError if the text is not a valid name."""
     if not NAME.fullmatch(name) or name.lower() == "none":
         raise UserError(
             f"{name[:80]!r} is no valid name: use letters, digits, dots, dashes and underscores, and not 'none'"

@@ -1,7 +1,7 @@
 """Scaffolds (the prompt around a problem, and the delimiters of trace and answer in a completion) and arms.
 
 A scaffold is data. A scaffold renders a problem into a prompt and parses a completion into a trace and a final-answer
-region; it never grades. The grader reads only the region.
+region; it never grades. The grader reads only the answer region.
 """
 
 from __future__ import annotations
@@ -132,13 +132,13 @@ class Scaffold(Ruled, Checked):
 
     @property
     def digest(self) -> str:
-        """A fingerprint of all fields."""
+        """A hash of all fields of the scaffold."""
         return fingerprint(self)
 
     @property
     def reading(self) -> str:
-        """A fingerprint of the fields that affect parsing and grading. If one of these fields changes, stored rollouts
-        are parsed again, not sampled again."""
+        """A hash of the scaffold's fields that affect parsing and grading. If one of these fields changes, stored
+        rollouts are parsed again, not sampled again."""
         fields = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
         return fingerprint({name: value for name, value in fields.items() if (name, value) != ("answer_kind", MATH)})
 

@@ -133,7 +133,7 @@ class AdapterFiles:
 
 
 def adapter_files(folder: Path) -> AdapterFiles:
-    """Read a folder's adapter. Errors: UserError if it cannot be served."""
+    """Read a folder's adapter. Raise UserError if the adapter cannot be served."""
     config = adapter_config(folder)
     kind, rank = config.get("peft_type"), config.get("r")
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
@@ -216,7 +216,7 @@ class Products:
 
 
 def served_file(folder: Path) -> Path:
-    """Return the adapter file that an engine reads. Errors: UserError if there is none."""
+    """Return the adapter file that an engine reads. Raise UserError if the folder has no adapter file."""
     for name in (SERVED, WEIGHTS, REMOTE):
         if (folder / name).is_file():
             return folder / name
@@ -228,7 +228,7 @@ def served_file(folder: Path) -> Path:
 
 def served_name(adapter: ServedAdapter) -> str:
     """Return the adapter's name for engines and servers: its own, and a digest of the file's path, inode, size and
-    time. An engine therefore never knows other weights under the same name."""
+    time. An engine therefore never has two adapters under one name."""
     file = served_file(adapter.folder)
     at = file.stat()
     stamp = f"{file.resolve()}:{at.st_dev}:{at.st_ino}:{at.st_size}:{at.st_mtime_ns}"
@@ -236,7 +236,8 @@ def served_name(adapter: ServedAdapter) -> str:
 
 
 def read_served(folder: Path, device: str = "cpu") -> Products:
-    """Return an adapter in either format. Errors: ValueError if it adapts other than linear layers and experts."""
+    """Return an adapter in either format. Raise ValueError if the adapter adapts other layers than linear layers and
+    experts."""
     from safetensors import safe_open
     from safetensors.torch import load_file
 

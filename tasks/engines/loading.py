@@ -59,7 +59,7 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """Return the tokenizer of a model folder. Errors: UserError if it needs code from the folder."""
+    """Return the tokenizer of a model folder. Raise UserError if the tokenizer needs code from the model folder."""
     from transformers import AutoTokenizer
 
     with _own_code_refused(folder):

@@ -244,6 +244,6 @@ def _has_critic(learner: LearnerConfig) -> bool:
 
 
 def _trained(base: Path, learner: LearnerConfig) -> int:
-    """Return the number of trained values; a critic doubles it."""
+    """Return the number of trained values. With a critic it is twice as large."""
     lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
     return lora * (1 + _has_critic(learner))

@@ -109,7 +109,8 @@ class Problem(BaseModel):
 
 
 def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
-    """Convert a record to a problem. where: file and place, for errors. Errors: UserError naming the field."""
+    """Convert a record to a problem. where: file and place, for errors. Raise UserError with the field that is
+    wrong."""
     for _, names in COLUMNS:
         if len({str(record[name]).strip() for name in names if name in record}) > 1:
             both = " and ".join(f"'{name}'" for name in names)
@@ -133,7 +134,7 @@ def columns_of(record: Row) -> list[tuple[str, str]]:
 
 def records_of(path: Path, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, record) of a Parquet or CSV file, or of a file of JSON, whatever it is called. fields: description
-    of the expected fields. Errors: UserError for a file that cannot be read."""
+    of the expected fields. Raise UserError if the file cannot be read."""
     match path.suffix.lower():
         case ".parquet":
             yield from _parquet(path)

@@ -149,7 +149,7 @@ def question_ids(tokenizer: Any, problem: str, written: str, question: str) -> l
 
 
 def no_and_yes(tokenizer: Any, folder: Path) -> list[int]:
-    """Return the first tokens of the replies No and Yes. Raise UserError if they are the same."""
+    """Return the first tokens of the replies No and Yes. Raise UserError if both tokens are the same."""
     space = " " if tokenizer.chat_template is None else ""
     found = [tokenizer(space + word, add_special_tokens=False)["input_ids"][0] for word in ("No", "Yes")]
     if found[0] == found[1]:

@@ -183,7 +183,7 @@ def _cell(value: Any) -> Any:
 
 
 def _lm_eval(path: Path, records: Sequence[Record]) -> Iterator[Foreign]:
-    """A document occurs once per filter, always with the same responses."""
+    """Read samples of lm-eval. A file has each document once per filter, always with the same responses."""
     seen = set[Any]()
     for record in records:
         if (key := record["doc_id"]) in seen:
@@ -281,7 +281,7 @@ def _finish(value: Any) -> Literal["stop", "length"] | None:
 
 
 def _right(*values: Any) -> bool | None:
-    """Return the first verdict among values: true, false, 1 or 0. None if all are something in between.
+    """Return the first verdict among values: true, false, 1 or 0. Return None if every score is something in between.
 
     >>> _right(0.5, 1.0), _right("C", math.nan)
     (True, None)

@@ -64,7 +64,7 @@ def refuse_other_alpha(alpha: float, config: LearnerConfig) -> None:
 
 
 def sdk() -> Any:
-    """Return the SDK. Errors: UserError if it is not installed."""
+    """Return the SDK. Raise UserError if the SDK is not installed."""
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     try:
         import tinker  # pyright: ignore[reportMissingImports]
@@ -206,8 +206,8 @@ class Service:
         return answered(lambda: self.rest.get_external_weights_urls(path)).urls
 
     def check_alpha(self, config: LearnerConfig) -> None:
-        """Raise UserError if the service trains with another LoRA alpha. A service that gives out no adapters is not
-        checked."""
+        """Raise UserError if the service trains with another LoRA alpha. If the service gives out no adapters, its
+        alpha is not checked."""
         urls = self.adapter_urls(self.new_model(config), "alpha", 3600)
         if "adapter_config.json" in urls:
             refuse_other_alpha(answered(lambda: httpx.get(urls["adapter_config.json"]).json())["lora_alpha"], config)

@@ -157,7 +157,7 @@ def _mlflow(of: TrackerRun) -> Iterator[Log]:
 
 
 def _mlflow_name(name: str) -> str:
-    """Return a name that MLflow takes.
+    """Return a metric's name in the form that MLflow accepts.
 
     >>> _mlflow_name("objectives.REINFORCE++.loss")
     'objectives.REINFORCE__.loss'

@@ -21,8 +21,8 @@ from tasks.stage import progress, stage, store
 
 
 def bands_of(rollouts: pa.Table) -> pa.Table:
-    """Return the band of each problem of one policy's screening. Schema: Bands. A group of one is never in the variance
-    band."""
+    """Return the band of each problem of one policy's screening. Schema: Bands. A group with one rollout is never in
+    the variance band."""
     return query(
         """
         select problem_id, source, arm, group_size, num_correct, band(num_correct, group_size) as band

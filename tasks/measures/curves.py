@@ -163,8 +163,8 @@ def gains_of(groups: pa.Table) -> pa.Table:
     Paired by problem; interval and p are over problems and training seeds of each trained arm. p_adjusted: Holm over
     the pairs of arms on all sources (the confirmatory family), Benjamini-Hochberg by source. sequence: ends of the
     confidence sequence, which holds at all looks together. p_equivalent: p-value of the equivalence test with margin
-    ±MARGIN. detectable: difference that this design detects with 80 % power. None,
-    with a reason, if an arm was evaluated at one step only.
+    ±MARGIN. detectable: difference that this design detects with 80 % power. A gain is None, with a reason, if the arm
+    was evaluated at one step only.
     """
     counts, rows = counts_of(groups), list[Row]()
     spans = counts.spans

@@ -149,7 +149,8 @@ def _family(row: Row) -> paired_tests.Family:
 
 
 def _policies(tables: Sequence[pa.Table]) -> dict[str, dict[tuple[str, int], means.Seeded]]:
-    """Return window → (arm, step) → COLUMNS and cluster, by replicate and problem. Step 0 counts as one replicate."""
+    """Return window → (arm, step) → COLUMNS and cluster, by replicate and problem. The policy at step 0 counts as one
+    replicate."""
     named = []
     for i, table in enumerate(tables):
         for name, column in (("cluster", table["problem_id"]), ("adapter", pa.repeat(f"artifact {i}", len(table)))):

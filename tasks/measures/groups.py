@@ -56,8 +56,8 @@ def read_groups(refs: Sequence[Ref]) -> pa.Table:
 
 
 def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
-    """Add the cluster of each problem, from the pools that these artifacts were sampled from. A problem outside the
-    pools is its own cluster."""
+    """Add the cluster of each problem, from the pools that these artifacts were sampled from. A problem that is in none
+    of the pools is a cluster of its own."""
     pools = [store().read(pool, ["problem_id", "cluster"]) for pool in dict.fromkeys(map(pool_of, refs)) if pool]
     if not pools:
         return rows.append_column("cluster", rows["problem_id"])
@@ -84,7 +84,7 @@ def pool_of(ref: Ref) -> Ref | None:
 
 
 def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:
-    """Join rollouts with their classes (`answer_class` and others). Errors: UserError if a rollout has none."""
+    """Join rollouts with their classes (`answer_class` and others). Raise UserError if a rollout has no class."""
     keys = ["problem_id", "arm", "step", "seed", "rollout"]
     found = rollouts.join(partitions.drop(["adapter"]), keys, join_type="inner", use_threads=False)
     if found.num_rows < rollouts.num_rows:

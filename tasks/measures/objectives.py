@@ -95,8 +95,8 @@ def policy_of(seeds: Mapping[int, pa.Table]) -> tuple[list[str], Seeded]:
 
 def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) -> list[Row]:
     """Return a row for every objective and metric. ends: keyed by objective; the first is the baseline. change: after
-    minus before; over_baseline: after minus the baseline's after. The p-value is that of over_baseline. Both
-    differences are paired by problem; intervals are over problems and seeds."""
+    minus before; over_baseline: after minus the baseline's after. The p-value belongs to the difference
+    `over_baseline`. Both differences are paired by problem; intervals are over problems and seeds."""
     start, *policies = on_common_problems([start, *ends.values()])
     n, rows = len(start.problem_P), list[Row]()
     for objective, end in zip(ends, policies, strict=True):

@@ -35,8 +35,8 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
     """Return one row per metric, (arm, step), source and k; intervals over problems and, for trained policies, seeds.
 
     metric: `pass@k` (at least one of k) and `pass^k` (all k). n: problems; rollouts: fewest of a problem; policies:
-    seeds averaged per problem; tokens: mean tokens of k rollouts, for comparisons at an equal budget. None, with a
-    reason, if a problem has fewer than k rollouts.
+    seeds averaged per problem; tokens: mean tokens of k rollouts, for comparisons at an equal budget. The estimate is
+    None, with a reason, if a problem has fewer than k rollouts.
     """
     rows = counts_of(groups).rows(lambda of: k_curve(of, ks).rows(ks, draws, seed))
     return pa.Table.from_pylist(rows, schema=PassAtK.schema)
@@ -44,7 +44,8 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
 
 def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
     """Compare every two (arm, step) on their common problems, per source. Metrics:
-    - `gap`: first minus second at k. `equal_tokens`: first at k minus second at the k of equal cost (in `reason`).
+    - `gap`: pass@k of the first minus the second.
+    - `equal_tokens`: pass@k of the first minus the second, at the k that costs the second as much (named in `reason`).
     - `closure`: |gap| at the smallest k minus |gap| at the largest, one test. `closure_of_failures`,
       `closure_of_logits`: closure of log failure rates and of logits. `closure_of_shift`: the closure that a constant
       shift of logits would give. `closure_beyond_shift`: the remaining closure (over all sources).
@@ -141,7 +142,7 @@ def g_pass_of(groups: pa.Table, ks: Sequence[int]) -> pa.Table:
 
     metric: `G-Pass@k`, at least `wanted` = ⌈τ·k⌉ of k rollouts are correct, except where it equals pass@k (1 wanted) or
     pass^k (all); `mG-Pass@k`, its mean over the thresholds i/k above a half, for even k the published 2/k · Σ_{i >
-    k/2}. None, with a reason, if a problem has fewer than k rollouts.
+    k/2}. The estimate is None, with a reason, if a problem has fewer than k rollouts.
     """
     size_N, correct_N = (groups[name].to_numpy() for name in ("group_size", "num_correct"))
     heads: dict[str, Row] = {}

@@ -73,7 +73,7 @@ class Group:
         return len(self.class_N)
 
     def only(self, at_N: np.ndarray) -> Group:
-        """Return these rollouts alone, selected by indices or by a mask."""
+        """Return only some rollouts, selected by indices or by a mask."""
         arrays = [field.name for field in fields(self) if field.name != "vocabulary"]
         return replace(self, **{name: getattr(self, name)[at_N] for name in arrays})
 

@@ -45,7 +45,8 @@ STATED = {
 
 
 def parsed(path: Path) -> Any:
-    """Return the value of a JSON file, or the values of a JSON Lines file. Errors: UserError naming the file."""
+    """Return the value of a JSON file, or the values of a JSON Lines file. Raise UserError with the file's path if the
+    file is another one."""
     try:
         text = path.read_text(encoding="utf-8")
         return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)

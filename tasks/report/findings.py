@@ -189,7 +189,8 @@ class Form:
 
     def withheld(self, arms: Sequence[str], sampled: str) -> str | None:
         """Return why no statement is made about these arms' difference: one does not follow its scaffold's format, at
-        screening or at the comparison, or only one of them had lessons. Return None if there is no reason."""
+        screening or at the comparison, or only one of them had lessons. Return None if the comparison may be
+        printed."""
         found = [reason for stand in (SCREENING, sampled) for reason in self._reasons(arms, stand)]
         if not found:
             return None
@@ -231,7 +232,7 @@ Verdict = Literal["withheld", "unknown", "alike", "undecided", "different"]
 def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
     """Return the conclusion about two arms that a row of the difference of gains allows, and the reasons that limit it.
 
-    gate: measured shares of each arm, keyed by name. `alike`: their gains are equal to within MARGIN.
+    gate: measured shares of each arm, keyed by name. `alike`: the two arms' gains are equal to within MARGIN.
     """
     arms = (row["arm"], row["other"])
     own = [fact for fact in gate if {*arms} & {word.strip(",") for word in fact.split()}]

@@ -109,7 +109,8 @@ def spell(name: str, value: object) -> str:
 
 
 def cut(text: str, most: int = MAX_CHARS) -> str:
-    """Return one line, truncated with a note. Control characters are replaced by their names."""
+    """Return a text in one line; a long text is truncated, with a note. Control characters are replaced by their
+    names."""
     line = "".join(c if c.isprintable() else {"\n": "⏎", "\t": " "}.get(c, "\ufffd") for c in text[:most])
     return line if len(text) <= most else f"{line}… ({len(text):,} characters)"
 

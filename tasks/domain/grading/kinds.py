@@ -2,7 +2,7 @@ r"""Answer kinds: how answers other than mathematics are read and compared.
 
 Regions and boxes are found as for every arm; a kind reads the texts in them. The code is Varband's, or that of a
 package that provides a grader (entry point `varband.graders`: an object or module with `read` and optionally `same`).
-Model output is never executed.
+The output of a model is never executed as code.
 """
 
 from __future__ import annotations

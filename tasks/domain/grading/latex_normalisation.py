@@ -27,7 +27,7 @@ _COMMANDS = r"""
 
 
 def _table(text: str) -> list[tuple[str, str]]:
-    """Pairs of a LaTeX macro's name and its replacement. A command takes a space, unless arguments follow it."""
+    """Pairs of a LaTeX macro's name and its replacement. A command ends with a space, unless arguments follow it."""
     words = text.split()
     spaced = (w + " " if w[-1].isalpha() and w not in (r"\frac", r"\binom") else w for w in words[::2])
     return list(zip(spaced, words[1::2], strict=True))

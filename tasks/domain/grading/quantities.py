@@ -22,7 +22,7 @@ _PARTS = {"quarter": 4, **{word: value for value, word in enumerate(_ORDINALS.sp
 
 
 def number_in_words(text: str) -> Fraction | None:
-    """The number spelled in English words, or None.
+    """Return the number that English words spell, or None.
 
     >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("one and a half")
     (Fraction(-2, 3), Fraction(36, 1), Fraction(3, 2))
@@ -65,7 +65,7 @@ _SPELLED = re.compile(
 
 
 def in_digits(text: str) -> str:
-    """A text with its spelled numbers as digits.
+    """Return a text in which numbers in words are replaced by digits.
 
     >>> in_digits("twenty one ways"), in_digits("3 dozen"), in_digits("seven (7)"), in_digits("minus 5")
     ('21 ways', '36', '7', '-5')
@@ -264,8 +264,8 @@ def _based(text: str) -> tuple[str, int, bool] | None:
 
 
 def same_in_base(prediction: str, gold: str) -> bool | None:
-    r"""`101_2` equals 5, and an answer to the gold `101_2` may omit the base; None if no base is given. A base in words
-    answers only a gold with that base.
+    r"""`101_2` equals 5, and an answer to the gold `101_2` may omit the base; None if no base is given. An answer with
+    a base in words matches only a gold with the same base.
 
     >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base(r"7_{\text{eight}}", "7")
     (True, True, False)

@@ -39,7 +39,7 @@ class Extraction:
 
 
 def extract_answers(region: str | None, form: AnswerForm, truncated: bool = False) -> Extraction:
-    r"""The answers stated in a region.
+    r"""Return the answers that a region states.
 
     >>> extract_answers(r"It is $\boxed{7}$.", "boxed").answers, extract_answers("The answer is 12.", "tag").answers
     (('7',), ('12',))

@@ -39,7 +39,7 @@ _DRESSING = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""The text without invisible parts. An unclosed comment hides everything after it.
+    r"""Return the text without its invisible parts. An unclosed comment hides everything after it.
 
     >>> visible("7<!-- or 8 -->"), visible(r"\boxed{\phantom{7}}"), visible("1\u200b7"), visible("% 7\n8")
     ('7', '\\boxed{}', '17', '\n8')
@@ -58,7 +58,7 @@ def visible(text: str) -> str:
 
 
 def without_struck(region: str) -> str:
-    """A final-answer region without struck-out text."""
+    """Return a final-answer region without its struck-out text."""
     return _STRUCK.sub("", region)
 
 

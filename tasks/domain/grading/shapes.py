@@ -155,7 +155,7 @@ def _shape(text: str) -> Shape:
 
 
 def _matrix(text: str) -> Shape | None:
-    """A vector or matrix, by row. A determinant is a number, not a matrix."""
+    """Read a vector or a matrix, row by row. A determinant is a number, not a matrix."""
     found = _MATRIX.fullmatch(text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text)
     rows = [[c.strip() for c in re.split(r"(?<!\\)&", r)] for r in found["inner"].split(r"\\")] if found else []
     rows = [row for row in rows if row != [""]]

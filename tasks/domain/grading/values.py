@@ -182,7 +182,7 @@ class _Evaluation:
         return self.seen(value)
 
     def seen(self, value: Any) -> Any:
-        """Return the value, recording its size."""
+        """Record the size of a value, and return the value."""
         if isinstance(value, Fraction):
             above, below = value.numerator.bit_length(), value.denominator.bit_length()
             self.bits = max(self.bits, abs(above - below) if value else 0)

@@ -275,7 +275,7 @@ def read_by(config: LearnerConfig, setting: str) -> bool:
 
 
 def refuse_unread(settings: Iterable[str], configs: Sequence[LearnerConfig]) -> None:
-    """Raise UserError for a setting that none of these trainings uses."""
+    """Raise UserError if a setting is changed that none of these trainings uses."""
     for setting in settings:
         if not any(read_by(config, setting) for config in configs):
             raise UserError(f"training.{unread(setting, *configs)}")

@@ -103,8 +103,8 @@ def pack_cost(pack: Sequence[PromptGroup]) -> float:
 
 
 def plan_shares(groups: Sequence[PromptGroup], budget: int, processes: int) -> list[list[list[PromptGroup]]]:
-    """A step's packs, assigned to processes. Choose the largest pack size that minimises the load of the slowest
-    process. A process with one pack more than the others costs a quarter of a share."""
+    """Divide a step's packs among the learner's processes. Choose the largest pack size that minimises the load of the
+    slowest process. A process with one pack more than the others costs a quarter of a share."""
     dealt = [_deal(plan_packs(groups, budget, processes, more), processes) for more in range(min(processes, 4))]
     return min(dealt, key=lambda shares: max(sum(map(pack_cost, share)) for share in shares))
 

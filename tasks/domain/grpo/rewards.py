@@ -90,7 +90,7 @@ def judge_of(config: LearnerConfig) -> RewardTerm | None:
 
 
 def from_packages(config: LearnerConfig) -> list[str]:
-    """Return the parts that are not built in."""
+    """Return the parts of the reward that are plug-ins."""
     return [term.name for term in config.rewards if term.name not in OWN]
 
 
@@ -112,14 +112,14 @@ def scored(config: LearnerConfig, *given: Any) -> dict[str, float]:
 
 
 def try_rewards(config: LearnerConfig) -> None:
-    """Call the parts of other packages on made-up rollouts. Errors: UserError, see `scored`."""
+    """Call the parts of the reward that are plug-ins on invented rollouts. Errors: UserError, see `scored`."""
     scored(config, "What is 3 + 4?", "3 + 4 = 7 <answer>7</answer>", "7", "correct", 12, "stop")
     scored(config, "What is 3 + 4?", "", None, "no_answer", 256, "length")
 
 
 def reward_versions(config: LearnerConfig) -> Mapping[str, int | str]:
     """Return the versions of parts that changed, and the packages of parts that are not built in. Version 2 rounds the
-    sums. This changes rewards with a length penalty, or with a tag_weight that has no exact float."""
+    sums. Version 2 differs from version 1 only with a length penalty, or with a tag_weight that has no exact float."""
     if config.rewards:
         packages = {name: pinned(GROUP, name).partition("@")[2] for name in from_packages(config)}
         return {f"reward {name}": package for name, package in packages.items()}

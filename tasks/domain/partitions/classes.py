@@ -59,7 +59,7 @@ def merges(similarity_NN: np.ndarray) -> np.ndarray:
 
 
 def cut(tree: np.ndarray, distance: float) -> list[int]:
-    """Return the classes after all merges up to this distance."""
+    """Return the classes of a hierarchical clustering after all merges up to this distance."""
     from scipy.cluster.hierarchy import fcluster
 
     return in_order(fcluster(tree, distance, criterion="distance"))
@@ -80,7 +80,7 @@ def in_order(label_N: np.ndarray) -> list[int]:
 
 
 def similarities(vectors_ND: np.ndarray) -> np.ndarray:
-    """Return cosine similarity_NN of unit vectors."""
+    """Return the cosine similarities of unit vectors (similarity_NN)."""
     wide_ND = np.asarray(vectors_ND, np.float64)
     return wide_ND @ wide_ND.T
 

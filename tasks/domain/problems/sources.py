@@ -120,8 +120,8 @@ def source_named(name: str) -> Source:
 
 
 def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
-    """Return the spec and path of a file of problems, or of a named source in the data folder. Errors: UserError if
-    there is no such file or source."""
+    """Return the spec and path of a file of problems, or of a named source in the data folder. Raise UserError if there
+    is no such file or source."""
     path = Path(wish)
     written = path.suffix.lower() in FORMATS
     if written or path.is_file():

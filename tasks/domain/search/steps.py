@@ -59,13 +59,13 @@ class StepSearch(Method):
     @property
     @abstractmethod
     def steps(self) -> int:
-        """The largest number of requested steps."""
+        """Return the largest number of steps that the search requests."""
 
     @abstractmethod
     def plan(self) -> Plan: ...
 
     def next_steps(self, parent: Candidate | None, number: int, first: int = 0) -> list[Ask]:
-        """Request next steps of a path; None: first steps."""
+        """Request the next steps of a path, or the first steps if the path is None."""
         parents = () if parent is None else (parent.name,)
         indices = range(first, first + number)
         return [Ask(operator="step", parents=parents, index=index, end=self.end) for index in indices]
@@ -233,7 +233,7 @@ class Place:
     total: float = 0.0
 
     def upper(self, visits: int, explore: float) -> float:
-        """Return the upper confidence bound.
+        """Return a node's upper confidence bound.
 
         >>> Place(None, 1, visits=4, total=2.0).upper(8, 0.0), Place(None, 1).upper(8, 1.0)
         (0.5, inf)

@@ -324,8 +324,8 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
     The cost is that of k rollouts of the more expensive policy; pass@k of the cheaper one is interpolated at a
-    fractional k. If it has too few rollouts, both spend the cost of all of them. There are no rows if lengths are
-    unknown, and no estimates if most problems lack rollouts.
+    fractional k. If the cheaper policy has too few rollouts for this cost, both spend the cost of all its rollouts.
+    There are no rows if lengths are unknown, and no estimates if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = means.on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])

@@ -163,7 +163,7 @@ class BetaBinomial:
 
 def rollouts_until_decided(n: int, c: int) -> float:
     """Return the expected number of rollouts until there is one correct and one wrong, if c correct and n − c wrong
-    ones come in random order; n if all are equal. To stop there gives the same band as all n rollouts.
+    ones come in random order; n if all are equal. Stopping there gives the same band as sampling all n rollouts.
 
     >>> rollouts_until_decided(8, 0), rollouts_until_decided(2, 1), round(rollouts_until_decided(8, 4), 4)
     (8.0, 2.0, 2.6)

@@ -1,4 +1,5 @@
-"""Estimators over one group of rollouts, vectorised over many groups. An undefined estimate is None, never 0 or 1.
+"""Estimators over one group of rollouts, vectorised over many groups. If an estimate is undefined, it is None, never 0
+or 1.
 
 Axes: P problems, N rollouts, S subsets of them, K members of a subset, D dimensions (docs/architecture.md).
 """

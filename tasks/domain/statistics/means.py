@@ -377,7 +377,7 @@ def combined(
 def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     """Return (S, C, V) values of C clusters of near-duplicates instead of problems, with the same means by seed. Their
     variance is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². If a few large clusters hold most
-    problems (`uneven`), that is unreliable: all problems become one cluster, which has no interval.
+    problems (`uneven`), this variance is unreliable. All problems then become one cluster, and no interval is printed.
 
     >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
     [[[-0.333], [2.333]]]
@@ -465,7 +465,8 @@ def ratio(
 
 def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
     """Return the factor on the normal quantile that makes intervals of correlated columns hold simultaneously: the
-    quantile of the largest of V normals with the columns' correlation. A constant column is independent."""
+    quantile of the largest of V normals with the columns' correlation. A constant column counts as independent of the
+    others."""
     if values_PV.shape[1] < 2 or len(values_PV) < 2:
         return 1.0
     away_PV = values_PV - values_PV.mean(axis=0)

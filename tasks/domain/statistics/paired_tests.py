@@ -1,6 +1,7 @@
 """Paired comparisons per problem: t, sign flips, ranks, effect sizes and multiple-testing corrections.
 
-The unit is the problem. Every p-value comes with an effect size, an interval and the correction of its family.
+A test's unit of observation is the problem. Every p-value comes with an effect size, an interval and the correction of
+its family.
 """
 
 from __future__ import annotations
@@ -342,8 +343,9 @@ def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
 
 
 def _tested(moved_CV: np.ndarray, alone: bool) -> Row:
-    """Return the statistic and p of the summed changes, in units of their covariance under equality, Σ_c d_c d_cᵀ. Sign
-    flips do not change that covariance. Directions without changes are left out; a reason if there are no others."""
+    """Return the statistic and p of the summed changes, in units of their covariance under equality, Σ_c d_c d_cᵀ.
+    Flips of signs do not change the covariance. Directions without changes are left out; a reason if there are no
+    others."""
     from scipy.stats import chi2
 
     if not len(moved_CV):

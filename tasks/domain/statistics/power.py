@@ -2,7 +2,8 @@
 
 Simulated studies are tested like real ones (`means.combined`). Difficulty is Beta(0.277, 1.322), the fit to the
 published panel screening. The effect is a shift in logits with a mean equal for all problems and its own spread between
-problems. A seed's shift is the same for all problems. Axes: S seeds of an arm, P problems, V simulated studies.
+problems. A training seed shifts the logits of all problems by the same amount. Axes: S seeds of an arm, P problems, V
+simulated studies.
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ def _beyond_zero(effect: float, design: Design, alpha: float, trials: int, seed:
 
 
 def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -> float:
-    """Return the mean logit shift that changes the mean pass@k of this difficulty by `effect`. Errors: ValueError if
-    none does."""
+    """Return the mean logit shift that changes the mean pass@k of this difficulty by `effect`. Raise ValueError if no
+    shift has this effect."""
     from scipy.optimize import brentq
     from scipy.special import expit, logit
 

@@ -17,7 +17,8 @@ _AMOUNT = r"[1-9][0-9]{0,6}"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of `amount` tokens (or characters) of a trace. A shorter trace is used whole."""
+    """A window of `amount` tokens (or characters) of a trace. If a trace is shorter than the window, the whole trace is
+    used."""
 
     place: Place
     amount: int

@@ -128,8 +128,9 @@ class Graders:
             return [self._seen[key] for key in keys]
 
     def refuse_broken(self, kind: str) -> None:
-        """Raise UserError for a grader of another package that raised on every answer except golds. Call it when graded
-        rollouts are durable. If a grader raises on some answers, these are `ungradable`."""
+        """Raise UserError for a grader of another package that raised on every answer except golds. Call this method
+        when the graded rollouts are on disk. If a grader raises an error on some answers, the verdict on these is
+        `ungradable`."""
         judged = [v for key, v in self._seen.items() if key[4] == kind and v.verdict in _READ]
         raised = [v.reason for v in judged if v.reason.startswith(RAISED)]
         if len(raised) == len(judged) >= ENOUGH_RAISED:

@@ -121,8 +121,8 @@ class Adapters:
             self.serve(later)
 
     def served(self, step: int) -> ServedAdapter:
-        """Return the adapter after `step`. If the step was sampled before a crash, the adapter's folder may be gone;
-        the step's rollouts are then in the ledger."""
+        """Return the adapter as it is after `step`. If the step was sampled before a crash, the adapter's folder may be
+        gone; the step's rollouts are then in the ledger."""
         return ServedAdapter(f"{self.name}-{step:04d}", self.workdir / "served" / f"step-{step:04d}")
 
     def critic(self, step: int) -> ServedAdapter | None:

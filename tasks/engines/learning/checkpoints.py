@@ -72,7 +72,7 @@ def save(root: Path, state: State, keep: int) -> Path:
 
 
 def latest(root: Path, recipe: str) -> State | None:
-    """Return the newest checkpoint, or None. Errors: UserError if it belongs to another recipe."""
+    """Return the newest checkpoint, or None. Raise UserError if the checkpoint belongs to another recipe."""
     for leftover in root.glob(".step-*"):
         shutil.rmtree(leftover)
     folders = _kept(root)

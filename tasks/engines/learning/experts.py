@@ -220,7 +220,7 @@ def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[T
 
 class LoraExperts(nn.Module):
     """A layer of experts with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank; trained views. merge:
-    `overwrite` replaces its weights by ones that contain LoRA. Errors: UserError for an activation other than SiLU."""
+    `overwrite` replaces its weights by ones that contain LoRA. Raise UserError if the activation is not SiLU."""
 
     def __init__(self, layer: Any, matrices: Mapping[str, Pair], alpha: float, *, merge: bool = False) -> None:
         super().__init__()

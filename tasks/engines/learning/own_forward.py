@@ -85,8 +85,8 @@ def _logprobs(model: Any, groups: Sequence[PromptGroup], temperature: float) -> 
 def check_same_policy(
     name: str, own: OwnForward, logprobs: Callable[[Pack], tuple[Tensor, Tensor]], itemsize: int
 ) -> None:
-    """Compare the learner's log-probs of an untrained policy with the model's own. itemsize: bytes of a weight. Errors:
-    UserError if they differ by more than rounding."""
+    """Compare the learner's log-probs of an untrained policy with the model's own. itemsize: bytes of a weight. Raise
+    UserError if the log-probs differ by more than rounding."""
     # kernels compiled here would be specialised to the few rows of this pack
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         learned, _ = logprobs(build_pack(own.groups))

@@ -144,7 +144,7 @@ def from_first(value: T | None) -> T:
 
 
 def join_team(rank: int, world: int, port: int, pipe: int) -> Any:
-    """Become one of the other processes; return the first one's job."""
+    """Become one of the learner's other processes, and return the job that the first process sent."""
     global _team
     _team = _Team(rank, world, _store(port), pipes=[Connection(pipe)])
     return from_first(None)

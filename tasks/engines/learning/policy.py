@@ -88,8 +88,8 @@ class Policy:
         release_memory()
 
     def try_longest(self, rows: int) -> None:
-        """Run the longest pack forward and backward without side effects. If it runs out of memory, enable activation
-        recomputation for all packs. Errors: UserError if that does not fit either."""
+        """Run the longest pack forward and backward without side effects. If this pack runs out of memory, enable
+        activation recomputation for all packs. Raise UserError if the pack does not fit with recomputation either."""
         # completions no longer than rollouts, because positions beyond may be computed differently
         each = max(1, (self.execution.longest or rows) - 1)
         sizes = [min(each, rows - 1 - begun) + 1 for begun in range(0, rows - 1, each)]
@@ -195,7 +195,7 @@ def _terms(
     logits: Tensor, targets: Tensor, dtype: torch.dtype, of_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return (log-probs, entropies, p - onehot, p (log p + entropy)), the last two in `dtype`: −temperature times the
-    derivatives of log-prob and entropy by the logits. The last is None unless `of_entropy`."""
+    derivatives of log-prob and entropy by the logits. The last element is None unless `of_entropy` is set."""
     target = targets[:, None]
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     logprobs, p = log_p.gather(1, target), log_p.exp()

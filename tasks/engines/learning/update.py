@@ -295,7 +295,8 @@ class TwoAgents(Updater):
         self.policy.lora.begin_second()
 
     def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
-        """Return the generator's row. The critic's metrics become diagnostics; its skipped updates are added."""
+        """Return the generator's row. The metrics of the critic become diagnostics. Its skipped updates are added to
+        the generator's."""
         row = super().update(groups, clock, step)
         if critiques := criticised(groups):
             with self.policy.lora.swapped():

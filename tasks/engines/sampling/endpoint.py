@@ -57,7 +57,7 @@ class Garbled(ValueError):
 
 
 def parsed(text: bytes, form: type[M]) -> M:
-    """Parse JSON into `form`. Errors: Garbled if it has another form or is no JSON."""
+    """Parse JSON into `form`. Raise Garbled if the answer has another form or is not JSON."""
     try:
         return form.model_validate_json(text, strict=True)
     except ValidationError as error:
@@ -153,7 +153,7 @@ class Endpoint:
         return "unknown"
 
     def load_adapter(self, name: str, folder: Path) -> None:
-        """Load an adapter unless it is loaded already. Errors: UserError if the server cannot load it."""
+        """Load an adapter unless it is loaded already. Raise UserError if the server cannot load the adapter."""
         body = {"lora_name": name, "lora_path": str(folder.resolve())}
         try:
             self.ask(f"{self.url}/load_lora_adapter", lambda text: None, body)

@@ -46,8 +46,8 @@ def encode_prompt(
 
 
 def chat_text(tokenizer: Any, prompt: Prompt, *, enable_thinking: bool) -> str:
-    """Return messages, or a text as one user message, in the chat template. Templates that insert the date get TODAY.
-    Errors: UserError for a model without a chat template."""
+    """Return messages, or a text as one user message, in the chat template. A template that inserts the current date
+    gets the constant TODAY. Errors: UserError for a model without a chat template."""
     if tokenizer.chat_template is None:
         raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template, but the model folder has none")
     return tokenizer.apply_chat_template(
@@ -168,7 +168,7 @@ def prompt_length(request: RolloutRequest, generator: Generator) -> int:
 
 
 def unfitting(length: int, max_tokens: int, context: int) -> str:
-    """Return why a prompt cannot be completed; empty if it can."""
+    """Return the reason why a prompt cannot be completed, or an empty string."""
     if length + max_tokens <= context:
         return ""
     return f"a prompt of {length} tokens and max_tokens={max_tokens} do not fit the context of {context}"

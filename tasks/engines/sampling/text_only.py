@@ -117,7 +117,7 @@ class TextGenerator(OpenAIGenerator):
                         self._form = other
 
     def _read(self, request: Request, text: bytes) -> Completion:
-        """Return the completion in an answer. Errors: Garbled; UserError if the server counts no tokens."""
+        """Return the completion in the server's answer. Errors: Garbled; UserError if the server counts no tokens."""
         answer = parsed(text, _Answer)
         choice, usage = answer.choices[0], answer.usage
         if choice.finish_reason == "error":

@@ -1,4 +1,5 @@
-"""Sampling by transformers: slow and simple, on any hardware. The reference for checking vLLM."""
+"""Sampling by transformers: slow and simple, on any hardware. This engine is the reference with which vLLM is
+compared."""
 
 from __future__ import annotations
 

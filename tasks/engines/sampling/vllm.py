@@ -204,7 +204,7 @@ class VllmGenerator(PromptEncoder):
             raise RuntimeError("vLLM's prefix cache is in use: keys of other weights would be served")
 
     def _call(self, method: str, *args: object) -> Any:
-        """Return the first worker's answer; all workers give the same."""
+        """Call a function in all workers and return the first one's answer, because all answers are the same."""
         return self._llm.collective_rpc(method, args=args)[0]
 
     def _completion(self, request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
@@ -245,8 +245,8 @@ def _sampling_params(decoding: Decoding, seed: int, *, logprobs: bool) -> Sampli
 
 
 def sampler_gpus(hardware: Hardware) -> list[str]:
-    """Return the GPUs of the engines' processes; empty for all GPUs of this one. Errors: UserError if there are too
-    few."""
+    """Return the GPUs of the engines' processes; empty for all GPUs of this one. Raise UserError if there are too few
+    GPUs."""
     if not hardware.sampler_apart:
         return visible_gpus() if hardware.replicas > 1 else []
     check_gpus(hardware, len(gpus := visible_gpus()))

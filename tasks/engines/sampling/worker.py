@@ -70,8 +70,8 @@ class SamplingWorker:
 
 @contextmanager
 def ending_with_this_process() -> Iterator[None]:
-    """Make vLLM processes that start within this context end with this process. Without this, vLLM's core would wait
-    forever and hold the device."""
+    """Make vLLM processes that start within this context end with this process. Otherwise vLLM's core process would
+    wait forever and keep the GPU."""
     os.environ[_USER] = str(os.getpid())
     try:
         yield
@@ -167,8 +167,7 @@ class KeptLogprobs:
 
     def take(self, lengths: dict[str, int], running: dict[str, Slot]) -> Tensor:
         """Return and forget the log-probs of whole rollouts, concatenated in the order of `lengths` (tokens of each).
-        running: slots of requests that ended but were not released yet. Errors: KeyError for a request that never
-        ran."""
+        running: slots of requests that ended but were not released yet. Raise KeyError if the request never ran."""
         pieces: list[Tensor] = []
         for request, length in lengths.items():
             found = self.segments.pop(request, [])

@@ -1,7 +1,7 @@
 """The calls of the Tinker API, by the SDK's request types. Each method of `Api` in CALLS is one path of the API.
 
-A call queues work and returns an id, with which the client fetches the answer. Models in training are in memory. Their
-requests since the last saved state are on disk, and a restarted server repeats them (`Requests`).
+A call queues work and returns an id, with which the client fetches the answer. Models that clients train are in memory.
+Their requests since the last saved state are on disk, and a restarted server repeats them (`Requests`).
 """
 
 from __future__ import annotations

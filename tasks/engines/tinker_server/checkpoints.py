@@ -52,7 +52,7 @@ class Checkpoint:
 
 
 def folder_of(root: Path, path: str) -> Path:
-    """Return the folder of a tinker:// path, whether there or not. Errors: UserError for any other path."""
+    """Return the folder of a tinker:// path, whether there or not. Raise UserError if the path has another form."""
     parts = path.removeprefix(PREFIX).split("/")
     if not path.startswith(PREFIX) or len(parts) != 3 or parts[1] not in KINDS:
         raise UserError(f"{path!r} is not tinker://MODEL/KIND/NAME with a KIND of {', '.join(KINDS)}")
@@ -76,7 +76,7 @@ def find(root: Path, path: str) -> Checkpoint:
 
 @contextmanager
 def writing(root: Path, path: str, shape: Shape, *, overwrite: bool = False) -> Iterator[Path]:
-    """Write a checkpoint into the yielded folder. Errors: UserError for a name that is taken."""
+    """Write a checkpoint into the yielded folder. Raise UserError if the name is taken."""
     folder = folder_of(root, path)
     if there(root, path) and not overwrite:
         raise UserError(f"checkpoint {path} is there already; choose another name, or overwrite it")

@@ -27,7 +27,7 @@ Answer = bytes | dict[str, Any]
 
 
 class Jobs:
-    """The queue, its thread, and the answers."""
+    """The server's queue of jobs, the thread that runs them, and their answers."""
 
     def __init__(self, generator: Generator) -> None:
         self._generator, self._lock = generator, threading.Lock()

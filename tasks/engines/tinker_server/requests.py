@@ -1,8 +1,8 @@
 """The accepted requests of the Tinker server on disk, so that a server that was killed continues where it was.
 
 A model's requests since its last saved state are kept with their numbers. A restarted server repeats them when a client
-names that model again; a saved state takes the place of the requests before it. Samples are not kept: the SDK sends
-them again.
+names that model again; a saved state takes the place of the requests before it. Requests for samples are not kept,
+because the SDK sends them again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Requests:
             return self._file.execute(sql, given).fetchall()
 
     def seen(self, session: str, *, new: bool = False) -> bool:
-        """Note a session's sign of life. Return whether it is known."""
+        """Note that a session's client is alive, and return whether the session is known."""
         if new:
             self._all("insert into sessions values (?, ?)", session, time.time())
         return bool(self._all("update sessions set seen = ? where id = ? returning id", time.time(), session))

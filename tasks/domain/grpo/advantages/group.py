@@ -36,7 +36,7 @@ class Group:
     - of_right_drafts: for critiques, whether the draft was correct.
     - lengths: tokens of each completion.
 
-    Fields that the objective does not need are empty.
+    A field that the objective does not need is empty.
     """
 
     rewards_G: np.ndarray
@@ -95,5 +95,5 @@ def minus_mean(values_G: np.ndarray) -> np.ndarray:
 
 
 def centred_form(group: Group) -> np.ndarray:
-    """The format reward minus its mean, added to objectives of correctness."""
+    """Return the format reward minus its mean, which objectives of correctness add."""
     return minus_mean(group.form_G)
