@@ -154,8 +154,6 @@ def show_start(watch: Watch, name: str, planned: Sequence[Planned]) -> None:
         return
     elsewhere = f", {left} left for another machine" * bool(left)
     watch.console.print(f"[bold]{name}[/]: {len(planned)} stages, {todo} to make, {reused} to reuse{elsewhere}")
-    if any(p.step.ref.kind == "rollouts" and p.made_here for p in planned):
-        watch.console.print("  before the first rollout the engine loads the model")
 
 
 def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int, seconds: float, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from flows.artifacts import Screened
 from flows.study.resolve import Study
@@ -15,7 +16,7 @@ from tasks.measures.groups import FORM_COLUMNS, form_of
 from tasks.stage import Condition
 
 #: The end of a sentence of the gate, by which it is known from a budget limit wherever only its words arrive.
-ADVICE = "; mend the prompt, the lesson or max_tokens"
+ADVICE = "\nmend the prompt, the lesson or max_tokens"
 #: Completions whose ends are printed, and how much of each.
 SHOWN, END = 3, 160
 
@@ -34,7 +35,7 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
     arms = [
         ScreenedArm(
             arm=one.arm,
-            shares=form_of(store.read(one.rollouts, FORM_COLUMNS)) if one.arm in there else None,
+            shares=_shares(store, one) if one.arm in there else None,
             live=_live(store, one, splits, study.profile.train_on) if one.arm in there else None,
             taught=one.start.policy.adapter is not None,
         )
@@ -45,8 +46,16 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
         return ""
     blamed = [there[arm] for arm in dict.fromkeys(arm for one in found for arm in one.arms) if arm in there]
     ends = [end for one in blamed for end in _ends(store, one)][:SHOWN]
-    endings = f"; the last words of {len(ends)} completions: {' · '.join(ends)}" if ends else ""
-    return f"training could not teach what the study asks: {'; '.join(one.words for one in found)}{endings}{ADVICE}"
+    lines = ["training could not teach what the study asks:", *(f"- {one.words}" for one in found)]
+    lines += [f"the last words of {len(ends)} completions:", *ends] if ends else []
+    return "\n".join(lines) + ADVICE
+
+
+def _shares(store: Store, one: Screened) -> dict[str, Any]:
+    """Return the shares of an arm's rollouts; a scaffold without tags has no invalid ones."""
+    scaffold = one.start.policy.scaffold
+    tagless = {} if scaffold.pairs or scaffold.code else {"invalid_tags": 0.0}
+    return form_of(store.read(one.rollouts, FORM_COLUMNS)) | tagless
 
 
 def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:

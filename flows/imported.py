@@ -35,6 +35,7 @@ from tasks.rollouts import account_of, as_read_by, described
 PIECE = re.compile(r"\w+|[^\w\s]")
 TEMPLATE = """\
 # Written by `varband import`. `varband run {name}.toml` reports on these rollouts; nothing is sampled.
+# {files}
 base = "demo"
 purpose = {purpose}
 seeds = []
@@ -151,6 +152,8 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
             raise UserError("; ".join(notes) or f"{path}: has no rollouts")
     if not arms and (again := [arm for arm, paths in origins.items() if len(paths) > 1]):
         raise UserError(f"{', '.join(again)}: several files have this arm; give each an --arm, or one --arm for all")
+    if len(arms) == 1 and len(tools := sorted({tool for _, tool, _ in read})) > 1:
+        raise UserError(f"--arm {arms[0]} would merge several tools ({', '.join(tools)}): give one --arm per file")
     brought = [Brought(arm, *_origin(origins[arm]), of_arm) for arm, of_arm in groups.items()]
     keys, size = _common(brought)
     notes += _left_out(brought, keys, size)
@@ -158,7 +161,7 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
     if uncounted:
         notes.append(f"{', '.join(uncounted)}: without token counts; all lengths are numbers of words and signs")
         brought = [one.in_words() for one in brought]
-    text = _study_text(name, brought, keys, size, "; lengths in words" if uncounted else "")
+    text = _study_text(name, brought, keys, size, counted=not uncounted)
     study_file, problem_file = Path(f"{name}.toml"), Path(f"{name}-problems.jsonl")
     lines = [orjson.dumps({**problems[key], "source": name, "source_id": f"{n:05d}"}) for n, key in enumerate(keys)]
     written = {problem_file: b"\n".join(lines) + b"\n", study_file: text.encode()}
@@ -241,13 +244,18 @@ def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Ite
             yield f"{one.arm}: {unknown} of {len(rollouts)} rollouts have no finish reason and count as finished"
 
 
-def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size: int, unit: str) -> str:
+def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size: int, *, counted: bool) -> str:
     lengths = [x.num_tokens or 0 for one in brought for x in one.rollouts(keys, size)]
+    arms = [one.arm for one in brought]
+    which = (
+        f"which of {', '.join(arms[:-1])} and {arms[-1]} solves more?" if arms[1:] else f"what does {arms[0]} solve?"
+    )
     files = ", ".join(f"{one.files} ({one.tool})" for one in brought)
     return TEMPLATE.format(
         name=name,
-        purpose=_as_toml(f"{size} rollouts of each of {len(keys)} problems, sampled elsewhere: {files}{unit}"),
-        measures=_as_toml(sorted(names_of_measures() - {*FROM_EMBEDDINGS})),
+        files=f"{size} rollouts of each of {len(keys)} problems: {files}",
+        purpose=_as_toml(which if counted else f"{which} (lengths are numbers of words)"),
+        measures=_as_toml(sorted(names_of_measures() - {*FROM_EMBEDDINGS} - (set() if counted else {"tokens"}))),
         size=size,
         longest=max(1, *lengths),
         ks=_as_toml(sorted({k for k in (1, 2, 4, 8, 16, 32, 64) if k < size} | {size})),

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass as checked
 from tasks.domain.ranges import Checked, Share
 
 #: Shares of an arm's rollouts with a limit of the same name, with their text.
-SHARES = {"invalid_tags": "have no valid tags", "no_answer": "give no answer", "truncated": "are cut off"}
+SHARES = {"no_answer": "give no answer", "invalid_tags": "have no valid tags", "truncated": "are cut off"}
 
 
 @checked(frozen=True, slots=True, kw_only=True)

@@ -182,18 +182,19 @@ def _tensorboard(of: TrackerRun) -> Iterator[Log]:
         yield log
 
 
-TRACKERS: dict[str, Callable[[TrackerRun], AbstractContextManager[Log]]] = {
-    "trackio": _trackio,
-    "wandb": _wandb,
-    "mlflow": _mlflow,
-    "tensorboard": _tensorboard,
+#: Each tracker's log, and the module that it imports; empty if it needs none.
+TRACKERS: dict[str, tuple[Callable[[TrackerRun], AbstractContextManager[Log]], str]] = {
+    "trackio": (_trackio, "trackio"),
+    "wandb": (_wandb, "wandb"),
+    "mlflow": (_mlflow, "mlflow"),
+    "tensorboard": (_tensorboard, "tensorboard"),
 }
 
 
 def check_installed(names: Sequence[str]) -> None:
     """Raise UserError for a tracker whose package is missing."""
     for name in names:
-        if find_spec(name) is None:
+        if (module := TRACKERS[name][1]) and find_spec(module) is None:
             raise UserError(f"tracking: {name} is not installed; install varband[{name}]")
 
 
@@ -218,7 +219,7 @@ def receive(pipe: Connection, name: str, of: TrackerRun) -> None:
                 if line.id in sent:
                     continue
                 if line.run not in logs:
-                    logs[line.run] = opened.enter_context(TRACKERS[name](replace(of, name=line.run)))
+                    logs[line.run] = opened.enter_context(TRACKERS[name][0](replace(of, name=line.run)))
                 logs[line.run](line)
                 sent.add(line.id)
                 print(line.id, file=notes, flush=True)

@@ -197,6 +197,15 @@ class Form:
         what = "form and not what is solved" if any(one.of_form for one in found) else "not their scaffolds alone"
         return f"{'; '.join(dict.fromkeys(reason.words for reason in found))}, so what differs is {what}"
 
+    def broken(self, arms: Iterable[str], sampled: str) -> str:
+        """Return the first way in which arms mostly break the format, at screening or at the comparison, with the
+        share of each such arm; empty if none does."""
+        for name, words in SHARES.items():
+            shares = {arm: max(self._mean(arm, at, name) or 0.0 for at in (SCREENING, sampled)) for arm in arms}
+            if most := {arm: share for arm, share in shares.items() if share > getattr(Gate(), name)}:
+                return f"{listed(f'{percent(share)} of {arm}' for arm, share in most.items())} {words}"
+        return ""
+
     def mute(self, arm: str) -> list[str]:
         """Return the parts that an arm's completions lack, before training or after; empty if they follow the
         format."""

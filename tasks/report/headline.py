@@ -13,8 +13,6 @@ from tasks.report.tables import minus, number, percent
 
 #: The two policies of a comparison.
 ENDS = (("arm", "step"), ("other", "other_step"))
-#: Where to look if arms break the format.
-COMPLETIONS = "`varband store show STUDY --completions 3 --failed` prints completions."
 #: Order of the verdicts on pairs of arms; the first one present is the study's.
 VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
 
@@ -39,9 +37,9 @@ class Headline:
     tiles: tuple[Tile, ...]
 
 
-def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1) -> Headline:
+def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, study: str) -> Headline:
     """Return the answer to the question of a study: about objectives or a search if the study has them, otherwise about
-    its arms. inputs: names of what the report is made from. looks: see `findings.answer`."""
+    its arms. inputs: names of what the report is made from. study: its name. looks: see `findings.answer`."""
     form, figure = findings.Form(ask("report_form").to_pylist()), answer_figure(inputs)
     rows = ask(figure.query).to_pylist()
     levels = [row for row in rows if row["row"] == "level"]
@@ -51,7 +49,7 @@ def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1) -> Head
     elif figure.name == "answer_search":
         verdict, holds = _of_search(levels, pairs)
     else:
-        verdict, holds = _of_gains(ask, form, looks) or _of_levels(ask, form, levels, pairs)
+        verdict, holds = _of_gains(ask, form, looks, study) or _of_levels(ask, form, levels, pairs, study)
     found = ask("report_audit").num_rows
     audit = f"The audit has {found} finding{'' if found == 1 else 's'} about the design." if found else ""
     return Headline(verdict, _joined(holds, *findings.hardly_taught(ask)), audit, tuple(_tiles(ask, form, inputs)))
@@ -75,7 +73,23 @@ def _sentence(row: findings.Row, one: str, verb: str, other: str, *, turned: boo
     return f"{first} {verb} {_points(row['gain'])} {than} than {second} (95 % interval {low} to {high})."
 
 
-def _of_gains(ask: findings.Ask, form: findings.Form, looks: int) -> tuple[str, str] | None:
+def _not_compared(
+    form: findings.Form, pairs: Sequence[findings.Row], sampled: str, why: str, study: str
+) -> tuple[str, str]:
+    """Return the headline of arms that are not compared: all that break their form, or else why the first pair is
+    withheld."""
+    broken = form.broken(dict.fromkeys(arm for row in pairs for arm in (row["arm"], row["other"])), sampled)
+    if not broken:
+        return (
+            f"Not compared: {pairs[0]['arm']} and {pairs[0]['other']} differ in more than their scaffolds.",
+            f"{why}.",
+        )
+    look = f"Read completions: varband store show {study} --completions 3 --failed"
+    holds = f"A difference would be one of form, not of what is solved. {look}"
+    return f"Not compared: of the rollouts, {broken}.", holds
+
+
+def _of_gains(ask: findings.Ask, form: findings.Form, looks: int, study: str) -> tuple[str, str] | None:
     """Return the verdict on the pair of trained arms that differs most; None without a pair."""
     gate, rows = findings.broken_gate(ask), findings.gains(ask, looks)
     pairs = [
@@ -88,7 +102,7 @@ def _of_gains(ask: findings.Ask, form: findings.Form, looks: int) -> tuple[str, 
     pairs.sort(key=lambda pair: (VERDICT_ORDER.index(pair[0][0]), -abs(pair[1]["more_gain"])))
     ((verdict, why), row), arms = pairs[0], f"{pairs[0][1]['arm']} and {pairs[0][1]['other']}"
     if verdict == "withheld":
-        return f"Not compared: {arms} differ in more than their scaffolds.", f"{why}. {COMPLETIONS}"
+        return _not_compared(form, [one for _, one in pairs], findings.TRAINED, why, study)
     if verdict == "unknown":
         return f"Undecided: the interval of the difference between {arms} is not known.", f"{why or 'no interval'}."
     row |= {"gain": row["more_gain"], "gain_low": row["more_gain_low"], "gain_high": row["more_gain_high"]}
@@ -101,7 +115,7 @@ def _of_gains(ask: findings.Ask, form: findings.Form, looks: int) -> tuple[str, 
 
 
 def _of_levels(
-    ask: findings.Ask, form: findings.Form, levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
+    ask: findings.Ask, form: findings.Form, levels: Sequence[findings.Row], pairs: Sequence[findings.Row], study: str
 ) -> tuple[str, str]:
     """Return the headline of a study with one trained arm, or with none."""
     if trained := [row for row in levels if row["gain"] is not None and row["gain_low"] is not None]:
@@ -113,11 +127,12 @@ def _of_levels(
     number_of = _joined("Nothing was trained.", _number(levels))
     if not pairs:
         return _untrained(ask, levels), number_of
-    row = max(pairs, key=lambda one: (findings.excludes_zero(one, "gain"), abs(one["gain"])))
-    arms = (row["arm"], row["other"])
-    if why := form.withheld(arms, findings.START):
-        return f"Not compared: {findings.listed(arms)} differ in form.", f"{why}. {COMPLETIONS}"
-    words = _sentence(row, arms[0], "solves", arms[1], turned=True)
+    why = [form.withheld((one["arm"], one["other"]), findings.START) for one in pairs]
+    sound = [one for one, reason in zip(pairs, why, strict=True) if not reason]
+    if not sound:
+        return _not_compared(form, pairs, findings.START, why[0] or "", study)
+    row = max(sound, key=lambda one: (findings.excludes_zero(one, "gain"), abs(one["gain"])))
+    words = _sentence(row, row["arm"], "solves", row["other"], turned=True)
     width = f"Width of traces: {wider}." if (wider := _wider(ask)) else ""
     return words if findings.excludes_zero(row, "gain") else f"Undecided: {words}", _joined(width, number_of)
 
@@ -159,11 +174,13 @@ def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]) ->
         return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)
     row = max(pairs, key=lambda one: one["gain"])
     on = f" on {row['arm']}" if len({one["arm"] for one in levels}) > 1 else ""
-    search = "Search" if findings.excludes_zero(row, "gain") else "Undecided: search"
-    several = len({m["label"].rpartition("· ")[2] for m in methods})
-    chosen = f"It is the best of {several} methods, chosen afterwards." if several > 1 else ""
+    clear = [one for one in pairs if findings.excludes_zero(one, "gain") and not findings.corrected_away(one)]
+    search = "Search" if row in clear else "Undecided: search"
+    more = sum(one["gain"] > 0 for one in clear)
+    chosen = f"It is the best of {len(pairs)} methods, of which {more or 'none'} solve more." if len(pairs) > 1 else ""
     verdict = _sentence(row, f"{search} by {row['other']}{on}", "solves", "one rollout")
-    return verdict, _joined(chosen, _number(methods), _holds(row))
+    budget = f"Within {row['budget']:,} tokens a problem."
+    return verdict, _joined(chosen, budget, _number(methods), _holds(row))
 
 
 def _detectable(row: findings.Row) -> str:

@@ -87,7 +87,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
             if s.id != "answer" and (s.only_with is None or s.only_with in refs)
         ]
         looks = len({*setup.earlier_looks} | {str(making())})
-        first = headline(view.ask, refs, looks)
+        first = headline(view.ask, refs, looks, study=setup.title or setup.profile)
         drawing = _figure(figures.answer_figure(refs), view, refs, setup, looks)
         sentences = answer(view.ask, looks)
         warned = caveats(view.ask, setup.registered, looks)

@@ -100,6 +100,11 @@ def test_a_verdict_elsewhere_stands_beside_ours(tmp_path: Path, monkeypatch: pyt
             ("--pool", EXAMPLES / "problems.jsonl"),
             "1 of 1 rollouts are left out: their problems are not in the pool",
         ),
+        (
+            [{"problem": "1+1", "gold": "2", "completion": "2"}],
+            (EXAMPLES / OTHERS[0], "--arm", "one"),
+            "--arm one would merge several tools (file, lm-eval): give one --arm per file",
+        ),
     ],
 )
 def test_what_cannot_be_taken_in_is_a_sentence(

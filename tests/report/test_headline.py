@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tasks.report.headline import headline
+from tasks.report import headline as first_screen
 
+headline = partial(first_screen.headline, study="mine")
 Row = dict[str, Any]
 PAIR: Row = {
     "arm": "panel",
@@ -30,7 +32,7 @@ PAIR: Row = {
 }
 LEVEL: Row = {"row": "level", "label": "panel", "arm": "panel", "other": None, "before_rate": 0.5, "after_rate": 0.625}
 LEVEL |= {"gain": 0.125, "gain_low": 0.05, "gain_high": 0.2, "detectable_gain": None, "holds_for": None, "n": 40}
-LEVEL |= {"p_adjusted": None}
+LEVEL |= {"p_adjusted": None, "budget": 1600}
 ARM: Row = {"arm": "panel", "problems": 50, "variance": 40, "diversity_before": 0.15, "tokens_per_correct": 37.0}
 ARM |= {"no_answer": 0.0, "invalid_tags": 0.02, "truncated": 0.0}
 
@@ -99,10 +101,12 @@ def test_one_arm_and_none_that_was_trained() -> None:
 
 def test_arms_that_break_the_format_are_not_compared() -> None:
     shares = {"no_answer": 0.99, "invalid_tags": 1.0, "truncated": 0.6, "accuracy": 0.0, "taught": False, "seed": None}
-    form = [{"arm": arm, "sampled": "screening"} | shares for arm in ("panel", "thinking")]
-    found = headline(asked(difference_of_gains=[PAIR], form=form), ())
-    assert found.verdict == "Not compared: panel and thinking differ in more than their scaffolds."
-    assert "99 % of the rollouts of panel give no answer" in found.holds and "store show" in found.holds
+    form = [{"arm": arm, "sampled": "screening"} | shares for arm in ("panel", "thinking", "plain")]
+    form[1] |= {"no_answer": 0.75}
+    found = headline(asked(difference_of_gains=[PAIR, PAIR | {"other": "plain"}], form=form), ())
+    shares = "99 % of panel, 75 % of thinking and 99 % of plain"
+    assert found.verdict == f"Not compared: of the rollouts, {shares} give no answer."
+    assert found.holds.endswith("varband store show mine --completions 3 --failed")
 
 
 def test_objectives_and_searches_answer_their_own_question() -> None:
@@ -110,7 +114,8 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
     chance = "Corrected for several comparisons, chance alone may give this difference (p = 0.20)."
     further = over | {"other": "pkpo", "gain": -0.08, "gain_low": -0.2, "gain_high": 0.04}
     elsewhere = [over, over | {"arm": "thinking", "gain": 0.01}]
-    best, methods = LEVEL | {"row": "difference", "other": "majority"}, [LEVEL | {"label": "majority"}]
+    best = LEVEL | {"row": "difference", "other": "majority"}
+    worse, methods = best | {"gain": -0.1, "gain_low": -0.2, "gain_high": -0.05}, [LEVEL | {"label": "majority"}]
     methods.append(LEVEL | {"label": "one rollout"})
     own, ends = "than the study's own objective", "(95 % interval +5.0 to +20.0)."
     for query, inputs, rows, verdict, holds in (
@@ -128,7 +133,14 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
             "search_curves",
             [*methods, best],
             f"Search by majority solves 12.5 points more than one rollout {ends}",
-            "40 held-out problems.",
+            "Within 1,600 tokens a problem. 40 held-out problems.",
+        ),
+        (
+            "search",
+            "search_curves",
+            [*methods, best, worse],
+            f"Search by majority solves 12.5 points more than one rollout {ends}",
+            "It is the best of 2 methods, of which 1 solve more. Within ",
         ),
     ):
         found = headline(asked(**{f"answer_{query}": rows}), (inputs,))
