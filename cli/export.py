@@ -157,7 +157,7 @@ def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
 
 
 @export.command()
-@click.argument("what")
+@click.argument("ref")
 @click.option(
     "--problems", default="", help="Problems to show, comma-separated; ids may be abbreviated.  [default: 12 problems]"
 )
@@ -172,17 +172,12 @@ def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
 @options.root
 @options.as_json
-def gallery(what: str, problems: str, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool) -> None:
-    """Write an HTML page with rollouts side by side. WHAT is a report (it may be abbreviated) or a transcripts.json of
-    a published case study."""
-    from dashboards.gallery import from_report, from_transcripts, write
+def gallery(ref: str, problems: str, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool) -> None:
+    """Write an HTML page with rollouts side by side. REF is a report (it may be abbreviated)."""
+    from dashboards.gallery import from_report, write
 
-    listed = [part.strip() for part in problems.split(",") if part.strip()]
-    if (source := Path(what)).is_file():
-        page, name = from_transcripts(source, listed), source.stem
-    else:
-        name = report_named(root, what)
-        page = from_report(root, name, listed, rollouts, each)
+    listed, name = [part.strip() for part in problems.split(",") if part.strip()], report_named(root, ref)
+    page = from_report(root, name, listed, rollouts, each)
     written = write(page, output or Path(f"gallery-{name}.html"))
     titles = [item.title for item in page.items]
     result = {"source": page.source, "file": str(written), "problems": titles}

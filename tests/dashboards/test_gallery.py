@@ -1,19 +1,18 @@
-"""The gallery: chosen problems of a run or of a printed case study, side by side, in one file that runs nothing."""
+"""The gallery: chosen problems of a run, side by side, in one file that runs nothing."""
 
 from __future__ import annotations
 
 import json
 import re
-from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
-from cli.export import gallery
-from dashboards.gallery import Item, Page, from_report, from_transcripts, write
-from dashboards.text import ELEMENTS, MOST, mathml, pieces
+from cli.export import export
+from dashboards.gallery import Item, Page, from_report, write
+from dashboards.text import ELEMENTS, mathml, pieces
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
@@ -23,10 +22,6 @@ from tests.report.test_report import Page as Parsed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-
-def said(page: Page) -> list[tuple[str, str]]:
-    return [(shown.policy, "".join(p.text for p in shown.text)) for item in page.items for shown in item.rollouts]
 
 
 def letters(text: str) -> str:
@@ -39,7 +34,7 @@ def test_a_run_side_by_side(demo_store: Path, tmp_path: Path) -> None:
     chosen = every.items[3].title.rpartition(" ")[2]
     page = from_report(demo_store, report.ref, [chosen[:10]], "final", 2)
     assert len(every.items) == 12 and [item.title for item in page.items] == [every.items[3].title]
-    policies = [shown.policy for shown in page.items[0].rollouts]
+    policies = [shown["policy"] for shown in page.items[0].rollouts]
     assert policies == [
         p for p in ("panel, start", "panel, step 4", "thinking, start", "thinking, step 4") for _ in "ab"
     ]
@@ -52,39 +47,15 @@ def test_a_run_side_by_side(demo_store: Path, tmp_path: Path) -> None:
     ]
     known = {(row["arm"], letters(row["completion"]), row["verdict"]) for row in rows}
     for shown in page.items[0].rollouts:
-        text = letters("".join(p.text for p in shown.text))
-        assert (shown.policy.partition(",")[0], text, shown.verdict) in known
-    html = write(page, tmp_path / "g.html").read_text()
+        text = letters("".join(p.text for p in shown["text"]))
+        assert (shown["arm"], text, shown["verdict"]) in known
+    words = ["gallery", report.ref, "--root", str(demo_store), "-o", str(tmp_path / "g.html"), "--json"]
+    done = CliRunner().invoke(export, [*words, "--problems", chosen], catch_exceptions=False)
+    html = Path(json.loads(done.stdout)["file"]).read_text()
     assert not Parsed(html).tags & {"script", "img", "link", "iframe"} and "default-src 'none'" in html
 
 
-def test_the_published_case_study_is_whole(published: Path, tmp_path: Path) -> None:
-    source = published / "reports" / "case_study" / "transcripts.json"
-    target = tmp_path / "case.html"
-    done = CliRunner().invoke(gallery, [str(source), "-o", str(target), "--json"], catch_exceptions=False)
-    told = json.loads(done.stdout)
-    items = json.loads(source.read_text())["items"]
-    assert told["file"] == str(target) and len(told["problems"]) == len(items) == 20
-    page = from_transcripts(source, [])
-    expected = [(arm, item[arm]["raw"]) for item in items for arm in ("panel", "thinking")]
-    assert [arm for arm, _ in said(page)] == [arm for arm, _ in expected]
-    for (_, shown), (_, raw) in zip(said(page), expected, strict=True):
-        assert letters(shown) == letters(raw[:MOST])
-    html = unescape(target.read_text())
-    assert html.count("sampled again") == 3 and "thinking trace truncated by original max_tokens cap" in html
-    assert not Parsed(target.read_text()).tags & {"script", "img", "link", "iframe"}
-
-
-def test_what_is_no_case_study_and_no_problem_is_told(study: Study, published: Path, tmp_path: Path) -> None:
-    source = tmp_path / "transcripts.json"
-    for content, words in (("{", "not a tra"), ("[]", "not a tra"), ('{"items": [{}]}', r"items\[0\].problem is mis")):
-        source.write_text(content)
-        with pytest.raises(UserError, match=words):
-            from_transcripts(source, [])
-    with pytest.raises(UserError, match="cannot be read"):
-        from_transcripts(tmp_path / "nothing.json", [])
-    with pytest.raises(UserError, match="no item zz"):
-        from_transcripts(published / "reports" / "case_study" / "transcripts.json", ["a", "zz"])
+def test_a_problem_that_a_run_does_not_have_is_told(study: Study) -> None:
     for problem, fits in (("zzz", 0), ("p00", 4)):
         with pytest.raises(UserError, match=f"problem '{problem}' fits {fits} problems"):
             from_report(study.root, str(study.report), [problem], "final", 1)
@@ -135,8 +106,8 @@ def test_a_process_that_is_to_stop_does_so_within_a_formula(monkeypatch: pytest.
 
 def test_formulas_of_a_trace_are_set(browser: Browser, tmp_path: Path) -> None:
     """By the browser itself: a half is taller than a letter, and its source is not seen."""
-    item = Item("p", pieces(r"Half: \(\frac{1}{2}\) and $$x^{2}$$ and \(\frac{\)"), [], [])
-    written = write(Page("t", "s", [], [item]), tmp_path / "g.html")
+    item = Item("p", pieces(r"Half: \(\frac{1}{2}\) and $$x^{2}$$ and \(\frac{\)"), {}, [])
+    written = write(Page("t", "s", {}, [item]), tmp_path / "g.html")
     page = browser.new_page()
     page.set_content(written.read_text())
     assert page.locator("math").count() == 2 and page.locator(".problem .math").inner_text() == r"\frac{"
