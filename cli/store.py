@@ -151,7 +151,8 @@ def _show_completions(root: Path, ref: str, number: int, failed: bool, as_json: 
 @options.as_json
 def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     """Query the store with one SQL statement. There is a view for each kind (`rollouts`, `bands`, …; `show tables`
-    lists them), `artifacts`, and `ledger`. Without --study the views contain the rows of all studies in this root."""
+    lists them), `artifacts`, and `ledger`. Without --study the views contain the rows of all studies in this root;
+    with it there is no `ledger`."""
     _print(ask(root, statement, of_study(root, study) if study is not None else None), as_json)
     if study is None and len(several := [run.profile for run in reversed(all_runs(root))]) > 1:
         names = [*dict.fromkeys(several)]

@@ -19,11 +19,10 @@ from storage.reading.query_cache import Stamp, reports, sources, stamp
 
 #: More findings than this are folded by code.
 UNFOLDED = 8
-#: Captions as dark as the text, graphs that scroll within the page, and narrow margins on a phone.
+#: Captions as dark as the text, and narrow margins on a phone.
 STYLE = """<style>.stMainBlockContainer{padding:3.2rem 2.5rem 4rem}
 [data-testid="stCaptionContainer"]{color:inherit;opacity:.86}[data-testid="stCaptionContainer"] p{color:inherit}
 blockquote{opacity:1!important}
-[data-testid="stGraphVizChart"]{overflow-x:auto;max-width:100%}[data-testid="stGraphVizChart"] svg{max-width:none}
 @media(max-width:640px){.stMainBlockContainer{padding:3rem .9rem 3rem}h1{font-size:1.9rem!important}}</style>"""
 
 

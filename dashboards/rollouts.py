@@ -1,10 +1,8 @@
 """Pages of single rollouts. Traces: one problem's rollouts side by side, filtered by source, band, verdict or text.
-Search: accuracy against tokens by method, and the tree of one problem's search. Each view of the page has a URL of its
-own."""
+Search: accuracy against tokens by method, and the steps of one problem's search. Each view has a URL."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -21,11 +19,8 @@ VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable
 COLOURS = {"correct": "green", "wrong": "red"}
 #: Number of rollouts of each policy on one page.
 ROLLOUTS_AT_ONCE = 4
-#: A search of fewer nodes is drawn at its own size.
-FEW = 30
-RIGHT, CUT, OTHER = "#2E8B57", "#C2660C", "#6B7280"
-#: Method, arm, step, seed.
-Policy = tuple[str, str, int, int]
+#: A search by its method, arm, step and seed.
+NAMED = "{} · {} · step {} · seed {}"
 
 
 def traces() -> None:
@@ -122,53 +117,14 @@ def _tree(report: str) -> None:
     if not rows:
         return
     of = [(r["method"], r["arm"], r["step"], r["seed"]) for r in rows]
-    names = names_of(list(dict.fromkeys(of)))
-    policy = st.selectbox("Search", list(names), format_func=names.__getitem__)
+    policy = st.selectbox("Search", list(dict.fromkeys(of)), format_func=lambda one: NAMED.format(*one))
     ids = [r["problem_id"] for r, its in zip(rows, of, strict=True) if its == policy]
     problem = selected("Problem", ids, "problem")
     remember(problem=problem)
     of_policy = dict(zip(("method", "arm", "step", "seed"), policy, strict=True))
     nodes = rows_of(report, "app_search_tree", {"problem": problem, **of_policy}).to_pylist()
-    if any(node["made_of"] for node in nodes):
-        st.graphviz_chart(tree(nodes), width="content" if len(nodes) < FEW else "stretch")
-        st.caption("green: right; orange: cut; an arrow leads to what was made of a completion")
     for node in nodes:
         _node(node)
-
-
-def names_of(policies: Sequence[Policy]) -> dict[Policy, str]:
-    """Return the name of each seed's search, with the seed if there are several.
-
-    >>> list(names_of([("majority", "panel", 0, 0), ("majority", "panel", 8, 0), ("majority", "panel", 8, 1)]).values())
-    ['majority · panel · step 0', 'majority · panel · step 8 · seed 0', 'majority · panel · step 8 · seed 1']
-    """
-    several = Counter(policy[:3] for policy in policies)
-    return {
-        (method, arm, step, seed): f"{method} · {arm} · step {step}"
-        + (f" · seed {seed}" if several[method, arm, step] > 1 else "")
-        for method, arm, step, seed in policies
-    }
-
-
-def tree(nodes: Sequence[dict[str, Any]]) -> str:
-    """Return a search as a DOT graph.
-
-    >>> draw = {"number": 1, "operator": "draw", "made_of": None, "cut": None, "correct": True}
-    >>> revised = draw | {"number": 2, "operator": "revise", "made_of": "#1", "correct": False}
-    >>> print(*tree([draw, revised]).splitlines()[3:], sep="|")
-    "1" [label="#1 draw" fillcolor="#2E8B57"];|"2" [label="#2 revise" fillcolor="#6B7280"];|"1" -> "2";|}
-    """
-    lines = [
-        "digraph { rankdir=TB; bgcolor=transparent; nodesep=0.16; ranksep=0.45;",
-        'node [shape=box style="filled" fontname=Helvetica fontsize=11 fontcolor=white color=transparent'
-        ' margin="0.13,0.06"];',
-        'edge [color="#8A929B" arrowsize=0.6];',
-    ]
-    for node in nodes:  # labels contain no model output
-        colour = CUT if node["cut"] else RIGHT if node["correct"] else OTHER
-        lines.append(f'"{node["number"]}" [label="#{node["number"]} {node["operator"]}" fillcolor="{colour}"];')
-        lines += [f'"{one.strip("# ")}" -> "{node["number"]}";' for one in (node["made_of"] or "").split(",") if one]
-    return "\n".join([*lines, "}"])
 
 
 def _node(node: dict[str, Any]) -> None:

@@ -3,11 +3,10 @@ of date."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, cast
 
 import duckdb
 import orjson
@@ -18,7 +17,7 @@ from storage.artifacts.rows import columns
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
-from storage.reading.views import OF_THE_STATEMENT, WORD, listed, view
+from storage.reading.views import OF_THE_STATEMENT, WORD, view
 from storage.records.runs import Run, planned_refs, run_to_read
 from storage.roots import root_option
 from storage.sql import answer, connect
@@ -53,46 +52,31 @@ def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
 
 def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Table:
     """Return the answer to one statement over a view per kind, `artifacts` and `ledger`. study: limits the views to
-    these artifacts and their inputs, and the ledger to their policies and problems. Raise UserError with DuckDB's
-    message if the query fails."""
+    these artifacts and their inputs; there is no ledger then. Raise UserError with DuckDB's message if the query fails."""
     table, store = artifacts(root), Store(root)
     if study is not None:
         seen = set[Ref]()
         within = {str(ref) for one in study for _, ref, _ in lineage(store, one, seen=seen)}
         table = table.filter(pa.array([ref in within for ref in table["ref"].to_pylist()], pa.bool_()))
-    by_kind: dict[str, list[Ref]] = {}
+    by_kind: dict[str, list[Ref]] = {} if study is not None else {"ledger": []}
     for ref in map(Ref.parse, table["ref"].to_pylist()):
         by_kind.setdefault(ref.kind, []).append(ref)
+    # creating a view opens every file of its kind; a statement that names none, such as `show tables`, gets all views
+    words = {*WORD.findall(statement)}
     try:
-        return _query_result(store, statement, table, by_kind, study is not None)
+        with connect(threads=4, reads=[store.root]) as connection:
+            connection.register("artifacts", table)
+            for kind in by_kind.keys() & words or (set() if "artifacts" in words else by_kind.keys()):
+                if paths := Ledger(root).shard_paths() if kind == "ledger" else store.rows_of(by_kind[kind]):
+                    view(connection, kind, paths)
+            if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
+                raise UserError("sql: write one SELECT statement (or from, with, describe, summarize)")
+            return _with_unique_names(answer(connection, statement))
     except OF_THE_STATEMENT as error:
         views = ", ".join([*sorted(by_kind), "artifacts"])
         raise UserError(f"sql: {str(error).splitlines()[0]} (views: {views})") from None
     except duckdb.Error as error:
         raise UserError(f"sql: {str(error).splitlines()[0]}; see varband store verify") from None
-
-
-def _query_result(
-    store: Store, statement: str, table: pa.Table, by_kind: Mapping[str, Sequence[Ref]], of_study: bool
-) -> pa.Table:
-    # creating a view opens every file of its kind; a statement that names none, such as `show tables`, gets all views
-    words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
-    with connect(threads=4, reads=[store.root]) as connection:
-        connection.register("artifacts", table)
-        for kind in views & words or (set() if "artifacts" in words else views):
-            where = "true"
-            if kind != "ledger":
-                paths = store.rows_of(by_kind[kind])
-            elif of_study:
-                paths, pools = [*shards_of(store, chain(*by_kind.values()))], store.rows_of(by_kind.get("pool", []))
-                where = f"problem_id in (select problem_id from read_parquet({listed(pools)}))" if pools else where
-            else:
-                paths = Ledger(store.root).shard_paths()
-            if paths:
-                view(connection, kind, paths, where)
-        if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
-            raise UserError("sql: write one SELECT statement (or from, with, describe, summarize)")
-        return _with_unique_names(answer(connection, statement))
 
 
 def _with_unique_names(table: pa.Table) -> pa.Table:
@@ -148,40 +132,3 @@ def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None
     seen.add(ref)
     for parent in dict.fromkeys(manifest.input_refs):
         yield from lineage(store, parent, depth + 1, seen)
-
-
-# The part of the ledger that belongs to one study: the accounts of its artifacts' policies.
-
-#: Arguments of a stage with the sampled policy, and with the sampling parameters.
-WHO, HOW = ("policy", "start"), ("sampling", "rollouts", "evaluation")
-SAMPLING_FIELDS = ("max_tokens", "temperature", "top_p", "seed")
-
-
-def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
-    """Yield the ledger shards with the rollouts of these artifacts, including those of a training's own adapters."""
-    digests: dict[str, str | None] = {}
-    sampled: list[tuple[Ref, Mapping[str, Any], Mapping[str, Any]]] = []
-    for manifest in map(store.manifest, made_from):
-        given = cast("Mapping[str, Any]", manifest.recipe.arguments)
-        who = next((given[name] for name in WHO if isinstance(given.get(name), dict)), None)
-        if who is not None:
-            sampled.append((manifest.ref, given, who))
-            digests[who["arm"]] = manifest.provenance.notes.get("scaffold", digests.get(who["arm"]))
-    known = {
-        (who["arm"], who["model"].get("name", ""), adapter, digests[who["arm"]], *_sampling_values(given[how]))
-        for ref, given, who in sampled
-        for adapter in (who.get("adapter"), *([str(ref)] if "start" in given else []))
-        for how in HOW
-        if isinstance(given.get(how), dict)
-    }
-    book = Ledger(store.root)
-    for account, about in book.accounts():
-        if (*(about.get(name) for name in ("arm", "model", "adapter", "scaffold")), *_sampling_values(about)) in known:
-            yield from book.shards(account)
-
-
-def _sampling_values(fields: Mapping[str, Any]) -> Iterator[object]:
-    for name in SAMPLING_FIELDS:
-        value = fields.get(name)
-        yield float(value["float"]) if isinstance(value, dict) else value
-    yield fields.get("kv_cache", "full")  # the default of older recipes

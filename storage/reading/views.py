@@ -90,14 +90,14 @@ def listed(paths: Sequence[Path]) -> str:
     return "[" + ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths) + "]"
 
 
-def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path], where: str = "true") -> None:
+def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
     """Create a view whose rows have the `ref` they came from; for many small files a table, because a view opens all
     files for every query."""
     small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
     connection.execute(
         f'create {"table" if small else "view"} "{name}" as'
         f" select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
-        f" from read_parquet({listed(paths)}, union_by_name = true, filename = true) where {where}"
+        f" from read_parquet({listed(paths)}, union_by_name = true, filename = true)"
     )
 
 

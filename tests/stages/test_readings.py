@@ -10,14 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.ref import Ref
-from storage.reading.catalog import ask
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.engines.protocols import Completion, Request
-from tasks.pool import make_synthetic_pool
 from tasks.sampling import sample_rollouts
-from tasks.splits import split_pool
 from tasks.stage import Session, session
 from tests.stages.test_sampling import FromTheSeed, a_lab
 from tests.stages.test_sampling import Lab as SamplingLab
@@ -78,22 +74,3 @@ def test_another_reading_reads_again_and_another_prompt_samples_again(
     verdicts = {"another": "ambiguous", "mutipersonaDebate": before["verdict"][0].as_py()}
     wanted = "no_answer" if scaffold.answer_form == "boxed" else verdicts[scaffold.trace_tag or ""]
     assert set(after["verdict"].to_pylist()) == {wanted}
-
-
-def test_a_studys_part_of_the_ledger_is_of_its_policies_on_its_problems(lab: Lab) -> None:
-    """Another prompt, and another pool under the same prompt, are other studies'."""
-    mine = lab.rows()
-    (ref,) = lab.store.refs("rollouts")
-    lab.rows(replace(PANEL, template="Say it. {problem}"))
-    with session(Session(lab.store, lab.toolbox)):
-        others = make_synthetic_pool(per_source=3, seed=1)
-        splits = split_pool(pool=others, heldout_per_source=0, seed=0)
-        policy = Policy(arm="panel", model=MODEL)
-        sample_rollouts(pool=others, splits=splits, policy=policy, sampling=EVALUATION, group_size=4)
-
-    def counted(study: Ref | None) -> int:
-        return ask(lab.store.root, "select count(*) as n from ledger", None if study is None else [study])["n"][
-            0
-        ].as_py()
-
-    assert counted(ref) == mine.num_rows < counted(None)
