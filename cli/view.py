@@ -33,8 +33,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.bands import Band
 from storage.reading.figures import answer_figure
-from storage.reading.query_cache import ask
-from storage.reading.recipes import report_inputs
+from storage.reading.query_cache import ask, report_inputs
 from storage.reading.recorded import first_screen, question_of
 from storage.sql import query
 from tasks.metering import OCCUPYING

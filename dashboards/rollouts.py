@@ -29,7 +29,7 @@ def traces() -> None:
         return
     kind, filters = _filters(report.ref, report.arms)
     if not sources(root(), report.ref, (kind,)):
-        st.info(f"This run has no rollouts of {SETS[kind]}; an imported study has none at all.")
+        st.info(f"This run has no rollouts of {SETS[kind]}.")
         return
     problems = {row["problem_id"]: row for row in rows_of(report.ref, "app_problems", filters).to_pylist()}
     if not problems:

@@ -18,7 +18,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.reading.recipes import report_arguments, report_inputs
+from storage.reading.query_cache import report_arguments, report_inputs
 from storage.sql import query
 from tasks.designs import settings
 from tasks.domain.grpo.learner_config import LearnerConfig

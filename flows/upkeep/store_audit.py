@@ -11,7 +11,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.claims import CLAIMS, read_claims, recomputed
-from storage.reading.recipes import report_arguments
+from storage.reading.query_cache import report_arguments
 from storage.reading.views import helper_tables, inputs_of, views
 from tasks.measures.audit import audit_designs
 

@@ -14,11 +14,13 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from storage.artifacts.manifest import Manifest, Recipe
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
 from storage.reading.catalog import artifacts
-from storage.reading.recipes import imported_files
 from storage.reading.views import views
+from storage.records.garbage import closure
 from storage.sql import QUERIES, named
 
 #: The published study's figures, shipped beside the code.
@@ -163,3 +165,23 @@ def needs(query: str) -> set[str]:
     """Return the kinds that a query reads, from its `-- needs:` line."""
     found = NEEDS.search(named(query))
     return {k.strip() for k in found[1].split(",")} if found else set()
+
+
+def published_files(recipe: Recipe) -> dict[str, str]:
+    """Return the published files that a recipe names: sha256 by path."""
+    found: dict[str, str] = {}
+    for value in recipe.arguments.values():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict) and one.get("is") == "PublishedFile":
+                found[one["path"]] = one["sha256"]
+    return found
+
+
+def imported_files(store: Store) -> dict[Ref, set[tuple[str, str]]]:
+    """Return every artifact with the published files (path, sha256) that it was made from, directly or indirectly."""
+    known = dict[Ref, Manifest]()
+    for ref in store.refs():
+        with suppress(UserError):
+            known[ref] = store.manifest(ref)
+    own = {ref: published_files(manifest.recipe).items() for ref, manifest in known.items()}
+    return {ref: set().union(*(own[one] for one in closure(known, [ref]))) for ref in known}

@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.reading.query_cache import ask, manifest, reports
-from storage.reading.recipes import report_arguments
+from storage.reading.query_cache import ask, manifest, report_arguments, reports
 from storage.sql import named, query
 
 
@@ -22,11 +21,7 @@ def settings_apart(root: Path, one: str, other: str) -> dict[str, tuple[Any, Any
 
 
 def _settings(root: Path, report: str) -> dict[str, Any]:
-    """Return a report's settings; empty for a replay of published files."""
-    recipe = manifest(root, report).recipe
-    if "profile" not in recipe.arguments:
-        return {}
-    arguments = report_arguments(recipe)
+    arguments = report_arguments(manifest(root, report).recipe)
     return {"profile": arguments.profile, "base model": arguments.model, **_flat(tomllib.loads(arguments.settings))}
 
 

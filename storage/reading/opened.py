@@ -14,8 +14,7 @@ from storage.errors import UserError
 from storage.reading import catalog
 from storage.reading.charts import as_svg, specs_of
 from storage.reading.figures import FIGURES, figure_named
-from storage.reading.query_cache import ask, reports, sources
-from storage.reading.recipes import report_arguments, report_inputs
+from storage.reading.query_cache import ask, report_arguments, report_inputs, reports, sources
 from storage.roots import root_folder
 
 QUESTION = """

@@ -10,18 +10,43 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from storage.artifacts.manifest import Manifest
+from storage.artifacts.fingerprint import restored
+from storage.artifacts.manifest import Manifest, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.reading import catalog, recipes
+from storage.reading import catalog
 from storage.reading.figures import chosen_measures
-from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
 from storage.records.runs import all_runs, telling
 
 Stamp = tuple[tuple[str, int], ...]
+#: Former names of report inputs.
+RENAMED_INPUTS = {"gains": "gain_differences"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportArguments:
+    """Arguments of the report's stage. arms: in the order of their colours. title: title of a user's study. changes:
+    differences from its base profile. settings: the whole study as TOML."""
+
+    profile: str
+    arms: tuple[str, ...]
+    title: str = ""
+    changes: tuple[str, ...] = ()
+    settings: str = ""
+    model: str = ""
+
+
+def report_arguments(recipe: Recipe) -> ReportArguments:
+    """Return a report's arguments. Errors: UserError for a report of another version of its stage."""
+    return restored(ReportArguments, recipe.arguments)
+
+
+def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
+    """Return the inputs of a report by their present names."""
+    return {RENAMED_INPUTS.get(name, name): refs for name, refs in recipe.inputs.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +80,7 @@ def stamp(root: Path) -> Stamp:
 
 @lru_cache(maxsize=4)
 def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
-    store = Store(root)
-    found = [
-        Report(str(m.ref), recipes.title(store, m), m.provenance.created, tuple(recipes.arms_of_slice(store, m)))
-        for m in recipes.slices(store)
-    ]
+    store, found = Store(root), list[Report]()
     for ref in store.refs("report"):
         try:
             m = store.manifest(ref)
@@ -72,9 +93,9 @@ def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
 
 
 def reports(root: Path) -> tuple[Report, ...]:
-    """Return the reports and the slices of an imported study, newest first, named after their newest runs."""
+    """Return the reports, newest first, named after their newest runs."""
     called = {run.report: run.profile for run in reversed(all_runs(root)) if run.report}
-    found = _reports(root, tuple(part for part in stamp(root) if part[0] in ("report", "passk", "bands")))
+    found = _reports(root, tuple(part for part in stamp(root) if part[0] == "report"))
     changed = telling([one.changed for one in found])
     return tuple(
         replace(one, profile=called.get(one.ref, one.profile), changed=changes)
@@ -115,10 +136,7 @@ atexit.register(_opened.cache_clear)
 
 
 def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]:
-    whole = store.manifest(Ref.parse(report))
-    if recipes.is_slice(whole.ref):
-        return recipes.inputs_of_slice(store, whole), recipes.arms_of_slice(store, whole)
-    recipe = whole.recipe
+    recipe = store.manifest(Ref.parse(report)).recipe
     try:
         arms = report_arguments(recipe).arms
     except UserError:

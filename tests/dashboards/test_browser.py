@@ -10,6 +10,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from tests.dashboards.visits import PAGES, came_to_rest, served, serving, sound,
 
 pytestmark = pytest.mark.slow
 UNFILTERED: dict[str, Any] = dict.fromkeys(("source", "arm", "band", "verdict", "search"))
-HELD = {"bands": "Bands of two arms", "claims": "of 86 hold", "results": "Gaps and their closure"}
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,9 @@ def address(browser, study: Study, demo_store: Path, replayed: Path) -> Iterator
         yield of
 
 
-@pytest.mark.parametrize("store", ["made up", "demo", "published"])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    ("store", "name"), [*product(["made up", "demo"], PAGES), ("published", ""), ("published", "claims")]
+)
 def test_every_page_renders_without_errors(
     browser, address: Callable[[str], str], demo_store: Path, store: str, name: str
 ) -> None:
@@ -55,9 +56,8 @@ def test_every_page_renders_without_errors(
     if (store, name) == ("demo", ""):
         [run] = all_runs(demo_store)
         page.wait_for_selector(f'[role="grid"]:has-text("finished{run.stages} of {run.stages}")', state="attached")
-    if store == "published" and name in HELD:
-        # attached: what stands in another tab than the first one is hidden
-        page.wait_for_selector(f"text={HELD[name]}", state="attached", timeout=60_000)
+    if (store, name) == ("published", "claims"):
+        page.wait_for_selector("text=of 86 hold", timeout=60_000)
     page.close()
 
 
