@@ -204,32 +204,12 @@ def _compare(a: means.Seeded, b: means.Seeded, about: Row) -> Row:
     )
     if of_tokens(about["window"]):  # the encoder sees the same length of each
         x["num_tokens"] = y["num_tokens"] = np.ones(row["n"])
-    return row | _adjusted(x, y, metric, gap, cluster_P, noise)
-
-
-def _adjusted(
-    x: dict[str, np.ndarray],
-    y: dict[str, np.ndarray],
-    metric: str,
-    gap: means.Means,
-    cluster_P: np.ndarray,
-    noise: float,
-) -> Row:
-    """Return adjusted_* of a comparison, or adjusted_reason. noise: sampling variance of a difference in accuracy."""
     if not (x["num_tokens"] > 0).all() or not (y["num_tokens"] > 0).all():
-        return {"adjusted_reason": "not adjusted: lengths are not known"}
-    longer_P = np.log(x["num_tokens"] / y["num_tokens"])
-    if why := paired_tests.unsupported(longer_P):
-        return {"adjusted_reason": why}
-    d_P = x[metric] - y[metric]
+        return row | {"adjusted_reason": "not adjusted: lengths are not known"}
     more, freedom = float(gap.spread.seeds_V[0]), float(gap.spread.seeds_df_V[0])
-    better_P = x["share_correct"] - y["share_correct"]
-    left = paired_tests.explained_difference(d_P, longer_P, better_P, cluster_P, more, freedom if more else np.inf)
-    if not isinstance(left, str):
-        left = paired_tests.unblurred(left, d_P, longer_P, better_P, noise)
-    if isinstance(left, str):
-        return {"adjusted_reason": left}
-    return dict(zip(("adjusted_difference", "adjusted_low", "adjusted_high", "adjusted_p"), left, strict=True))
+    longer_P, better_P = np.log(x["num_tokens"] / y["num_tokens"]), x["share_correct"] - y["share_correct"]
+    rest = cluster_P, noise, more, freedom if more else np.inf
+    return row | paired_tests.adjusted(x[metric] - y[metric], longer_P, better_P, *rest)
 
 
 # Reference points of diversity: a floor (one trace, reworded) and a ceiling (traces of different problems).

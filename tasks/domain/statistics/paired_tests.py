@@ -17,6 +17,8 @@ from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
 from tasks.domain.statistics.regression import robust
 from tasks.domain.statistics.shares import share_interval
 
+Row = dict[str, Any]
+
 # Sign-flip tests: if two policies are equal, both signs of a problem's (or cluster's) difference are equally likely.
 # Axes: P problems or clusters, V columns.
 
@@ -95,7 +97,7 @@ def _levels(size_P: np.ndarray) -> np.ndarray:
     return level_P
 
 
-def paired(first_P: np.ndarray, second_P: np.ndarray) -> dict[str, Any]:
+def paired(first_P: np.ndarray, second_P: np.ndarray) -> Row:
     """Compare two policies on the same problems, in the same order: first minus second.
 
     t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, for
@@ -139,86 +141,73 @@ def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
     return [None if p is None else float(next(fixed)) for p in p_values]
 
 
-Left = tuple[float, float, float, float]  # estimate, low, high, p
 #: The share of problems, and the least number, that must lie on each side of equal lengths.
 SUPPORT, FEWEST = 0.1, 5
 
 
-def unsupported(longer_P: np.ndarray) -> str | None:
-    """Return the reason why a difference at equal lengths would be an extrapolation, from the log length ratios; else
-    None."""
-    needed = max(FEWEST, SUPPORT * len(longer_P))
-    fewer = min(int((longer_P <= 0).sum()), int((longer_P >= 0).sum()))
-    if fewer >= needed:
-        return None
-    return (
-        f"not adjusted: lengths are hardly ever equal (log ratio from {longer_P.min():+.2f} to {longer_P.max():+.2f},"
-        f" {fewer} of {len(longer_P)} problems on one side of 0): compare windows of equal length"
-    )
-
-
-def explained_difference(
+def adjusted(
     d_P: np.ndarray,
     longer_P: np.ndarray,
     better_P: np.ndarray,
     cluster_P: np.ndarray,
+    noise: float = 0.0,
     more: float = 0.0,
     freedom: float = np.inf,
-) -> Left | str:
-    """Return (intercept, low, high, p), the difference at equal log length and accuracy, or the reason for none.
+) -> Row:
+    """Return adjusted_difference, adjusted_low, adjusted_high and adjusted_p, the difference at equal log length and
+    accuracy, or adjusted_reason.
 
     Least squares on the log length ratio, its square and the difference in accuracy, with errors robust to
-    near-duplicates. more: variance added by seeds; freedom: its degrees of freedom. The regression needs three clusters
-    of problems per coefficient, and covariates that are not collinear.
+    near-duplicates. The regression needs lengths on both sides of equal ones, three clusters of problems per
+    coefficient, and covariates that are not collinear. more: variance added by seeds; freedom: its degrees of freedom.
+    noise: sampling variance of a problem's difference in accuracy. It makes the slope of accuracy too small, so part of
+    its effect stays in the difference, unless diversity comes from the same rollouts; the interval covers both: as
+    fitted, and corrected for attenuation (errors in variables, Fuller 1987).
     """
     import statsmodels.api as sm
     from scipy import stats
 
+    def not_adjusted(why: str) -> Row:
+        return {"adjusted_reason": f"not adjusted: {why}"}
+
+    fewer = min(int((longer_P <= 0).sum()), int((longer_P >= 0).sum()))
+    if fewer < max(FEWEST, SUPPORT * len(longer_P)):
+        return not_adjusted(
+            f"lengths are hardly ever equal (log ratio from {longer_P.min():+.2f} to {longer_P.max():+.2f},"
+            f" {fewer} of {len(longer_P)} problems on one side of 0): compare windows of equal length"
+        )
     covariates_PC = np.column_stack([longer_P, longer_P**2, better_P])
     covariates_PC = covariates_PC[:, np.ptp(covariates_PC, axis=0) > 1e-9]  # filled windows have equal lengths
     n, c = len(np.unique(cluster_P)), covariates_PC.shape[1]
     if n < 3 * (c + 1):
-        return f"not adjusted: {n} problems are too few for {c + 1} coefficients"
+        return not_adjusted(f"{n} problems are too few for {c + 1} coefficients")
     design_PC = sm.add_constant(covariates_PC, has_constant="add")
     if np.linalg.matrix_rank(design_PC) < design_PC.shape[1]:
-        return "not adjusted: length and accuracy differ alike, and neither can be held fixed"
+        return not_adjusted("length and accuracy differ alike, and neither can be held fixed")
     result = sm.OLS(d_P, design_PC).fit(**robust(cluster_P), use_t=True)
     at, error = float(result.params[0]), float(np.hypot(result.bse[0], np.sqrt(more)))
     df = min(n - c - 1, freedom)
     half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * error
-    found = (at, at - half, at + half, float(2 * stats.t.sf(abs(at) / error, df)) if error > 0 else np.nan)
-    return found if np.all(np.isfinite(found)) else "not adjusted: covariates that do not vary"
+    low, high, p = at - half, at + half, float(2 * stats.t.sf(abs(at) / error, df)) if error > 0 else np.nan
+    if not np.all(np.isfinite((at, half, p))):
+        return not_adjusted("covariates that do not vary")
 
-
-def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.ndarray, noise: float) -> Left | str:
-    """Return the difference at equal accuracy with an interval that allows for noisy accuracy, or the reason for none.
-    noise: sampling variance of a problem's difference in accuracy.
-
-    Noise in accuracy makes its slope too small, so part of its effect stays in the difference, unless diversity comes
-    from the same rollouts. The interval covers both: as fitted, and corrected for attenuation (errors in variables,
-    Fuller 1987).
-    """
-    from scipy import stats
-
-    at, low, high, p = left
     lengths_P3 = np.column_stack([np.ones(len(d_P)), longer_P, longer_P**2])
     mean_3 = np.linalg.lstsq(lengths_P3, better_P, rcond=None)[0]
-    rest_P, freedom = better_P - lengths_P3 @ mean_3, len(d_P) - 4
+    rest_P, df = better_P - lengths_P3 @ mean_3, len(d_P) - 4
     squares = float(rest_P @ rest_P)
-    if not noise or squares < 1e-18:
-        return left
-    true = squares / (freedom + 1) - noise
-    if true < noise:
-        return "not adjusted: accuracy is known from too few rollouts to be held equal"
-    slope = float(rest_P @ d_P) / squares
-    away_P = d_P - lengths_P3 @ np.linalg.lstsq(lengths_P3, d_P, rcond=None)[0] - slope * rest_P
-    error = np.sqrt(float(away_P @ away_P) / freedom / squares)
-    shift = float(mean_3[0]) * noise / true
-    t = float(stats.t.ppf((1 + LEVEL) / 2, freedom))
-    half = np.hypot((high - low) / 2, t * error * shift)
-    moved = at - slope * shift
-    p_moved = float(2 * stats.t.sf(abs(moved) / half * t, freedom)) if at * moved > 0 else 1.0
-    return at, min(low, moved - half), max(high, moved + half), max(p, p_moved)
+    if noise and squares >= 1e-18:
+        true = squares / (df + 1) - noise
+        if true < noise:
+            return not_adjusted("accuracy is known from too few rollouts to be held equal")
+        slope, shift = float(rest_P @ d_P) / squares, float(mean_3[0]) * noise / true
+        away_P = d_P - lengths_P3 @ np.linalg.lstsq(lengths_P3, d_P, rcond=None)[0] - slope * rest_P
+        t = float(stats.t.ppf((1 + LEVEL) / 2, df))
+        half = np.hypot(half, t * np.sqrt(float(away_P @ away_P) / df / squares) * shift)
+        moved = at - slope * shift
+        p = max(p, float(2 * stats.t.sf(abs(moved) / half * t, df)) if at * moved > 0 else 1.0)
+        low, high = min(low, moved - half), max(high, moved + half)
+    return {"adjusted_difference": at, "adjusted_low": low, "adjusted_high": high, "adjusted_p": p}
 
 
 # Families of tests: which p-values are corrected together, and how. Each table declares its own.
@@ -230,18 +219,14 @@ def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.nd
 Family = tuple[str, Literal["holm", "bh"]]
 
 
-def family_of_gain(row: dict[str, Any]) -> Family:
+def family_of_gain(row: Row) -> Family:
     """Return the family of a measured or published gain."""
     return "gains" if row["source"] == "all" else "gains by source", "bh"
 
 
 def in_families(
-    rows: Sequence[dict[str, Any]],
-    family_of: Callable[[dict[str, Any]], Family],
-    p: str = "p_value",
-    *,
-    beside: Sequence[str] = (),
-) -> list[dict[str, Any]]:
+    rows: Sequence[Row], family_of: Callable[[Row], Family], p: str = "p_value", *, beside: Sequence[str] = ()
+) -> list[Row]:
     """Add p_adjusted and family (`name, method of number`) to rows with a p-value.
 
     beside: other p-values, each corrected separately within its family, as `<name>_corrected`.
@@ -251,7 +236,7 @@ def in_families(
     [(0.02, 'gains: Holm of 2'), (0.04, 'gains: Holm of 2'), (None, None)]
     """
     out = [dict(row) for row in rows]
-    families: dict[Family, list[dict[str, Any]]] = {}
+    families: dict[Family, list[Row]] = {}
     for row in out:
         families.setdefault(family_of(row), []).append(row)
     for (name, method), members in families.items():
@@ -266,7 +251,6 @@ def in_families(
 
 # Tests of paired categories: do two arms give the same problems the same bands?
 
-Row = dict[str, Any]
 LIVE = list(Band).index(Band.VARIANCE)
 NO_ODDS = "no problem is in the second's variance band alone: no odds"
 BOTH_WAYS = "what moved, moved both ways within every cluster of near-duplicates"

@@ -18,7 +18,6 @@ from tasks.domain.statistics import estimators as e
 from tasks.domain.statistics import paired_tests as s
 from tasks.domain.statistics.means import combined, errors_at_any_look, folded, holds_for, ratio, together
 from tasks.domain.statistics.nights import look
-from tasks.domain.statistics.paired_tests import explained_difference, unblurred
 from tasks.domain.statistics.shares import proportions
 
 
@@ -129,10 +128,9 @@ def test_an_adjustment_holds_for_an_accuracy_that_is_hardly_known(rollouts: int)
         d, longer = -0.2 * (first - second) + rng.normal(0, 0.04, 100), rng.normal(0, 0.3, 100)
         shares = [rng.binomial(rollouts, p) / rollouts for p in (first, second)]
         better, noise = shares[0] - shares[1], sum((s * (1 - s)).mean() / (rollouts - 1) for s in shares)
-        found = explained_difference(d, longer, better, np.arange(100))
-        assert not isinstance(found, str)
-        left = unblurred(found, d, longer, better, noise)
-        held += [] if isinstance(left, str) else [left[1] < 0 < left[2] and left[3] > 0.05]
+        left = s.adjusted(d, longer, better, np.arange(100), noise)
+        if "adjusted_low" in left:
+            held.append(left["adjusted_low"] < 0 < left["adjusted_high"] and left["adjusted_p"] > 0.05)
     if rollouts == 8:
         assert len(held) <= 4  # of 40: refused, but for chance
         return
