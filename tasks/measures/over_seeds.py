@@ -142,14 +142,12 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
     """
     counts = counts_of(groups)
     last = {arm: span[1] for arm, span in counts.spans.items() if span[1] > 0}
-    accuracy_SP: dict[tuple[str, str], np.ndarray] = {}
-    adapters: dict[str, np.ndarray] = {}
-    for arm, step, source in counts.places:
-        if last.get(arm) == step:
-            found = accuracy(counts, (arm, step, source))
-            accuracy_SP[arm, source] = found.clustered()[:, :, 0]
-            adapters[arm] = found.adapter_S
-    rows: list[Row] = []
+    found = {
+        (arm, source): accuracy(counts, (arm, step, source))
+        for arm, step, source in counts.places
+        if last.get(arm) == step
+    }
+    accuracy_SP, rows = {place: one.clustered()[:, :, 0] for place, one in found.items()}, list[Row]()
     for arm, step in last.items():
         parts_SP = [v for (a, s), v in accuracy_SP.items() if a == arm and s != "all" and v.shape[1]]
         about = {"arm": arm, "step": step, "source": "all", "n": sum(p.shape[1] for p in parts_SP)}
@@ -169,7 +167,8 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
         first_SP, second_SP = accuracy_SP[one, source], accuracy_SP[other, source]
         row = {"arm": one, "step": last[one], "other": other, "other_step": last[other], "source": source}
         row |= {"n": first_SP.shape[1], "seeds": len(first_SP), "other_seeds": len(second_SP)}
-        rows.append(row | _improved(first_SP, second_SP, same_adapters([adapters[one], adapters[other]])))
+        shared = same_adapters([found[arm, source].adapter_S for arm in (one, other)])
+        rows.append(row | _improved(first_SP, second_SP, shared))
     return pa.Table.from_pylist(rows, schema=OverSeeds.schema)
 
 
