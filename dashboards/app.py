@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import streamlit as st
 
 from dashboards import rollouts, runs
-from dashboards.parts import chosen, root, show, show_section, table
+from dashboards.parts import chosen, root, show, show_section
 from dashboards.text import literal
-from storage.reading.claims import CLAIMS, checked_claims
 from storage.reading.figures import FIGURES, on_page
-from storage.reading.query_cache import Stamp, reports, sources, stamp
+from storage.reading.query_cache import reports, sources
 
 #: More findings than this are folded by code.
 UNFOLDED = 8
@@ -45,23 +41,9 @@ def results() -> None:
             show_section(section)
 
 
-def claims() -> None:
-    """Show the audit's findings about the design, and whether published figures still hold."""
+def audit() -> None:
+    """Show the audit's findings about the design."""
     show(FIGURES["audit"], write=_findings)
-    st.subheader("Printed figures, recomputed", anchor="claims")
-    if not CLAIMS.exists():
-        st.info("No claims.toml beside this installation; `varband audit --claims FILE` checks one.")
-        return
-    rows, unknown = _claims(root(), stamp(root()))
-    if rows:
-        holding = sum(row["status"] == "holds" for row in rows)
-        st.caption(f"{holding} of {len(rows)} hold; `varband audit` says the same.")
-        table(pa.Table.from_pylist(rows))
-    if unknown:
-        st.caption(
-            f"{unknown} figures of the published study cannot be recomputed from this store;"
-            " `varband replay DIR` imports its files."
-        )
 
 
 def _findings(rows: pa.Table) -> None:
@@ -77,16 +59,6 @@ def _findings(rows: pa.Table) -> None:
                 st.caption(f"{literal(row['inference'])}  \n{literal(row['place'])} · query `{row['query']}`")
 
 
-@lru_cache(maxsize=4)
-def _claims(where: Path, at: Stamp) -> tuple[list[dict[str, Any]], int]:
-    """Return (checked claims, number of claims that this store cannot answer). Claims are checked again when the store
-    has changed."""
-    checked = sorted((c.row() for c in checked_claims(where)), key=lambda row: row["status"] != "off")
-    columns = ("status", "text", "printed", "found", "off_by", "where", "query")
-    rows = [{name: row[name] for name in columns} for row in checked if row["status"] != "unknown"]
-    return rows, len(checked) - len(rows)
-
-
 PAGES = {
     "overview": ("Overview", runs.overview),
     "bands": ("Bands", bands),
@@ -94,8 +66,7 @@ PAGES = {
     "results": ("Results", results),
     "search": ("Search", rollouts.search),
     "traces": ("Traces", rollouts.traces),
-    "claims": ("Claims and audit", claims),
-    "compare": ("Compare", runs.compare),
+    "audit": ("Audit", audit),
 }
 
 

@@ -49,10 +49,10 @@ def selected(label: str, options: list[Any], name: str, first: int | None = 0, *
     return st.selectbox(label, options, index=options.index(wanted) if wanted in options else first, **more)
 
 
-def rows_of(report: str, query: str, parameters: dict[str, object] | None = None, other: str | None = None) -> pa.Table:
+def rows_of(report: str, query: str, parameters: dict[str, object] | None = None) -> pa.Table:
     """Return the rows of a named query over a run; none, with the reason on the page, if it cannot be answered."""
     try:
-        return ask(root(), report, query, parameters, other)
+        return ask(root(), report, query, parameters)
     except UserError as error:
         st.warning(str(error))
         return pa.table({})

@@ -1,5 +1,5 @@
 """Pages about runs. Overview: the answer, all runs, the artifacts behind the answer and its cost. Training: running
-trainings, and the steps of finished ones. Compare: two runs paired by problem."""
+trainings, and the steps of finished ones."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import streamlit as st
 
 from dashboards.parts import chosen, plot, remember, root, rows_of, selected, show, show_section, table
 from dashboards.text import literal
-from storage.errors import UserError
 from storage.reading import recorded
-from storage.reading.charts import lines, specs_of
-from storage.reading.comparison import names_of, sentences, settings_apart
+from storage.reading.charts import lines
 from storage.reading.figures import FIGURES, Chart, answer_figure, on_page
 from storage.reading.query_cache import descent, reports, sources
 
@@ -116,50 +114,3 @@ def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> No
     arms = (*arms, *sorted(set(steps["arm"].to_pylist()) - set(arms)))
     chart = Chart(kind="lines", x="step", y=metric, x_name="step", y_name=name)
     plot(lines(chart, rows.to_pylist(), arms, dash=dash))
-
-
-def compare() -> None:
-    report = chosen()
-    if report is None:
-        return
-    others = {other.ref: other for other in reports(root()) if other.ref != report.ref}
-    if not others:
-        st.info("There is only one finished run in this store; a second one can be compared with it.")
-        return
-    other = selected("Against", list(others), "other", format_func=lambda ref: others[ref].label)
-    remember(other=other)
-    _settings(report.ref, other)
-    rows = rows_of(report.ref, "app_compare", other=other)
-    if rows.num_rows == 0:
-        st.info("The two runs have no held-out problem and arm in common, so nothing can be paired.")
-        return
-    st.subheader("Held-out accuracy, paired by problem", anchor=False)
-    for words in sentences(rows, *names_of(root(), report.ref, other)):
-        st.markdown(f"**{literal(words)}**")
-    st.caption(f"difference_pp: `{other}` minus `{report.ref}`, mean over problems; 95 % over problems.")
-    table(rows)
-    passk = FIGURES["passk"]
-    sides = [(one, rows_of(one.ref, passk.query)) for one in (report, others[other])]
-    if all(some.num_rows for _, some in sides):
-        for column, (one, some) in zip(st.columns(2), sides, strict=True):
-            with column:
-                st.caption(one.label)
-                plot(specs_of(passk.chart, some, report.arms))
-    differing = rows_of(report.ref, "app_compare_problems", other=other)
-    if differing.num_rows:
-        st.subheader("Problems that differ most", anchor=False)
-        table(differing)
-
-
-def _settings(report: str, other: str) -> None:
-    try:
-        apart = settings_apart(root(), report, other)
-    except UserError as error:
-        st.warning(str(error))
-        return
-    st.subheader("Settings that differ", anchor=False)
-    spelt = {path: ["–" if value is None else str(value) for value in values] for path, values in apart.items()}
-    if spelt:
-        table(pa.Table.from_pylist([{"setting": p, "here": one, "there": two} for p, (one, two) in spelt.items()]))
-    else:
-        st.caption("No setting differs.")

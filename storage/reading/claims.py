@@ -137,11 +137,6 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
         return [check(claim, set(paths), value, of_what) for claim in claims.claims]
 
 
-def checked_claims(root: Path) -> list[Checked]:
-    """Check the published study's claims on a store."""
-    return recomputed(Store(root), read_claims(CLAIMS), threads=4)
-
-
 def check(
     claim: Claim, kinds: set[str], value: Callable[[str, Mapping[str, object]], float | None], of_what: str = ""
 ) -> Checked:

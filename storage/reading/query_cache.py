@@ -21,7 +21,6 @@ from storage.reading.figures import chosen_measures
 from storage.reading.views import Views, helper_tables, inputs_of
 from storage.records.runs import all_runs, telling
 
-Stamp = tuple[tuple[str, int], ...]
 #: Former names of report inputs.
 RENAMED_INPUTS = {"gains": "gain_differences"}
 
@@ -68,18 +67,8 @@ class Report:
         return f"{self.profile}{changed} · {self.created[5:16].replace('T', ' ')} · {self.ref.rpartition('-')[2][:6]}"
 
 
-def stamp(root: Path) -> Stamp:
-    """Return the modification times of the kinds' folders, which change when an artifact is made or removed."""
-    if not root.is_dir():
-        return ()
-    if mirror := mirror_of(root):
-        mirror.refresh_names()
-    folders = (p for p in sorted(root.iterdir()) if p.is_dir() and not p.name.startswith("."))
-    return tuple((p.name, p.stat().st_mtime_ns) for p in folders)
-
-
 @lru_cache(maxsize=4)
-def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
+def _reports(root: Path, at: int) -> tuple[Report, ...]:
     store, found = Store(root), list[Report]()
     for ref in store.refs("report"):
         try:
@@ -95,7 +84,10 @@ def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
 def reports(root: Path) -> tuple[Report, ...]:
     """Return the reports, newest first, named after their newest runs."""
     called = {run.report: run.profile for run in reversed(all_runs(root)) if run.report}
-    found = _reports(root, tuple(part for part in stamp(root) if part[0] == "report"))
+    if root.is_dir() and (mirror := mirror_of(root)):
+        mirror.refresh_names()
+    folder = root / "report"  # its modification time changes when a report is made or removed
+    found = _reports(root, folder.stat().st_mtime_ns if folder.is_dir() else 0)
     changed = telling([one.changed for one in found])
     return tuple(
         replace(one, profile=called.get(one.ref, one.profile), changed=changes)

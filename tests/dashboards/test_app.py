@@ -24,7 +24,7 @@ from tests.dashboards.conftest import REPO, Study
 from tests.dashboards.made_up_rows import run_under_way
 from tests.storage.records.test_records import a_night
 
-PAGES = ("overview", "bands", "training", "results", "search", "traces", "claims", "compare")
+PAGES = ("overview", "bands", "training", "results", "search", "traces", "audit")
 
 
 def opened(root: Path, page: str = "", **query: str) -> AppTest:

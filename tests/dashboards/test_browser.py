@@ -1,4 +1,4 @@
-"""The app in a real browser: every page of a made-up study, a finished demo and the replayed published study; addresses,
+"""The app in a real browser: every page of a made-up study and a finished demo; addresses,
 hostile rollouts, a phone, a server that dies, a run that is going; and the report on A4."""
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,9 @@ UNFILTERED: dict[str, Any] = dict.fromkeys(("source", "arm", "band", "verdict", 
 
 
 @pytest.fixture(scope="module")
-def address(browser, study: Study, demo_store: Path, replayed: Path) -> Iterator[Callable[[str], str]]:
-    """Of the app on `made up`, `demo` or `published`."""
-    roots, urls = {"made up": study.root, "demo": demo_store, "published": replayed}, dict[str, str]()
+def address(browser, study: Study, demo_store: Path) -> Iterator[Callable[[str], str]]:
+    """Of the app on `made up` or `demo`."""
+    roots, urls = {"made up": study.root, "demo": demo_store}, dict[str, str]()
     with ExitStack() as servers:
 
         def of(name: str) -> str:
@@ -41,9 +40,8 @@ def address(browser, study: Study, demo_store: Path, replayed: Path) -> Iterator
         yield of
 
 
-@pytest.mark.parametrize(
-    ("store", "name"), [*product(["made up", "demo"], PAGES), ("published", ""), ("published", "claims")]
-)
+@pytest.mark.parametrize("store", ["made up", "demo"])
+@pytest.mark.parametrize("name", PAGES)
 def test_every_page_renders_without_errors(
     browser, address: Callable[[str], str], demo_store: Path, store: str, name: str
 ) -> None:
@@ -56,8 +54,6 @@ def test_every_page_renders_without_errors(
     if (store, name) == ("demo", ""):
         [run] = all_runs(demo_store)
         page.wait_for_selector(f'[role="grid"]:has-text("finished{run.stages} of {run.stages}")', state="attached")
-    if (store, name) == ("published", "claims"):
-        page.wait_for_selector("text=of 86 hold", timeout=60_000)
     page.close()
 
 

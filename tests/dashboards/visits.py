@@ -20,7 +20,7 @@ from tests.servers import free_port
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PAGES = ("", "bands", "training", "results", "traces", "claims", "compare")
+PAGES = ("", "bands", "training", "results", "traces", "audit")
 #: Streamlit looks for its server below a page's own address first.
 OWN_404 = "_stcore"
 
