@@ -52,7 +52,7 @@ def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
 
 def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Table:
     """Return the answer to one statement over a view per kind, `artifacts` and `ledger`. study: limits the views to
-    these artifacts and their inputs; there is no ledger then. Raise UserError with DuckDB's message if the query fails."""
+    these artifacts and their inputs, without a ledger. Raise UserError with DuckDB's message if the query fails."""
     table, store = artifacts(root), Store(root)
     if study is not None:
         seen = set[Ref]()
