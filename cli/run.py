@@ -16,18 +16,15 @@ import click
 from cli import options
 from cli.tables import print_table
 from cli.view import Watch, show_plan, show_result, show_start
-from flows.running.accounting import Listeners, accounted, queue
+from flows.running.accounting import accounted, queue
 from flows.running.fit import Machine
 from flows.running.forecast import Forecast
-from flows.running.on_prefect import orchestrated
-from flows.running.plan import execute
 from flows.running.plan import plan as planned
-from flows.running.processes import make_pieces_at_once, share_pieces
+from flows.running.processes import make
 from flows.running.sessions import Charging
 from flows.running.slurm import Jobs
 from flows.study.files import whole_paths
 from flows.study.request import Request, file_of, text_of
-from flows.study.resolve import Study
 from flows.study.settings import SHORT, short_settings
 from storage.artifacts.store import Store
 from storage.errors import printable
@@ -68,7 +65,6 @@ def request_of(
     settings: tuple[str, ...] = (),
     data: Path | None = None,
     encoder: str | None = None,
-    plain: bool = False,
     name: str | None = None,
     **short: Any,
 ) -> Request:
@@ -84,7 +80,6 @@ def request_of(
         encoder=_whole("encoder.name", encoder or "") or None,
         text=text_of(profile),
         name=name or "",
-        plain=plain,
     )
 
 
@@ -95,7 +90,6 @@ def _whole(field: str, value: str) -> str:
 
 @click.command()
 @study_options
-@click.option("--plain", is_flag=True, help="Do not report the run to the Prefect server at PREFECT_API_URL.")
 @options.budget
 @options.shared
 @options.as_json
@@ -122,20 +116,8 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
         charging = Charging.of(study, store, run, budget.over(study.profile.budget))
         with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
             if not there:
-                _make(study, store, charging, listeners, shared=shared, plain=request.plain)
+                make(study, store, charging, listeners, shared=shared)
     show_result(watch, name, store, report, len(planned), time.monotonic() - began, as_json)
-
-
-def _make(study: Study, store: Store, charging: Charging, listeners: Listeners, *, shared: bool, plain: bool) -> None:
-    """Make the missing stages: together with other processes on this root, observed by a Prefect server, or alone."""
-    if os.environ.get("PREFECT_API_URL") and not (shared or plain):
-        orchestrated(study, store, listeners.own)
-        return
-    if shared:
-        share_pieces(study, store, listeners.own)
-    else:
-        make_pieces_at_once(study, store, charging, listeners.relayed)
-    execute(study, store, listeners.own)
 
 
 @click.command()

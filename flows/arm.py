@@ -5,10 +5,8 @@ Problems are prepared once for all arms. An arm that is evaluated with another a
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from flows.artifacts import ArmArtifacts, Measured, ObjectiveResult, Screened, Start, Trained
 from flows.gate import gate_of
@@ -16,8 +14,6 @@ from flows.problems import Prepared, encoder_of
 from flows.study.profile import Objective, SamplingPlan
 from flows.study.resolve import Study
 from storage.artifacts.schemas import Bands, Benchmark, Pool, Rollouts, Searches, Splits, Training
-from storage.errors import ArmsFailed, Notice, Parked, UserError, sentence_of
-from storage.stopping import was_stopped
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import second_scaffold
@@ -32,10 +28,8 @@ from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts
 from tasks.searches import search_problems
 from tasks.splits import IN_BENCHMARK
-from tasks.stage import grouped, only_noted, planning, provided, store
+from tasks.stage import only_noted, provided, store
 from tasks.training import STEP, import_adapter, train_adapter
-
-T = TypeVar("T")
 
 
 def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
@@ -60,14 +54,13 @@ class _Arms:
         p, arms = self.study.profile, self.study.profile.arms
         training = bool(p.training.steps and p.seeds)
         heads = p.heads(arms) if training else ()
-        attempts, needed = Attempts.of(arms), [*dict.fromkeys([*heads, *arms])]
-        self.taught = attempts.each((p.arm(a).head for a in needed), self._taught)
-        needed = [a for a in needed if p.arm(a).head in self.taught]
+        needed = [*dict.fromkeys([*heads, *arms])]
+        self.taught = {head: self._taught(head) for head in dict.fromkeys(p.arm(a).head for a in needed)}
         check_bases(self.study.models, [p.arm(a) for a in needed if training or self.taught[p.arm(a).head]])
-        self.screened = attempts.each(needed, lambda a: grouped(f"screen {a}", lambda: self._screened(a)))
-        banded, joint = heads if p.train_on != "all" else (), heads if p.train_on == "joint" else ()
-        self.live = {head: self._live(head, joint) for head in banded if self.screened.keys() >= {head, *joint}}
-        gate = gate_of(self.study, self.at.studied.splits, [self.screened[h] for h in heads if h in self.screened])
+        self.screened = {arm: self._screened(arm) for arm in needed}
+        joint = heads if p.train_on == "joint" else ()
+        self.live = {head: self._live(head, joint) for head in heads if p.train_on != "all"}
+        gate = gate_of(self.study, self.at.studied.splits, [self.screened[head] for head in heads])
 
         def make(arm: str) -> ArmArtifacts:
             head = p.arm(arm).head
@@ -79,10 +72,7 @@ class _Arms:
             with provided(None if trained else gate):
                 return self._artifacts(arm, trains=training and head in p.heads([arm]))
 
-        ready = [a for a in arms if a in self.screened and (p.arm(a).head in self.live or p.arm(a).head not in banded)]
-        artifacts = attempts.each(ready, lambda arm: grouped(arm, lambda: make(arm)))
-        attempts.finish(arms)
-        return tuple(artifacts[arm] for arm in arms)
+        return tuple(map(make, arms))
 
     def _artifacts(self, arm: str, *, trains: bool) -> ArmArtifacts:
         p, head, start = self.study.profile, self.study.profile.arm(arm).head, self.screened[arm].start
@@ -292,42 +282,3 @@ class _Arms:
             )
             for name, method in methods.items()
         )
-
-
-@dataclass(slots=True)
-class Attempts:
-    """The arms that failed, each with its error. A failed arm is reported at once, and the other arms continue. A
-    budget limit or a stop concerns all arms and ends the run at once. catching: whether there are other arms to
-    continue with."""
-
-    catching: bool = True
-    failed: dict[str, UserError] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, arms: Sequence[str]) -> Attempts:
-        return cls(catching=len(arms) > 1 and not planning())
-
-    def each(self, arms: Iterable[str], make: Callable[[str], T]) -> dict[str, T]:
-        """Return the results of the arms that succeeded, by arm."""
-        made: dict[str, T] = {}
-        for arm in dict.fromkeys(arms):
-            try:
-                made[arm] = make(arm)
-            except Exception as error:
-                if not self.catching or isinstance(error, Parked) or was_stopped():
-                    raise
-                self.note(arm, error)
-        return made
-
-    def note(self, arm: str, error: Exception) -> None:
-        """Report a failure. Only the error's text is kept, because the exception would keep models in memory."""
-        text = sentence_of(error)
-        self.failed[arm] = (Parked if isinstance(error, Parked) else ArmsFailed)(text)
-        warnings.warn(Notice(f"{arm} failed: {text}"), stacklevel=2)
-
-    def finish(self, arms: Sequence[str]) -> None:
-        """Raise ArmsFailed if any arm failed, or Parked if all failures were lost workers."""
-        if self.failed:
-            reasons = "; ".join(f"{arm}: {why}" for arm, why in self.failed.items())
-            kind = Parked if all(isinstance(why, Parked) for why in self.failed.values()) else ArmsFailed
-            raise kind(f"{len(self.failed)} of {len({*arms, *self.failed})} arms failed: {reasons}")

@@ -76,7 +76,6 @@ class Progress:
 
 
 P = ParamSpec("P")
-T = TypeVar("T")
 K = TypeVar("K", bound=Ref)
 
 
@@ -87,9 +86,9 @@ def _ignore(_: Progress) -> None: ...
 class Session:
     """How this process executes stage calls. It changes no result.
 
-    planning: only record the calls. wrap, group: let an orchestrator run a step as a task and show the steps of an arm
-    together. without: kinds that are not made here; missing steps of these kinds, and steps that need them, are left
-    for another machine. elsewhere: artifacts that others make, likewise.
+    planning: only record the calls. wrap: lets an orchestrator run a step as a task. without: kinds that are not made
+    here; missing steps of these kinds, and steps that need them, are left for another machine. elsewhere: whether
+    others make a missing step. steps: the calls so far. done: what was made or found here.
     """
 
     store: Store
@@ -97,27 +96,30 @@ class Session:
     planning: bool = False
     listener: Callable[[Progress], None] = _ignore
     wrap: Callable[[Step, Callable[[], bool]], None] | None = None
-    group: Callable[[str, Callable[[], Any]], Any] | None = None
     without: frozenset[str] = frozenset()
-    elsewhere: frozenset[Ref] = frozenset()
+    elsewhere: Callable[[Step], bool] | None = None
     steps: list[Step] = field(default_factory=list)
+    done: set[Ref] = field(default_factory=set)
     made: list[Ref] = field(default_factory=list)
 
     def run(self, step: Step) -> None:
         end_if_stopped()
-        again = any(step.ref == earlier.ref for earlier in self.steps)
         self.steps.append(step)
-        if self.planning or again or self._is_left(step):
-            return
+        if not (self.planning or step.ref in self.done or self._is_left(step)):
+            self.carry_out(step)
+
+    def carry_out(self, step: Step) -> None:
+        """Make the step or reuse its artifact, as a task of the orchestrator if there is one."""
         if self.wrap is None:
             self.ensure(step)
         else:
             self.wrap(step, lambda: self.ensure(step))
+        self.done.add(step.ref)
 
     def _is_left(self, step: Step) -> bool:
         if not (self.without or self.elsewhere) or self.store.fresh(step.ref):
             return False
-        left = step.ref.kind in self.without or step.ref in self.elsewhere
+        left = step.ref.kind in self.without or (self.elsewhere is not None and self.elsewhere(step))
         return left or not all(map(self.store.fresh, step.awaited))
 
     def ensure(self, step: Step) -> bool:
@@ -190,17 +192,6 @@ def provided(condition: Condition | None) -> Iterator[None]:
         yield
     finally:
         _condition.reset(token)
-
-
-def grouped(title: str, body: Callable[[], T]) -> T:
-    """Run the body; an orchestrator shows its steps together under the title."""
-    group = _session.get().group
-    return body() if group is None else group(title, body)
-
-
-def planning() -> bool:
-    """Return whether stage calls are only recorded."""
-    return _session.get().planning
 
 
 def store() -> Store:

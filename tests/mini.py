@@ -31,8 +31,7 @@ SIDE_BY_SIDE = ("--set", "hardware.arms_at_once=2")
 
 def command(root: Path, *more: str, verb: str = "run") -> list[str]:
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
-    plain = ["--plain"] if verb == "run" else []
-    return [warm.VARBAND, verb, "demo", *plain, "--root", str(root), "--json", *sets, *more]
+    return [warm.VARBAND, verb, "demo", "--root", str(root), "--json", *sets, *more]
 
 
 def environment() -> dict[str, str]:

@@ -1,41 +1,30 @@
-"""The same DAG under Prefect: flows `experiment` and `arm`, one task per stage, and pieces of work on a worker pool.
+"""The same DAG under Prefect: one task per stage, and pieces of work on a worker pool.
 
-The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit.
-Without a server at PREFECT_API_URL a run does not need Prefect (docs/decisions/0014-no-private-server.md). A piece of
-work has a key, which tags its runs: whoever needs it attaches to the run in progress instead of starting a second one,
-so a parent that was killed and retried never pays twice.
+The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit. Runs
+from a shell do not use Prefect (docs/decisions/0014-no-private-server.md). A piece of work has a key, which tags its
+runs: whoever needs it attaches to the run in progress instead of starting a second one, so a parent that was killed and
+retried never pays twice.
 """
 
 from __future__ import annotations
 
-import os
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from flows.experiment import experiment
 from flows.running.pieces import Piece
-from flows.running.plan import execute
-from flows.running.sessions import stages_of
-from flows.study.resolve import Study
-from storage.artifacts.ref import Ref
-from storage.artifacts.store import Store
-from storage.errors import Notice, Parked, UserError
-from tasks.engines.environment import quiet_libraries
-from tasks.stage import Progress, Step
+from storage.errors import Parked, UserError
+from tasks.stage import Step
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun, State
 
 
-T = TypeVar("T")
-#: Name of the state of a run, sub-flow or task that waits for money.
+#: Name of the state of a run or task that waits for money.
 PARKED = "Parked"
 #: Name of the state of a piece whose storage did not answer.
 AWAY = "Storage away"
@@ -49,117 +38,39 @@ PAGE = 200
 LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 
 
-#: Environment that must be set before Prefect is imported.
-SETTINGS = {
-    "PREFECT_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    "PREFECT_CLIENT_MAX_RETRIES": "3",
-}
-
-
-def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None]) -> Ref:
-    """Run the experiment in this process as a flow of the server at PREFECT_API_URL, or plainly without Prefect. The
-    server only observes: if it fails, finished artifacts are in the store, and the run makes the others without it."""
-    if find_spec("prefect") is None:
-        return execute(study, store, listener)
-    quiet_libraries()
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
-    # Prefect 3.7.7 ignores PREFECT_HOME for results
-    os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str((store.root / ".prefect").resolve()))
+def as_task(name: str, step: Step, ensure: Callable[[], bool]) -> None:
+    """Make a step in a Prefect task. A budget limit is not a failure: it is named in the state and raised again. name:
+    of the study."""
     from httpx import TransportError
-    from prefect import flow
-
-    @flow(name="experiment", flow_run_name=study.profile.called, validate_parameters=False, persist_result=False)
-    def run_experiment() -> Ref:
-        return under_prefect(study, store, listener, experiment)
-
-    try:
-        return run_experiment()
-    except (TransportError, _ServerAway) as error:
-        warnings.warn(Notice(f"Prefect's server does not answer any more ({error}): going on without it"), stacklevel=2)
-        return execute(study, store, listener)
-
-
-class _ServerAway(BaseException):
-    """Prefect's server does not answer. A BaseException, so that the arm in progress is not blamed for the lost
-    server."""
-
-
-@contextmanager
-def _server_needed() -> Iterator[None]:
-    from httpx import TransportError
-
-    try:
-        yield
-    except TransportError as error:
-        raise _ServerAway(str(error)) from error
-
-
-def under_prefect(study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], T]) -> T:
-    """Run a DAG inside a flow run, with one task per stage and one sub-flow per arm."""
-    name = study.profile.called
-    with stages_of(
-        study,
-        store,
-        listener,
-        wrap=lambda step, ensure: _as_task(step, ensure, name),
-        group=lambda title, body: _as_flow(title, body, name),
-    ):
-        return dag(study)
-
-
-def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:
     from prefect import task
     from prefect.cache_policies import NO_CACHE
-    from prefect.states import Completed
+    from prefect.states import Cancelled, Completed
 
-    def state(reused: bool) -> object:
+    limits, made = list[Parked](), list[bool]()
+
+    def run() -> object:
+        try:
+            made.append(ensure())
+        except Parked as limit:
+            limits.append(limit)
+            return Cancelled(name=PARKED, message=str(limit))
         message = f"{step.ref} is in the store"
-        return Completed(name="Cached", message=message, data=str(step.ref)) if reused else str(step.ref)
+        return Completed(name="Cached", message=message, data=str(step.ref)) if made[0] else str(step.ref)
 
     wrap = task(
         name=step.recipe.stage,
-        task_run_name=f"{step.title} · {profile}",
+        task_run_name=f"{step.title} · {name}",
         cache_policy=NO_CACHE,
         persist_result=False,
         description=f"makes {step.ref}",
     )
-    _with_state(wrap, ensure, state)
-
-
-def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
-    from prefect import flow
-
-    wrap = flow(name="arm", flow_run_name=f"{title} · {profile}", validate_parameters=False, persist_result=False)
-    return _with_state(wrap, body, lambda _: title)
-
-
-def _with_state(
-    wrap: Callable[[Callable[[], object]], Any], body: Callable[[], T], state_of: Callable[[T], object]
-) -> T:
-    """Run the body as a task or a sub-flow. A budget limit is not a failure: it is named in the state and raised again.
-    state_of: computes the state from the body's result."""
-    from prefect.states import Cancelled
-
-    limits: list[Parked] = []
-    made: list[T] = []
-
-    def run() -> object:
-        try:
-            made.append(body())
-        except Parked as limit:
-            limits.append(limit)
-            return Cancelled(name=PARKED, message=str(limit))
-        return state_of(made[0])
-
-    with _server_needed():
+    state = None
+    with suppress(TransportError):  # the server only observes
         state = wrap(run)(return_state=True)
     if limits:
         raise limits[0]
-    if not made:  # else the body's own word holds: of a request that was sent twice the state has lost its result
-        state.result()
-    return made[0]
+    if not made:  # else the step is made, whatever the server answers
+        ensure() if state is None else state.result()
 
 
 @dataclass(slots=True)

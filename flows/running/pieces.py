@@ -8,21 +8,18 @@ the same as without shards.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
 from flows.experiment import experiment
-from flows.running.plan import plan
-from flows.running.sessions import Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.fingerprint import fingerprint
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import Store
 from storage.errors import ArmsFailed, Parked, UserError
 from tasks.domain.policies import Policy
+from tasks.engines.hardware import Hardware
 from tasks.metering import OCCUPYING
 from tasks.rollouts import account_of
 from tasks.sampling import SHARDED, enter_shard, open_shards
@@ -97,41 +94,38 @@ def dispatch(wanted: Callable[[set[str]], Sequence[Piece]], workers: Workers, te
 
 
 def next_pieces(
-    study: Study, store: Store, listener: Listener, done: set[str], dag: Dag = experiment, *, in_shards: bool = True
+    current: Session, study: Study, done: set[str], dag: Dag = experiment, *, in_shards: bool = True
 ) -> list[Piece]:
-    """Pieces that can be made now, after making all cheap stages here, such as collecting an artifact whose shards are
-    done. done: keys of finished pieces; those found in the ledger are added."""
-    _, others = _open(study, store, done, dag, in_shards)
-    with stages_of(study, store, listener, elsewhere=others):
-        dag(study)
-    return _open(study, store, done, dag, in_shards)[0]
+    """Walk the DAG in an open session and make its cheap stages, such as collecting an artifact whose shards are done.
+    Return the pieces that can be made now. done: keys of finished pieces; those found in the ledger are added."""
+    store, costly, found = current.store, dict[Ref, Step](), dict[Ref, list[Piece]]()
 
+    def others_make(step: Step) -> bool:
+        if step.ref.kind not in COSTLY or step.recipe.stage == "regrade_rollouts":  # which samples nothing
+            return False
+        if step.ref not in costly and all(map(store.fresh, step.awaited)):
+            same = (one for one in current.steps if one.ref.kind == "training" and _arm_of(one) == _arm_of(step))
+            turn = len({one.ref for one in same} - {step.ref})
+            found[step.ref] = [*_pieces_of(step, turn, study.profile.hardware, done, in_shards)]
+        costly[step.ref] = step
+        return bool(found.get(step.ref, True))
 
-def _open(study: Study, store: Store, done: set[str], dag: Dag, in_shards: bool) -> tuple[list[Piece], frozenset[Ref]]:
-    """Return the pieces that can be made, and the refs that other machines must make."""
-    pieces: list[Piece] = []
-    others = set[Ref]()
-    at_work: dict[str, Ref] = {}
-    everything = plan(study, store, dag)
-    turns = _turns(p.step for p in everything)
-    planned = [p.step for p in everything if p.made_here and p.step.ref.kind in COSTLY]
-    samplings = {_sampling_of(step, "policy", "sampling") for step in planned if step.recipe.stage == SHARDED}
-    with stages_of(study, store):
-        for step in planned:
-            if step.recipe.stage == "regrade_rollouts":  # it samples nothing
-                continue
-            can = all(map(store.fresh, step.awaited)) and not (
-                "evaluation" in step.arguments and _sampling_of(step, "start", "evaluation") in samplings
-            )
-            left = list(_pieces_of(step, turns[step.ref], study, done, in_shards)) if can else []
-            if left or not can:
-                others.add(step.ref)
-            # two samplings of one policy share rollouts: at once, both would pay for them
-            policy = step.arguments.get("policy")
-            if left and policy is not None and at_work.setdefault(fingerprint(policy.identity()), step.ref) != step.ref:
-                continue
-            pieces += left
-    return sorted(pieces, key=attrgetter("turn")), frozenset(others)
+    current.steps.clear()
+    current.elsewhere = others_make
+    dag(study)
+    steps = [step for ref, step in costly.items() if ref not in current.done]
+    samplings = {_sampling_of(step, "policy", "sampling") for step in steps if step.recipe.stage == SHARDED}
+    pieces, at_work = list[Piece](), dict[str, Ref]()
+    for step in steps:
+        if "evaluation" in step.arguments and _sampling_of(step, "start", "evaluation") in samplings:
+            continue
+        # two samplings of one policy share rollouts: at once, both would pay for them
+        policy = step.arguments.get("policy")
+        if step.ref in found and (
+            policy is None or at_work.setdefault(fingerprint(policy.identity()), step.ref) == step.ref
+        ):
+            pieces += found[step.ref]
+    return sorted(pieces, key=attrgetter("turn"))
 
 
 def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
@@ -141,48 +135,26 @@ def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
     return account_of(given[policy], given[sampling]), given["pool"], given["splits"]
 
 
-def _turns(steps: Iterable[Step]) -> dict[Ref, int]:
-    """Return the number of trainings of the same arm that precede each step."""
-    turns, trained = dict[Ref, int](), Counter[str]()
-    for step in steps:
-        arm = _arm_of(step)
-        turns[step.ref] = trained[arm]
-        trained[arm] += step.ref.kind == "training"
-    return turns
-
-
 def _arm_of(step: Step) -> str:
     return next((value.arm for value in step.arguments.values() if isinstance(value, Policy)), "")
 
 
-def _pieces_of(step: Step, turn: int, study: Study, done: set[str], in_shards: bool) -> Iterator[Piece]:
+def _pieces_of(step: Step, turn: int, hardware: Hardware, done: set[str], in_shards: bool) -> Iterator[Piece]:
     arm = _arm_of(step)
     if step.recipe.stage != SHARDED or not in_shards:
         if str(step.ref) not in done:
             yield Piece(step.ref, step.title, arm=arm, turn=turn)
         return
     known = {int(shard) for ref, _, shard in (key.rpartition(":") for key in done) if ref == str(step.ref)}
-    for shard in open_shards(step, study.profile.hardware.shard_rollouts, known):
+    for shard in open_shards(step, hardware.shard_rollouts, known):
         yield Piece(step.ref, step.title, shard, arm, turn)
     done |= {f"{step.ref}:{shard}" for shard in known}
 
 
-def make_piece(
-    study: Study, store: Store, listener: Listener, ref: Ref, shard: int | None, dag: Dag = experiment
-) -> None:
-    """On a worker. Errors as for `piece_in`."""
-    with stages_of(study, store, listener) as current:
-        piece_in(current, study, store, ref, shard, dag)
-
-
-def piece_in(current: Session, study: Study, store: Store, ref: Ref, shard: int | None, dag: Dag = experiment) -> None:
-    """Make a piece of work in the open session. Raise UserError for an artifact that this worker's study does not
-    make."""
-    step = next((p.step for p in plan(study, store, dag) if p.step.ref == ref), None)
-    if step is None:
-        raise UserError(f"{ref}: this worker's study does not make this artifact; give the worker the run's files")
+def make_piece(current: Session, step: Step, shard: int | None, hardware: Hardware) -> None:
+    """Make a step, or a shard of it, in a session that is open."""
     if shard is None:
-        current.ensure(step)
+        current.carry_out(step)
     else:
         with current.at_work_on(step):
-            enter_shard(step, study.profile.hardware.shard_rollouts, shard)
+            enter_shard(step, hardware.shard_rollouts, shard)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from flows.experiment import experiment
 from flows.running.sessions import left_out, stages_of
@@ -16,9 +16,7 @@ from tasks.domain.policies import Policy, Sampling
 from tasks.engines.hardware import Hardware
 from tasks.metering import OCCUPYING
 from tasks.rollouts import account_of
-from tasks.stage import Progress, Step
-
-T = TypeVar("T")
+from tasks.stage import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +93,3 @@ def has_sampled(planned: Sequence[Planned], store: Store) -> bool:
     known = {account for account, _ in Ledger(store.root).accounts()}
     made = any(p.reused and p.step.ref.kind in OCCUPYING for p in planned)
     return made or any(account_of(one.policy, one.sampling) in known for one in sampled_here(planned))
-
-
-def execute(
-    study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], T] = experiment
-) -> T:
-    """Run a DAG in this process, without an orchestrator."""
-    with stages_of(study, store, listener):
-        return dag(study)

@@ -21,7 +21,8 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from flows.running.pieces import Piece, dispatch, next_pieces, piece_in
+from flows.running.accounting import Listeners
+from flows.running.pieces import Piece, dispatch, make_piece, next_pieces
 from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
@@ -46,16 +47,24 @@ def _notify(message: str) -> None:
     warnings.warn(Notice(message), stacklevel=3)
 
 
-def share_pieces(study: Study, store: Store, listener: Listener) -> None:
-    """Make the costly pieces that no other process makes, until all are made. Errors as for `dispatch`."""
-    with stages_of(study, store, listener) as current:
-        _share(Claims(current, study, store, waits=_notify), listener, _notify)
+def make(study: Study, store: Store, charging: Charging, listeners: Listeners, *, shared: bool = False) -> None:
+    """Make all stages of a study. The costly ones are made `hardware.arms_at_once` at a time by processes of this
+    command; with `shared` by this process, together with other commands on the root. Errors as for `dispatch`."""
+    p = study.profile
+    places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
+    if len(places) > 1 and not shared:
+        with stages_of(study, store, listeners.own) as current:
+            several = next_pieces(current, study, set())
+        if several:
+            _make_in_processes((study, store, charging, len(places) > len(p.arms)), places, listeners.relayed)
+    with stages_of(study, store, listeners.own) as current:
+        share(study, Claims(current, p.hardware, waits=_notify), _notify, in_shards=shared)
 
 
-def _share(claims: Claims, listener: Listener, tell: Callable[[str], None], *, in_shards: bool = True) -> None:
-    wanted = partial(next_pieces, claims.study, claims.store, listener, in_shards=in_shards)
-    with leases_of(claims.store.root).present():
-        dispatch(wanted, claims, tell)
+def share(study: Study, claims: Claims, tell: Callable[[str], None], *, in_shards: bool) -> None:
+    """Make all stages that no other process makes. Errors as for `dispatch`."""
+    with leases_of(claims.current.store.root).present():
+        dispatch(partial(next_pieces, claims.current, study, in_shards=in_shards), claims, tell)
 
 
 @dataclass(slots=True)
@@ -65,8 +74,7 @@ class Claims:
     by key, which are not tried again. failed: receives a failure of this one. waits: receives the reason for a wait."""
 
     current: Session
-    study: Study
-    store: Store
+    hardware: Hardware
     elsewhere: Callable[[], Mapping[str, UserError]] = dict
     failed: Callable[[Failure], None] = lambda _: None
     waits: Callable[[str], None] = lambda _: None
@@ -77,7 +85,7 @@ class Claims:
         self._open.append(piece)
 
     def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
-        waited, leases = False, leases_of(self.store.root)
+        waited, leases = False, leases_of(self.current.store.root)
         while True:
             failed = self.elsewhere()
             for piece in sorted(self._open, key=lambda piece: (piece.turn, piece.arm != self._arm)):
@@ -99,7 +107,8 @@ class Claims:
         """Make a piece, or find that another process has made it; return its error. A stop is raised."""
         self._arm = piece.arm
         try:
-            piece_in(self.current, self.study, self.store, piece.ref, piece.shard)
+            step = next(step for step in self.current.steps if step.ref == piece.ref)
+            make_piece(self.current, step, piece.shard, self.hardware)
         except Exception as error:
             if was_stopped():
                 raise
@@ -113,25 +122,14 @@ class Claims:
 # Workers of this command.
 
 
-def make_pieces_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
-    """Make the costly pieces, `hardware.arms_at_once` at a time, and all that they need. With more processes than arms,
-    several processes sample for one arm. A single process is started only on a GPU, for several arms with several
-    seeds: it takes pieces by their turns, so that an interrupted study has the same seeds of all arms. listener:
-    receives the events of all processes. Errors as for `dispatch`; Parked if a process was lost and no other made its
-    piece."""
-    p = study.profile
-    places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
-    if len(places) == 1 and (p.hardware.device != "cuda" or len(p.arms) == 1 or len(p.seeds) <= 1):
-        return
-    if not next_pieces(study, store, listener, set()):
-        return
-    with _workers((study, store, charging, len(places) > len(p.arms)), places) as workers:
-        errors, lost = _watched(workers, listener)
-    limits = [error for error in errors if isinstance(error, Parked)]
-    if errors:
-        raise [*limits, *reversed(errors)][0]  # the last worker to end knows of all failures
-    if lost and next_pieces(study, store, listener, set()):
-        raise Parked(f"{lost}; the same command resumes it")
+def _make_in_processes(given: object, places: Sequence[tuple[str, ...]], listener: Listener) -> None:
+    """Have a process at each place make pieces, until all are made. With more processes than arms, several processes
+    sample for one arm. given: arguments of the workers. listener: receives the events of all. Errors as for `dispatch`.
+    The piece of a process that was lost is left, unless another process makes it."""
+    with _workers(given, places) as workers:
+        errors = _watched(workers, listener)
+    if errors:  # the last worker to end knows of all failures
+        raise [*(error for error in errors if isinstance(error, Parked)), *reversed(errors)][0]
 
 
 def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
@@ -172,9 +170,9 @@ def _workers(given: object, places: Sequence[tuple[str, ...]]) -> Iterator[dict[
         raise
 
 
-def _watched(workers: Mapping[Connection, BaseProcess], listener: Listener) -> tuple[list[UserError], str]:
-    """Wait for the workers to end. Return their errors, and which were lost; others make the pieces of those."""
-    at_work, errors, lost = dict(workers), list[UserError](), ""
+def _watched(workers: Mapping[Connection, BaseProcess], listener: Listener) -> list[UserError]:
+    """Wait for the workers to end, and return their errors."""
+    at_work, errors = dict(workers), list[UserError]()
     while at_work:
         for line in wait(list(at_work)):
             assert isinstance(line, Connection)
@@ -184,8 +182,7 @@ def _watched(workers: Mapping[Connection, BaseProcess], listener: Listener) -> t
                 process = at_work.pop(line)
                 process.join()
                 if code := process.exitcode:
-                    lost = f"a process ended early (exit code {code})"
-                    _notify(f"{lost}; its piece is made by another, or by the next attempt")
+                    _notify(f"a process ended early (exit code {code}); its piece is made by another")
                 continue
             if isinstance(message, Progress):
                 listener(message)
@@ -196,7 +193,7 @@ def _watched(workers: Mapping[Connection, BaseProcess], listener: Listener) -> t
                 for other in at_work.keys() - {line}:
                     with suppress(BrokenPipeError):
                         other.send(message)
-    return errors, lost
+    return errors
 
 
 def _work(line: Connection) -> None:
@@ -227,8 +224,8 @@ def _work(line: Connection) -> None:
                 metered(charging.meter(study.profile.hardware, store), tell) as charged,
                 stages_of(study, store, charged) as current,
             ):
-                claims = Claims(current, study, store, failed_elsewhere, tell)
-                _share(claims, charged, lambda _: None, in_shards=in_shards)
+                claims = Claims(current, study.profile.hardware, failed_elsewhere, tell)
+                share(study, claims, lambda _: None, in_shards=in_shards)
     except Exception as error:
         tell(as_user_error(error))
     sys.stdout.flush()

@@ -21,15 +21,14 @@ from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
 from prefect.states import Cancelled, Completed, Failed, Running  # noqa: TID253  # noqa: TID253
 from pydantic import Field
 
-from flows.experiment import experiment as whole
-from flows.problems import prepare
 from flows.running.accounting import accounted
 from flows.running.forecast import Forecast
-from flows.running.on_prefect import AWAY, PARKED, PrefectPool, cancel_children, under_prefect
+from flows.running.on_prefect import AWAY, PARKED, PrefectPool, as_task, cancel_children
 from flows.running.pieces import Piece, dispatch, make_piece, next_pieces
-from flows.running.plan import Planned, is_costly
+from flows.running.plan import Planned
 from flows.running.plan import plan as planned_stages
-from flows.running.sessions import Charging, Listener, stages_on
+from flows.running.processes import Claims, share
+from flows.running.sessions import Charging, Listener, stages_of, stages_on
 from flows.server.deployments import PARKED_EVENT
 from flows.server.page import PLAN, PROGRESS, REPORT, progress_on_page, show_card
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
@@ -133,31 +132,27 @@ def _show_report(store: Store, report: Ref) -> str:
 def _run(
     study: Study, store: Store, form: StudyForm, budget: Budget, planned: list[Planned], *, gpu_pool: bool
 ) -> None:
-    flow_run = str(this_run().id)
-    request = form.request().as_json()
+    flow_run, tell, hardware = str(this_run().id), get_run_logger().info, study.profile.hardware
     charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), budget)
+    request, as_tasks = form.request().as_json(), partial(as_task, study.profile.called)
     with (
+        get_client(sync_client=True) as client,
         progress_on_page(study, store, planned, charging, flow_run, telling()) as listener,
         accounted(study, store, planned, charging, listener, request, flow_run) as listeners,
+        stages_of(study, store, listeners.own, wrap=as_tasks) as current,
     ):
-        if gpu_pool and is_costly(planned):
-            under_prefect(study, store, listeners.own, prepare)
-            _on_pool(study, store, listeners.own, form, budget, charging.run)
-        under_prefect(study, store, listeners.own, whole)
+        if not gpu_pool:
+            share(study, Claims(current, hardware, waits=tell), tell, in_shards=False)
+            return
+        pinned, asker = PinnedForm.of(form, study).model_dump(), Workplace.here().model_dump()
+        same = {"study": pinned, "run": charging.run, "budget": asdict(budget), "asker": asker}
 
+        def parameters(piece: Piece) -> dict[str, Any]:
+            return {**same, "ref": str(piece.ref), "shard": piece.shard}
 
-def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, budget: Budget, run: str) -> None:
-    """Have workers of the pool make the costly pieces."""
-    pinned, name = PinnedForm.of(form, study).model_dump(), form.name or this_run().name
-    same = {"study": pinned, "run": run, "budget": asdict(budget), "asker": Workplace.here().model_dump()}
-    tell = get_run_logger().info
-
-    def parameters(piece: Piece) -> dict[str, Any]:
-        return {**same, "ref": str(piece.ref), "shard": piece.shard}
-
-    with get_client(sync_client=True) as client:
-        pool = PrefectPool(client, PIECES, run, str(this_run().id), parameters, tell, label=f" · {name}")
-        dispatch(partial(next_pieces, study, store, listener), pool, tell)
+        label = f" · {form.name or this_run().name}"
+        pool = PrefectPool(client, PIECES, charging.run, flow_run, parameters, tell, label=label)
+        dispatch(partial(next_pieces, current, study), pool, tell)
 
 
 def _granted(study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget, int]:
@@ -210,12 +205,15 @@ def make(
         chosen = study.pinned(chosen)
         charging = Charging.of(chosen, store, run, budget)
         planned = [p for p in planned_stages(chosen, store) if str(p.step.ref) == ref]
+        if not planned:
+            raise UserError(f"{ref}: this worker's study does not make this artifact; give the worker the run's files")
         with (
             patient(),
             progress_on_page(chosen, store, planned, charging, str(this_run().id), telling()) as listener,
             metered(charging.meter(chosen.profile.hardware, store), listener) as charged,
+            stages_of(chosen, store, charged) as current,
         ):
-            make_piece(chosen, store, charged, Ref.parse(ref), shard)
+            make_piece(current, planned[0].step, shard, chosen.profile.hardware)
     except Parked as limit:
         return Cancelled(name=AWAY if isinstance(limit, Unreachable) else PARKED, message=str(limit))
     return f"{ref} is made" if shard is None else f"shard {shard} of {ref} is sampled"

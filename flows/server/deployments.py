@@ -335,7 +335,7 @@ def _automations(client: Any) -> Iterator[str]:
     ended, beat, pending = states(FINAL), "prefect.flow-run.heartbeat", "prefect.flow-run.Pending"
     # bounded: one that was started this often, or that cannot even start, is left to people
     started: Resource = {**ANY_RUN, "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]}
-    # a sub-flow starts again with its parent; started alone, nothing would ever run it
+    # nothing would ever start a run without a deployment again
     deployed: Resource = {"prefect.resource.role": "deployment"}
     recovering = (
         _automation(

@@ -131,7 +131,6 @@ class Request:
     settings: tuple[str, ...] = ()
     data: str | None = None
     encoder: str | None = None
-    plain: bool = False
     text: str = ""
     name: str = ""
 
@@ -160,14 +159,16 @@ class Request:
         for option in ("name", "data", "encoder"):
             words += [f"--{option}", value] if (value := getattr(self, option)) else []
         words += [word for setting in self.settings for word in ("--set", setting)]
-        return shlex.join([*words, "--plain"] if self.plain else words)
+        return shlex.join(words)
 
     def as_json(self) -> dict[str, object]:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Request:
-        """Raise UserError for a request of another version."""
+        """Raise UserError for a request of another version. Those of earlier versions may contain `plain`."""
+        kept = dict(kept)
+        kept.pop("plain", None)
         if (unknown := {*kept} - {f.name for f in fields(cls)}) or "profile" not in kept:
             words = ", ".join(sorted(unknown)) or "no profile"
             raise UserError(f"the run was requested by another version ({words}): run it again")

@@ -21,7 +21,7 @@ ROWS = re.findall(r"^\| `varband ([^`]+)` \| (list|object) \| (.+) \|$", PAGE.re
 #: Commands of the page that need other words than those of its row; the others are run as they stand there.
 WORDS = {
     "store show REF": "store show demo",
-    "run demo": " ".join(["run demo --plain", *(f"--set {setting}" for setting in SETTINGS)]),
+    "run demo": " ".join(["run demo", *(f"--set {setting}" for setting in SETTINGS)]),
     "study register demo": "study register demo --by me",
     "power": "power --problems 20 --group-size 4",
 }

@@ -171,7 +171,7 @@ def test_a_plan_fetches_nothing_and_a_run_all_of_it(tmp_path: Path, there: dict[
         assert name in told, told
     assert "but for riddles, of which nobody knows how many they are" in told
     assert not (tmp_path / "home").exists()
-    done = varband(tmp_path, there, "run", "mine.toml", "--plain", "--without", "rollouts")
+    done = varband(tmp_path, there, "run", "mine.toml", "--without", "rollouts")
     assert done.returncode == 75, done.stderr[-3000:]
     store = Store(tmp_path / ".varband")
     golds = {tuple(store.read(ref)["gold"].to_pylist()[:3]) for ref in store.refs("pool")}
@@ -195,7 +195,7 @@ def test_what_cannot_be_had_is_one_sentence_before_anything_is_made(
     (tmp_path / "hub/models/lab/gated").mkdir()
     (tmp_path / "hub/models/lab/gated/GATED").touch()
     (tmp_path / "mine.toml").write_text(STUDY.replace(*wrong))
-    done = varband(tmp_path, there, "run", "mine.toml", "--plain")
+    done = varband(tmp_path, there, "run", "mine.toml")
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert said in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert not [*(tmp_path / ".varband").glob("pool/*")]
@@ -205,11 +205,11 @@ def test_another_commit_is_not_taken_for_the_one_that_lies_there(tmp_path: Path,
     """Of a set that nobody has described, as of a known one."""
     first = STUDY.replace(f"lab/small@{COMMIT}", "demo")
     (tmp_path / "mine.toml").write_text(first)
-    varband(tmp_path, there, "run", "mine.toml", "--plain", "--without", "rollouts")
+    varband(tmp_path, there, "run", "mine.toml", "--without", "rollouts")
     assert [path.name for path in (tmp_path / ".varband/hub").glob("lab*")] == [f"lab--riddles-{COMMIT[:12]}"]
     moved = "1" * 40
     (tmp_path / "mine.toml").write_text(first.replace(f"lab/riddles@{COMMIT}", f"lab/riddles@{moved}"))
     assert f"not on this machine: lab/riddles@{moved}" in " ".join(
         varband(tmp_path, there, "plan", "mine.toml").stdout.split()
     )
-    assert varband(tmp_path, there, "run", "mine.toml", "--plain").returncode == 2
+    assert varband(tmp_path, there, "run", "mine.toml").returncode == 2

@@ -114,8 +114,7 @@ def refused(folder: Path, *words: str) -> str:
 def test_words_on_the_command_line(tmp_path: Path, case: str) -> None:
     words, named = WORDS[case]
     (tmp_path / "a_file").write_text("not a store")
-    plain = ("--plain",) if words[0] == "run" else ()
-    assert named in refused(tmp_path, *words, *plain)
+    assert named in refused(tmp_path, *words)
 
 
 # What a worker writes down as the command that remakes an artifact asks for exactly the same.
@@ -129,7 +128,7 @@ def asked(*words: str) -> Request:
 def test_a_request_and_its_command_are_the_same() -> None:
     settings = ("training.learning_rate=1e-3", "passk.ks=(1, 2)", "arms=panel,monologue", "seeds=0,3", "pool.limit=5")
     settings += ("pool.sources=/data/a b.jsonl,/data/c.jsonl", f"model=sha256:{'a' * 64}", "hardware.engine=vllm")
-    whole = Request(profile="demo", settings=settings, data="/data", encoder="/models/e", plain=True, name="mine")
+    whole = Request(profile="demo", settings=settings, data="/data", encoder="/models/e", name="mine")
     for request in (Request(profile="demo"), whole):
         name, verb, *words = shlex.split(request.command())
         assert (name, verb) == ("varband", "run") and asked(*words) == request

@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.arm import Attempts
 from flows.artifacts import Screened, Start
 from flows.experiment import experiment
 from flows.gate import ADVICE, why_closed
@@ -20,7 +19,7 @@ from flows.study.profiles import DEMO, PAPER, PROFILES
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Bands, Rollouts, Splits
 from storage.artifacts.store import Store
-from storage.errors import ArmsFailed, Notice, Parked, UserError
+from storage.errors import ArmsFailed, Parked, UserError
 from tasks.domain.gate import Gate
 from tasks.domain.policies import Policy
 from tasks.engines.toolbox import Toolbox
@@ -85,20 +84,7 @@ def test_every_artifact_is_asked_for_once(tmp_path: Path, profile: Profile) -> N
     assert not again
 
 
-# An arm that fails is reported at once, and the others go on: one after the other in a process, and on a pool.
-
-
-def test_the_other_arms_are_made_and_the_failure_is_told_at_once() -> None:
-    def make(arm: str) -> str:
-        if arm == "panel":
-            raise RuntimeError("out of memory")
-        return arm
-
-    attempts = Attempts()
-    with pytest.warns(Notice, match="^panel failed: RuntimeError: out of memory$"):
-        assert attempts.each(["panel", "thinking"], make) == {"thinking": "thinking"}
-    with pytest.raises(ArmsFailed, match="1 of 2 arms failed: panel: RuntimeError: out of memory"):
-        attempts.finish(["panel", "thinking"])
+# A piece that fails is reported at once, and the others go on.
 
 
 class Fake:

@@ -64,7 +64,7 @@ def test_two_commands_from_other_peoples_rollouts_to_a_report(tmp_path: Path, mo
     assert "lm_eval, trl: without token counts; all lengths are numbers of words and signs" in first.output
     again = json.loads(command(*words, "--name", "others", "--json").stdout)
     assert again["study"] == "others.toml" and [one["new"] for one in again["entered"]] == [0, 0, 0]
-    ran = command("run", "others.toml", "--root", "r", "--plain")
+    ran = command("run", "others.toml", "--root", "r")
     assert ran.exit_code == 0, ran.output
     ledger = Ledger("r")
     assert sum(len(ledger.keys(account)) for account, _ in ledger.accounts()) == 24  # nothing was sampled

@@ -144,7 +144,7 @@ def model_folder(shared: Path, kind: str) -> Path:
 
 def test_every_stage_on_real_problems_with_real_models(shared: Path, tmp_path: Path) -> None:
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
-    words = ["run", "small", "--plain", "--json", "--root", str(tmp_path / "store"), "--limit", "10", *sets]
+    words = ["run", "small", "--json", "--root", str(tmp_path / "store"), "--limit", "10", *sets]
     words += ["--pool", str(shared / "data" / "gsm8k_test.jsonl")]
     words += ["--model", str(model_folder(shared, "smollm2")), "--encoder", str(model_folder(shared, "mpnet"))]
     done = warm.run([warm.VARBAND, *words], env=environment(), engine=True)

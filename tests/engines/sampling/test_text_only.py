@@ -114,7 +114,7 @@ def test_a_closed_model_is_a_ceiling_beside_an_open_one(tmp_path: Path) -> None:
         shell = mini.environment() | {"VARBAND_OPENAI_BASE_URL": url}
 
         def run(*more: str) -> Any:
-            words = [warm.VARBAND, "run", str(study(tmp_path)), "--plain", "--json", "--root", str(root), *more]
+            words = [warm.VARBAND, "run", str(study(tmp_path)), "--json", "--root", str(root), *more]
             return warm.run(words, cwd=tmp_path, env=shell, engine=True)
 
         unpriced = run("--budget", "usd=5")

@@ -13,8 +13,8 @@ from flows.problems import prepare
 from flows.running.accounting import accounted
 from flows.running.fit import longest_prompts
 from flows.running.forecast import Forecast, prose_golds
-from flows.running.plan import execute, plan
-from flows.running.sessions import Charging, silent
+from flows.running.plan import plan
+from flows.running.sessions import Charging, silent, stages_of
 from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
 from flows.study.settings import overridden
@@ -76,7 +76,8 @@ def test_only_what_is_sampled_counts(tmp_path: Path) -> None:
     elsewhere = replace(study, profile=replace(study.profile, hardware=apart))
     assert longest_prompts(elsewhere, store, plan(elsewhere, store)) == []
     store.prepare()
-    execute(study, store, silent, prepare)
+    with stages_of(study, store):
+        prepare(study)
     before = longest_prompts(study, store, plan(study, store, experiment))
     assert {one.arm for one in before} == {"panel", "thinking"} and all(one.source_id != "long" for one in before)
 
@@ -86,5 +87,5 @@ def test_the_plan_says_that_a_source_is_too_small_for_the_split(tmp_path: Path) 
     line = Forecast.of(study, store, Budget()).problems
     assert line.endswith("; the run would end at the split: it holds out 4 of each source, and has 4 of p")
     store.prepare()
-    with pytest.raises(UserError, match="all 4 problems of source p would be held out"):
-        execute(study, store, silent, prepare)
+    with pytest.raises(UserError, match="all 4 problems of source p would be held out"), stages_of(study, store):
+        prepare(study)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from flows.running.pieces import Piece, make_piece, next_pieces
-from flows.running.sessions import silent
+from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.schemas import Pool, Splits, Training
 from storage.artifacts.store import Store
@@ -21,7 +21,7 @@ from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Ref, stage
 from tests.chaos.engines import PlainGraders, SeededGenerator
-from tests.flows.running.toy_study import DRAW, MODEL, toy_study
+from tests.flows.running.toy_study import DRAW, HARDWARE, MODEL, toy_study
 
 
 def deeper(study: Study) -> Ref:
@@ -57,7 +57,8 @@ def screened(study: Study) -> Ref:
 def pieces_of(root: Path, dag: object) -> list[str]:
     store = Store(root)
     store.prepare()
-    return [piece.name for piece in next_pieces(toy_study(), store, silent, set(), dag)]  # type: ignore[arg-type]
+    with stages_of(toy_study(), store) as current:
+        return [piece.name for piece in next_pieces(current, toy_study(), set(), dag)]  # type: ignore[arg-type]
 
 
 def test_two_samplings_of_one_policy_are_not_at_work_at_once(tmp_path: Path) -> None:
@@ -78,15 +79,16 @@ def test_a_run_that_starts_again_asks_for_no_shard_that_is_in_the_ledger(
     store, study = Store(tmp_path), toy_study()
     store.prepare()
 
-    def asked(done: set[str]) -> list[Piece]:
-        return next_pieces(study, store, silent, done, screened)
+    def attempt(number: int) -> list[Piece]:
+        """Make the first pieces that an attempt finds; return those that it leaves."""
+        with stages_of(study, store) as current:
+            pieces = next_pieces(current, study, set(), screened)
+            for piece in pieces[:number]:
+                make_piece(current, current.steps[-1], piece.shard, HARDWARE)
+        return pieces[number:]
 
-    first, second, *others = asked(set())
-    for piece in (first, second):
-        make_piece(study, store, silent, piece.ref, piece.shard, screened)
-    assert others and asked(set()) == others
-    for piece in others:
-        make_piece(study, store, silent, piece.ref, piece.shard, screened)
-    assert asked(set()) == [] and store.fresh(first.ref)
+    others = attempt(2)
+    assert others and attempt(0) == others and attempt(len(others)) == attempt(0) == []
+    assert store.fresh(others[0].ref)
     (account, _), *_ = Ledger(tmp_path).accounts()
     assert Ledger(tmp_path).duplicates(account) == 0

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -18,16 +15,14 @@ import pytest
 from flows.running import processes
 from flows.running.pieces import Piece
 from flows.running.processes import Claims, Failure, gpus_apart
-from flows.running.sessions import Charging, silent
-from flows.study.request import profile_named
-from flows.study.resolve import Study, resolve
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.runs import all_runs
 from storage.records.spending import charges
 from tasks.engines.hardware import Hardware
-from tasks.stage import Session
+from tasks.engines.toolbox import Toolbox
+from tasks.stage import Session, Step
 from tests import mini
 
 
@@ -109,45 +104,23 @@ def test_more_processes_than_arms_share_an_arms_sampling(tmp_path: Path) -> None
 def test_a_piece_that_failed_in_another_process_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried, told = list[Ref](), list[Failure]()
 
-    def fails(_: Session, study: Study, store: Store, ref: Ref, shard: int | None) -> None:
-        tried.append(ref)
+    def fails(_: Session, step: Step, shard: int | None, hardware: Hardware) -> None:
+        tried.append(step.ref)
         raise UserError("no")
 
-    monkeypatch.setattr(processes, "piece_in", fails)
+    monkeypatch.setattr(processes, "make_piece", fails)
     there, here = (Piece(Ref("rollouts", digit * 16), f"screen {digit}") for digit in "01")
-    given: Any = (None, None, Store(tmp_path))
-    claims = Claims(*given, elsewhere=lambda: {there.key: UserError("no")}, failed=told.append)
+    steps: Any = [SimpleNamespace(ref=piece.ref) for piece in (there, here)]
+    claims = Claims(
+        Session(Store(tmp_path), Toolbox(), steps=steps),
+        Hardware(),
+        elsewhere=lambda: {there.key: UserError("no")},
+        failed=told.append,
+    )
     for piece in (there, here):
         claims.begin(piece)
     assert [(piece, str(error)) for _ in "01" for piece, error in claims.ended()] == [(there, "no"), (here, "no")]
     assert tried == [here.ref] and [piece for piece, _ in told] == [here]
-
-
-@pytest.mark.parametrize(
-    ("device", "seeds", "places"), [("cuda", (0, 1), [1]), ("cuda", (0,), []), ("cpu", (0, 1), [])]
-)
-def test_one_gpu_too_takes_the_arms_seeds_in_turn(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    device: Literal["cuda", "cpu"],
-    seeds: tuple[int, ...],
-    places: list[int],
-) -> None:
-    begun: list[int] = []
-
-    @contextmanager
-    def workers(_: object, places: Sequence[tuple[str, ...]]) -> Iterator[dict[Connection, BaseProcess]]:
-        begun.append(len(places))
-        yield {}
-
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setattr(processes, "_workers", workers)
-    study = resolve(profile_named("demo"), Store(tmp_path))
-    hardware = replace(study.profile.hardware, device=device, arms_at_once=1)
-    study = replace(study, profile=replace(study.profile, hardware=hardware, seeds=seeds))
-    Store(tmp_path).prepare()
-    processes.make_pieces_at_once(study, Store(tmp_path), Charging(run="run"), silent)
-    assert begun == places
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

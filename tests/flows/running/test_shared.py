@@ -33,7 +33,7 @@ import sys
 from cli.main import varband
 root, *studies = sys.argv[1:]
 for study in studies:
-    varband(["run", study, "--shared", "--plain", "--engine", "transformers", "--root", root], standalone_mode=False)
+    varband(["run", study, "--shared", "--engine", "transformers", "--root", root], standalone_mode=False)
 """
 
 

@@ -58,7 +58,7 @@ def test_what_was_backed_up_comes_back(tmp_path: Path) -> None:
             "hardware.engine=transformers",
             *wishes,
         ]
-        server.varband("run", *study, "--plain")
+        server.varband("run", *study)
         script("backup.sh")
         night = deployment(server, "reeval/reeval")["id"]
         assert api(server, "PATCH", f"/deployments/{night}", {"paused": True}).status_code == 204
