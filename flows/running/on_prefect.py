@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 PARKED = "Parked"
 #: Name of the state of a piece whose storage did not answer.
 AWAY = "Storage away"
-#: Number of automatic restarts after a lost machine.
+#: Number of restarts after a lost machine, by an automation of `flows.server.deployments`.
 TRIES = 3
 POLL_SECONDS = 3.0
-#: The server's own automation starts a crashed run again within this time; then it is attached to.
-GRACE_SECONDS = 5.0
 #: Runs that the server lists at once.
 PAGE = 200
 LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
@@ -116,7 +114,7 @@ class PrefectPool:
     def ended(self) -> Iterator[tuple[Piece, UserError | None]]:
         ended: list[tuple[Piece, State]] = []
         while not ended:
-            ended = [(piece, state) for piece, state in self._final_states() if not self._starts_again(piece, state)]
+            ended = self._final_states()
             time.sleep(0 if ended else POLL_SECONDS)
         for piece, state in ended:
             del self._runs[piece.key]
@@ -139,33 +137,16 @@ class PrefectPool:
             found = self.client.read_flow_runs(flow_run_filter=wanted, limit=PAGE)
         except TransportError:  # the server is away; the workers that make the pieces go on
             return []
-        return [(of[run.id], run.state) for run in found if run.state is not None]
-
-    def _starts_again(self, piece: Piece, state: State) -> bool:
-        """Restart a piece whose machine was lost, at most a few times."""
-        from httpx import TransportError
-
-        if not state.is_crashed():
-            return False
-        with suppress(TransportError):
-            if self._crashes(piece) > TRIES:
-                return False
-            time.sleep(GRACE_SECONDS)
-            self.tell(f"{piece.name}: its machine was lost, starting again")
-            self.begin(piece)
-        return True
+        return [(of[run.id], run.state) for run in found if run.state is not None and not _is_alive(run)]
 
     def _tag(self, piece: Piece) -> str:
         return f"makes:{self.run}:{piece.key}"
 
-    def _crashes(self, piece: Piece) -> int:
-        """Return how often this parent lost the piece; every start by the server counts."""
-        runs = runs_of(self.client, self._tag(piece), child_of(self.parent))
-        return sum(max(1, run.run_count) for run in runs if run.state and run.state.is_crashed())
-
 
 def _is_alive(run: FlowRun) -> bool:
-    return run.state_type is not None and run.state_type.value in LIVE
+    """Return whether a run has not ended, or was lost and will be started again by the server's automation."""
+    state = run.state_type.value if run.state_type is not None else ""
+    return state in LIVE or (state == "CRASHED" and 0 < run.run_count <= TRIES)
 
 
 def runs_of(client: SyncPrefectClient, *tags: str) -> list[FlowRun]:

@@ -167,12 +167,11 @@ class Request:
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Request:
         """Raise UserError for a request of another version. Those of earlier versions may contain `plain`."""
-        kept = dict(kept)
-        kept.pop("plain", None)
-        if (unknown := {*kept} - {f.name for f in fields(cls)}) or "profile" not in kept:
+        known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
+        if (unknown := {*kept} - {*known} - {"plain"}) or "profile" not in kept:
             words = ", ".join(sorted(unknown)) or "no profile"
             raise UserError(f"the run was requested by another version ({words}): run it again")
-        return cls(**kept | {"settings": tuple(kept.get("settings", ()))})
+        return cls(**known | {"settings": tuple(known.get("settings", ()))})
 
 
 # Preregistration: a study's entry in the register, and earlier reports on the same question.
