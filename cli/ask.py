@@ -13,7 +13,7 @@ import click
 from cli import options
 from flows.running.sessions import engines
 from flows.study.models import base_model, folder_of
-from flows.study.request import profile_of, text_of
+from flows.study.request import profile_of
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.store import Store
 from storage.errors import UserError, printable
@@ -53,7 +53,7 @@ from tasks.rollouts import weights_left
 @options.as_json
 def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, **how: Any) -> None:
     """Ask PROBLEM; without it, ask one problem after another until an empty line."""
-    profile = profile_of(study, text_of(study))
+    profile = profile_of(study)
     scaffold, model = profile.arm(arm).scaffold, how["model"] or (None if how["adapter"] else profile.base_of(arm))
     target = policy_of(root, how["adapter"], how["step"], model)
     room, base, gold = max(1024, 2 * max_tokens), target.base, how["gold"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cli import options
 from cli.tables import print_table
 from cli.view import opened
-from flows.study.request import profile_of, text_of
+from flows.study.request import profile_of
 from flows.upkeep.regrading import regrade_store
 from storage.errors import UserError
 from storage.records.record import put_overrides
@@ -45,7 +45,7 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
     grader_version."""
     scaffolds = BUILT_IN
     if study is not None:
-        profile = profile_of(study, text_of(study))
+        profile = profile_of(study)
         scaffolds = {name: profile.arm(name).scaffold for name in profile.arms}
     items = read_grade_items(sys.stdin.buffer.read() if str(file) == "-" else file, scaffolds)
     given = Overrides() if overrides is None else read_overrides(_text(overrides), str(overrides))

@@ -24,10 +24,6 @@ from storage.records.runs import all_runs, studies_of
 from storage.sql import query
 
 
-def _print(table: object, as_json: bool, title: str | None = None) -> None:
-    print_table(table, as_json=as_json, title=title)  # type: ignore[arg-type]
-
-
 @click.group()
 def store() -> None:
     """List, show, query, remove and verify artifacts."""
@@ -50,7 +46,7 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
         {"kind": kind},
         found=found,
     )
-    _print(summary, as_json)
+    print_table(summary, as_json=as_json)
 
 
 @store.command()
@@ -90,7 +86,7 @@ def show(ref: str, rows: int, completions: int | None, failed: bool, root: Path,
         *(f"  {'  ' * depth}{one}  {stage}" for depth, one, stage in lineage(store, found)),
     ]
     click.echo(printable("\n".join([*lines, ""]), kept="\n"))
-    _print(table.slice(0, rows), False, f"first {min(rows, table.num_rows)} rows")
+    print_table(table.slice(0, rows), as_json=False, title=f"first {min(rows, table.num_rows)} rows")
 
 
 #: Characters of a completion's end that are shown.
@@ -153,7 +149,7 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     """Query the store with one SQL statement. There is a view for each kind (`rollouts`, `bands`, …; `show tables`
     lists them), `artifacts`, and `ledger`. Without --study the views contain the rows of all studies in this root;
     with it there is no `ledger`."""
-    _print(ask(root, statement, of_study(root, study) if study is not None else None), as_json)
+    print_table(ask(root, statement, of_study(root, study) if study is not None else None), as_json=as_json)
     if study is None and len(several := [run.profile for run in reversed(all_runs(root))]) > 1:
         names = [*dict.fromkeys(several)]
         named = ", ".join([*names[:8], *["…"] * (len(names) > 8)])
@@ -177,7 +173,7 @@ def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> 
     else:
         found = garbage.collect(root, older_than=age(older_than), remove=yes)
         done = "moved to the bin, or deleted from it" if yes else "would go with --yes"
-    _print(found, as_json, done)
+    print_table(found, as_json=as_json, title=done)
     if not as_json:
         click.echo(f"{found.num_rows} folders, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {done}")
 
@@ -202,7 +198,7 @@ def age(text: str) -> timedelta:
 def verify(repair: bool, root: Path, as_json: bool) -> None:
     """Verify the checksums of all stored files. Exit code 1 if a damaged file is still in the store."""
     damage, examined = upkeep.verify(root, repair=repair)
-    _print(damage, as_json, "damaged")
+    print_table(damage, as_json=as_json, title="damaged")
     if not as_json:
         click.echo(f"{examined} files were read, {damage.num_rows} are damaged")
     sys.exit(1 if damage["moved_to"].null_count else 0)
@@ -219,6 +215,6 @@ def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
     `varband store gc --restore` restores the removed artifacts until the next `gc --yes`."""
     ref = next((ref for ref in Store(root).refs() if str(ref) == what), None)
     found, done = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"
-    _print(found, as_json, done)
+    print_table(found, as_json=as_json, title=done)
     if not as_json:
         click.echo(f"{found.num_rows} folders and records, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {done}")

@@ -15,7 +15,6 @@ from flows.running.forecast import Forecast, misread_traces
 from flows.running.plan import has_sampled, plan
 from flows.running.plan import plan as planned
 from flows.study.files import differences, value_text, written_out
-from flows.study.profile import Profile
 from flows.study.profiles import PROFILES
 from flows.study.request import (
     ENDING,
@@ -72,7 +71,7 @@ def study() -> None:
 def new(name: str, base: str) -> None:
     """Write NAME.toml, a study to start from: a new scaffold compared with the panel."""
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
-    check_study_name(path.stem, path.name)
+    check_study_name(path.stem)
     steps = profile_named(base).training.steps
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -87,7 +86,7 @@ def new(name: str, base: str) -> None:
 @options.root
 def check(file: str, root: Path) -> None:
     """List every error of a study's file, by line. Also list inputs that are missing on this machine. Makes nothing."""
-    own, store, text = _profile(file), Store(root), text_of(file)
+    own, store, text = profile_of(file), Store(root), text_of(file)
     questions = questions_of(file) if file.endswith(ENDING) else []
     absent, sentences, faults = dict[str, str](), dict[str, None](), dict[str, None]()
     for word in (file, *(f"{file}/{question}" for question in questions)):
@@ -137,7 +136,7 @@ def prompt(root: Path, problem: str | None, **wishes: Any) -> None:
 @click.argument("which", metavar="PROFILE|STUDY.toml", shell_complete=options.studies)
 def show(which: str) -> None:
     """Print every setting of a study, as a TOML file."""
-    click.echo(written_out(_profile(which)), nl=False)
+    click.echo(written_out(profile_of(which)), nl=False)
 
 
 @study.command()
@@ -158,8 +157,8 @@ def settings(word: str, as_json: bool) -> None:
 @options.as_json
 def diff(one: str, other: str | None, as_json: bool) -> None:
     """Compare the settings of two studies. With one study: compare it with its base."""
-    own = _profile(one)
-    before, after = (own, _profile(other)) if other else (PROFILES.get(own.name, own), own)
+    own = profile_of(one)
+    before, after = (own, profile_of(other)) if other else (PROFILES.get(own.name, own), own)
     found = differences(before, after)
     rows = [{"setting": path, "before": left, "after": right} for path, (left, right) in found.items()]
     lines = [f"{path}: {value_text(left)} → {value_text(right)}" for path, (left, right) in found.items()]
@@ -184,7 +183,3 @@ def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool
     when = "after sampling had begun" if entry.sampled else "before sampling"
     lines = [f"{entry.study}: registered {when}, {entry.at}", entry.rule, f"{register_path(root)}: entry {digest[:16]}"]
     options.tell(entry.model_dump() | {"sha256": digest}, lines, json=as_json)
-
-
-def _profile(which: str) -> Profile:
-    return profile_of(which, text_of(which))

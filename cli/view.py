@@ -16,14 +16,12 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
-from rich.text import Text
 
 from cli import options
 from flows.running.forecast import COLUMNS, Forecast, amounts
@@ -45,14 +43,6 @@ PIPED_SECONDS = 10.0
 WIDTH = 30
 
 
-class Clock(TimeRemainingColumn):
-    """A stage's elapsed time while its amount of work is unknown, such as when an engine loads; after that its
-    remaining time."""
-
-    def render(self, task: Task) -> Text:
-        return TimeElapsedColumn().render(task) if task.total is None else super().render(task)
-
-
 class Watch:
     """Shows running stages: on a terminal a live line for each, in a pipe one per finished stage and progress lines."""
 
@@ -61,7 +51,7 @@ class Watch:
         self.console, self._store, self.made = Console(stderr=apart, highlight=False), store, 0
         detail = TextColumn("{task.fields[unit]} [cyan]{task.fields[detail]}")
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), detail)
-        self._bars = Progress(*columns, Clock(), console=self.console)
+        self._bars = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
         self._bar: dict[Ref, TaskID] = {}
         self._seen: set[Ref] = set()
         self.to_make: set[Ref] = set()

@@ -24,9 +24,6 @@ from tasks.domain.grpo.rewards import try_rewards
 from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.policies import SERVED, Sampling
 from tasks.domain.problems.sources import SOURCES
-from tasks.domain.search.method import CERTAINTY
-from tasks.domain.search.registry import method_named
-from tasks.domain.search.selection import Likeliest
 from tasks.engines.tinker_service import unserved
 
 
@@ -59,16 +56,17 @@ def unread(p: Profile, settings: Iterable[str]) -> list[Fault]:
 def _names(p: Profile) -> Iterator[Fault]:
     if not p.arms:
         yield Fault(("arms",), f"no arm is named (known: {', '.join(p.known_arms)})")
-    yield from unknown(("arms",), "arm", p.arms, p.known_arms)
-    for lesson in p.lessons:
-        yield from unknown(("lessons", lesson.name, "arms"), "arm", lesson.arms, p.known_arms)
-    for arm in p.own:
-        yield from unknown(("arms", arm.name, "trained_as"), "arm", [arm.head], p.known_arms)
-    yield from unknown(("hardware", "without"), "kind", p.hardware.without, sorted(KINDS))
     # a measure is the source of a figure of a report that not every study has
     printed = {source for figure in FIGURES.values() for source in figure.sources} if p.measures else set()
-    known = (printed - {*ALWAYS, *SOMETIMES}) | (FROM_EMBEDDINGS & printed)
-    yield from unknown(("measures",), "measure", p.measures, sorted(known))
+    measures = (printed - {*ALWAYS, *SOMETIMES}) | (FROM_EMBEDDINGS & printed)
+    for path, what, names, known in (
+        (("arms",), "arm", p.arms, p.known_arms),
+        *((("lessons", one.name, "arms"), "arm", one.arms, p.known_arms) for one in p.lessons),
+        *((("arms", one.name, "trained_as"), "arm", [one.head], p.known_arms) for one in p.own),
+        (("hardware", "without"), "kind", p.hardware.without, sorted(KINDS)),
+        (("measures",), "measure", p.measures, sorted(measures)),
+    ):
+        yield from unknown(path, what, names, known)
 
 
 def _heads(p: Profile) -> Iterator[Fault]:
@@ -86,28 +84,17 @@ def _heads(p: Profile) -> Iterator[Fault]:
 
 
 def _served(p: Profile) -> Iterator[Fault]:
-    """Yield a mistake for each arm and method that needs token ids or log-probs of a model that only a server has."""
-    served = [name for name in p.arms if p.base_of(name).startswith(SERVED)]
-    for name in served:
-        if p.arm(name).trained_as is not None or p.arm(name).adapter:
+    """Yield a mistake for each arm that trains a model that only a server has."""
+    for name in p.arms:
+        if p.base_of(name).startswith(SERVED) and (p.arm(name).trained_as is not None or p.arm(name).adapter):
             words = f'{p.base_of(name)} returns no token ids and log-probs to train on; write trained_as = "none"'
             yield Fault(("arms", name, "trained_as"), words)
-    for name in p.search.methods if served else ():
-        method = method_named(name)
-        likeliest = isinstance(method, Likeliest) or getattr(method, "by", "") == "likelihood"
-        if likeliest or method.in_steps or method.reward == CERTAINTY:
-            words = f"method {name} needs token ids and log-probs, which {p.base_of(served[0])} does not return"
-            yield Fault(("search", "methods"), words)
 
 
 def _compared(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:
     if p.objectives and not (trained and p.seeds):
         lacking = "seeds is empty" if trained else f"none of {', '.join(p.arms)} is trained"
         yield Fault(("objectives",), f"objectives are compared where an arm is trained, and {lacking}")
-    one_answer = p.screening.group_size == 1 or not p.screening.sampling.temperature
-    if one_answer and trained and p.seeds and p.train_on != "all":
-        words = "give several rollouts and a temperature above 0: otherwise no problem is in the variance band"
-        yield Fault(("screening",), words)
 
 
 def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
@@ -119,14 +106,11 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
         *((("lessons", one.name), one.training, one.rollouts, one.arms) for one in lessons),
     ]
     for path, training, rollouts, arms in recipes:
+        for name, check in {"advantage": try_brought, "loss": try_loss, "rewards": try_rewards}.items():
+            with collected(faults, *path, name):
+                check(training)
         with collected(faults, *path, "target_modules"):
             check_layers(training.target_modules)
-        with collected(faults, *path, "advantage"):
-            try_brought(training)
-        with collected(faults, *path, "loss"):
-            try_loss(training)
-        with collected(faults, *path, "rewards"):
-            try_rewards(training)
         with collected(faults, *path):
             loss_for(training)
             check_overlong(training, rollouts)
@@ -142,9 +126,6 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
                 has = ", ".join(f"{name}={theirs[name]} and not {ours[name]}" for name in other)
                 words = f"it continues with the adapter of lesson {lesson.name}, which has {has}: make them agree"
                 faults.append(Fault((*path, other[0]), words))
-    if p.hardware.engine == "tinker" and p.hardware.processes > 1:
-        words = f"{p.hardware.processes} processes of the learner, and a Tinker service has the learner; set it to 1"
-        faults.append(Fault(("hardware", "processes"), words))
     with collected(faults, "evaluation", "sampling", "kv_cache"):
         check_kept_whole(p.evaluation.sampling, "evaluation.sampling")
     for path, rollouts in {
@@ -173,13 +154,6 @@ def _problems(p: Profile) -> Iterator[Fault]:
         yield Fault(("pool", "heldout_per_source"), words)
     if not pool.sources and not pool.synthetic:
         yield Fault(("pool",), "no problems; name sources, or give synthetic = a number")
-    elif held == "all":
-        if p.seeds and p.training.steps and p.heads(p.arms):
-            words = "every problem would be held out, and none is left to train on; hold out fewer"
-            yield Fault(("pool", "heldout_per_source"), words)
-    elif not pool.sources and held >= pool.synthetic:
-        path = ("pool", "heldout_per_source")
-        yield Fault(path, f"all {pool.synthetic} problems of a source would be held out; hold out fewer")
-    if not pool.sources and pool.limit:
-        words = f"problems are drawn from sources, and the study makes its own, {pool.synthetic} a source; write"
-        yield Fault(("pool", "limit"), f"{words} pool.synthetic=N for another number, or name sources")
+    elif held == "all" and p.seeds and p.training.steps and p.heads(p.arms):
+        words = "every problem would be held out, and none is left to train on; hold out fewer"
+        yield Fault(("pool", "heldout_per_source"), words)

@@ -24,11 +24,13 @@ from flows.study.reading import (
     Fault,
     Path,
     Tables,
+    Written,
     apart,
-    chosen,
     collected,
     flat,
+    line_of,
     merged,
+    named,
     nested,
     spelt,
     validated,
@@ -52,35 +54,30 @@ def changed(
     """Return a study whose fields are replaced by those of the tables; None if there is a mistake. benchmarks:
     additional ones that may be named. arms: tables that change arms without choosing any; tables in `given` also choose
     the study's arms."""
-    given = dict(given)
-    scaffolds, arm_tables = given.pop("scaffolds", {}), given.pop("arms", {})
+    given, old = dict(given), fields_of(base) if base else {}
+    faults += [Fault((name,), f"no field '{name}' that could be changed here") for name in HIDDEN if name in given]
+    arm_tables = given.pop("arms", {})
     if not isinstance(arm_tables, Mapping):
         given["arms"], arm_tables = arm_tables, {}
     elif arm_tables:
         given["arms"] = [*arm_tables]
-    for name in [name for name in HIDDEN if name in given]:
-        faults.append(Fault((name,), f"no field '{name}' that could be changed here"))
-        del given[name]
-    own = own_arms(merged(arm_tables, arms or {}), base.own if base else (), scaffolds, faults)
-    before: dict[str, Any] = {"name": "study", "purpose": ""}
-    if base:
-        before = fields_of(base) | {name: getattr(base, name) for name in HIDDEN if name != "own"}
-    objectives = given.pop("objectives", None)
+    own = own_arms(base.own if base else (), merged(arm_tables, arms or {}), given.pop("scaffolds", {}), faults)
     for name, known in (("benchmarks", spelt(tuple(benchmarks)) or {}), ("lessons", {})):
-        old = before.get(name) or {}
-        if name in given and not isinstance(given[name], Mapping):
-            given[name], before[name] = chosen(given[name], {**known, **old}, (name,), faults), {}
-        elif name in given:
-            before[name] = old | {n: known[n] for n in given[name] if n in known and n not in old}
-    study = validated(Profile, {**merged(before, given), "own": own}, (), faults)
+        if name in given:
+            old[name] = named(given.pop(name), old.get(name) or {}, known, (name,), faults)
+    objectives = given.pop("objectives", None)
+    labels = (
+        {name: getattr(base, name) for name in HIDDEN if name != "own"} if base else {"name": "study", "purpose": ""}
+    )
+    study = validated(Profile, {**merged(old, given), **labels, "own": own}, (), faults)
     if study is None or faults:
         return None
     study = replace(study, objectives=objectives_of(study, base, objectives, faults))
     faults += [] if faults else checks.faults_of(study)
     if not faults:
-        old = spelt(base.training) if base else {f.name: spelt(f.default) for f in fields(LearnerConfig)}
+        before = spelt(base.training) if base else {f.name: spelt(f.default) for f in fields(LearnerConfig)}
         now = spelt(study.training)
-        faults += checks.unread(study, [name for name in given.get("training", {}) if now[name] != old[name]])
+        faults += checks.unread(study, [name for name in given.get("training", {}) if now[name] != before[name]])
     return None if faults else study
 
 
@@ -175,11 +172,7 @@ def read_study(
     if not faults and (study := changed(base, entries, faults, benchmarks=benchmarks)):
         questions = dict(_questions(beside, study, benchmarks, faults))
     if study is None or faults:
-        placed = sorted({(line_of(text, fault.path) or 0, str(fault)) for fault in faults})
-        lines = [f"line {line}: {words}" if line else words for line, words in placed]
-        if len(lines) > 1:
-            raise UserError("\n  ".join([f"{where}: {len(lines)} mistakes", *lines]))
-        raise UserError(f"{where}{', ' if placed[0][0] else ': '}{lines[0]}")
+        Written(where, text).refuse(sorted(faults, key=lambda fault: line_of(text, fault.path) or 0))
     return StudyFile(
         name=beside.get("name", ""), study=replace(study, about=beside.get("purpose", "")), questions=questions
     )
@@ -244,55 +237,3 @@ def whole_paths(value: Any, folder: FilePath, field: str = "") -> Any:
         path = folder / value
         return str(path.absolute()) if path.is_file() or ("/" in value and path.is_dir()) else value
     return value
-
-
-def line_of(text: str, path: Path) -> int | None:
-    """The line of a field, or of the nearest table above it; None for the whole file.
-
-    >>> line_of("# mine\\n[training]\\n\\nsteps = 3\\n", ("training", "steps"))
-    4
-    """
-    whole = tomllib.loads(text)
-    while path and not _has(whole, path):
-        path = path[:-1]
-    lines, without = text.split("\n"), 0
-    for n in range(len(lines) if path else 0):
-        try:
-            found = tomllib.loads("\n".join(lines[:n]))
-        except tomllib.TOMLDecodeError:  # within a text or list of several lines
-            continue
-        if _has(found, path):
-            break
-        without = n
-    return without + 1 if path else None
-
-
-def prefixes(where: str, text: str, question: str, settings: Sequence[str]) -> Callable[[Path], str]:
-    """Return a function that gives the prefix of messages about a field: the line of the file or the `--set` that set
-    it; empty otherwise.
-
-    >>> at = prefixes("mine.toml", "[pool]\\nsources = ['a.jsonl']\\n", "", ["model=mine"])
-    >>> at(("pool", "sources")), at(("model",)), at(("encoder", "name"))
-    ('mine.toml, line 2: pool.sources: ', '--set model: ', '')
-    """
-    paths = {setting.partition("=")[0].strip() for setting in settings}
-    whole = tomllib.loads(text)
-
-    def at(path: Path) -> str:
-        if (name := ".".join(path)) in paths:
-            return f"--set {name}: "
-        tables = [("questions", question), ("matrix",), ()] if question else [()]
-        lines = (line_of(text, (*table, *path)) for table in tables if path and _has(whole, (*table, *path)))
-        return f"{where}, line {line}: {name}: " if (line := next(lines, None)) else ""
-
-    return at
-
-
-def _has(table: Any, path: Path) -> bool:
-    for name in path:
-        if isinstance(table, list) and name.isdecimal():  # a place among tables
-            table = {str(place): one for place, one in enumerate(table, 1)}
-        if not isinstance(table, Mapping) or name not in table:
-            return False
-        table = table[name]
-    return True

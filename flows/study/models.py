@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from flows.study.machine import trainings
 from flows.study.profile import Profile
+from flows.study.reading import Fault
 from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import SERVED, BaseModel, MadeElsewhere, check_bases
@@ -96,15 +96,14 @@ def base_model(name: str, folder: Path) -> BaseModel:
 
 @dataclass(slots=True)
 class Finder:
-    """Finds the inputs of a study and collects mistakes. fetch: download missing ones. prefix: start of messages about
-    a field. places: digest → location on this machine. absent: inputs that are missing here and may be, each with the
-    error that a run would raise. faults: all other errors."""
+    """Finds the inputs of a study and collects mistakes. fetch: download missing ones. places: digest → location on
+    this machine. absent: inputs that are missing here and may be, each with the error of a run. faults: all other
+    errors."""
 
     fetch: bool
-    prefix: Callable[[tuple[str, ...]], str]
     places: dict[str, Path] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    absent: dict[str, Fault] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
 
     @contextmanager
     def looking(self, *path: str, way_out: str = "", spared: bool = False) -> Iterator[None]:
@@ -114,9 +113,9 @@ class Finder:
             yield
         except UserError as error:
             if isinstance(error, NotHere) and (spared or not self.fetch):
-                self.absent[error.what] = f"{self.prefix(path)}{error}"
+                self.absent[error.what] = Fault(path, str(error))
             else:
-                self.faults.append(f"{self.prefix(path)}{error}{way_out}")
+                self.faults.append(Fault(path, f"{error}{way_out}"))
 
     def model(self, name: str, what: str, *path: str, spared: bool = False) -> BaseModel:
         """Return the model of a name, found as by folder_of; a placeholder if it cannot be found. `sha256:…` names a
@@ -136,15 +135,6 @@ class Finder:
             found = base_model(called(name), folder)
             self.places[found.sha256] = folder
         return found
-
-
-def check_encoder_positions(name: str, folder: Path, max_tokens: int) -> None:
-    """Raise UserError if the encoder's maximum length is below `max_tokens`."""
-    files = [folder / "config.json", folder / "sentence_bert_config.json"]
-    configs = [json.loads(path.read_bytes()) for path in files if path.is_file()]
-    sizes = [one[key] for one in configs for key in ("max_position_embeddings", "max_seq_length") if one.get(key)]
-    if sizes and max_tokens > max(sizes):
-        raise UserError(f"encoder.max_tokens is {max_tokens}, and {called(name)} has {max(sizes)} positions; lower it")
 
 
 def found_bases(profile: Profile, finder: Finder) -> dict[str, BaseModel]:

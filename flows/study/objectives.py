@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from flows.study.profile import Objective, Profile
-from flows.study.reading import Fault, Tables, chosen, merged, spelt, validated
-from tasks.domain.grpo.learner_config import BASELINE, LearnerConfig
+from flows.study.reading import Fault, Tables, merged, named, spelt, validated
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import read_by, unread
 
 #: Settings of objectives that equal another one with a single update per batch.
@@ -81,23 +81,16 @@ def catalogue(training: LearnerConfig, cap: int) -> dict[str, dict[str, Any]]:
 def objectives_of(study: Profile, base: Profile | None, given: object, faults: list[Fault]) -> tuple[Objective, ...]:
     """Return the objectives of a changed study. Objectives of the base change with the study's training. given: a list
     of names, or a table for each objective with its changes."""
-    of_base = {one.name: changes(one.training, base.training) for one in base.objectives} if base else {}
-    known = catalogue(study.training, study.rollouts.max_tokens) | of_base
-    if given is None:
-        return _made(of_base, study.training, faults)
-    if not isinstance(given, Mapping):
-        return _made(chosen(given, known, ("objectives",), faults), study.training, faults)
-    for name, table in given.items():
-        if name == BASELINE:
-            words = f"'{name}' is the name of the study's own objective; give yours another"
-            faults.append(Fault(("objectives", name), words))
+    old = {one.name: changes(one.training, base.training) for one in base.objectives} if base else {}
+    known = catalogue(study.training, study.rollouts.max_tokens)
+    tables = old if given is None else named(given, old, known, ("objectives",), faults)
+    for name, table in tables.items():
         for setting in SHARED.keys() & (table.keys() if isinstance(table, Mapping) else ()):
             words = f"all objectives have the same {setting}; set {SHARED[setting]} of the study"
             faults.append(Fault(("objectives", name, setting), words))
-    tables = merged({name: table for name, table in known.items() if name in given or name in of_base}, given)
     made = _made(tables, study.training, faults)
     for one in made:
-        for setting in changes(one.training, study.training).keys() & given.get(one.name, {}).keys():
+        for setting in changes(one.training, study.training):
             if not read_by(one.training, setting):
                 faults.append(Fault(("objectives", one.name, setting), unread(setting, one.training)))
     return made

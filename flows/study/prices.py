@@ -21,7 +21,7 @@ from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.spending import PRICES
 from tasks.domain.budget import Amount, Budget, Prices, TokenPrice
-from tasks.domain.ranges import Checked, refused_by
+from tasks.domain.ranges import Checked
 from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.endpoint import configured_address
 from tasks.engines.tinker_service import address
@@ -37,18 +37,13 @@ LIST_PRICES = {
 }
 
 
-def _check_host(name: str) -> None:
-    if name != "*" and (not name or {*name} & {*"/ "} or urlsplit(f"//{name}").hostname != name.lower()):
-        raise UserError(f'{name!r} is not a host name; write only the name, such as "api.example", or "*"')
-
-
 def _host(name: str) -> str:
     """Normalised for comparison."""
     return name.lower().rstrip(".")
 
 
 Device = Annotated[str, Field(min_length=1)]
-Host = Annotated[str, refused_by(_check_host), AfterValidator(_host)]
+Host = Annotated[str, AfterValidator(_host)]
 
 
 @dataclass(frozen=True, slots=True)

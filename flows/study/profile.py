@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from itertools import combinations
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -181,7 +180,7 @@ class Search(Checked):
         return tuple(reversed(halved))
 
     def check_served(self, max_tokens: int, arms: Sequence[Arm]) -> None:
-        """Raise UserError for duplicate methods, a stepwise method on an arm whose scaffold marks no steps, a missing
+        """Raise UserError for a stepwise method on an arm whose scaffold marks no steps, a missing
         reward model, and a budget smaller than one rollout."""
         methods = {name: method_named(name) for name in self.methods}
         stepless = [arm.name for arm in arms if not arm.scaffold.has_steps]
@@ -191,9 +190,6 @@ class Search(Checked):
                 raise UserError(f"method {name} searches step by step, {words}: remove one of the two")
             if method.reward not in ("", CERTAINTY) and not self.reward:
                 raise UserError(f"method {name} is scored by a reward model: set reward to its folder")
-        for one, other in combinations(methods, 2):
-            if methods[one] == methods[other]:
-                raise UserError(f"methods: {one} and {other} are the same method; list it once")
         if self.methods and max_tokens >= self.tokens:
             words = f"is below one rollout, whose completion alone may take {max_tokens} tokens (max_tokens)"
             raise UserError(f"tokens={self.tokens} {words}: raise tokens or lower max_tokens")

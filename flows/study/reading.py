@@ -1,18 +1,20 @@
-"""Convert tables of a study to typed fields: pydantic checks them, and each mistake has the path of its field."""
+"""Convert tables of a study to typed fields: pydantic checks them, and each mistake has the path of its field and its
+place in the file or on the command line."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Any, NamedTuple, NoReturn, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from storage.errors import UserError, did_you_mean
-from tasks.domain.ranges import COLLECT, sentence
+from storage.errors import UserError, did_you_mean, printable
+from tasks.domain.ranges import COLLECT, check_distinct, sentence
 
 T = TypeVar("T")
 Path = tuple[str, ...]
@@ -45,8 +47,67 @@ class Fault(NamedTuple):
     sentence: str
 
     def __str__(self) -> str:
-        path = ".".join(word if word.isprintable() else repr(word) for word in self.path)
-        return f"{path}: {self.sentence}" if path else self.sentence
+        return printable(": ".join(filter(None, (".".join(self.path), self.sentence))))
+
+
+class Written(NamedTuple):
+    """Where the settings of a study are written: a file, its text, a question of it, and `--set`."""
+
+    file: str = ""
+    text: str = ""
+    question: str = ""
+    settings: tuple[str, ...] = ()
+
+    def sentence(self, fault: Fault) -> str:
+        """Return a mistake with the place of its field: the `--set`, or the line of the file.
+
+        >>> mine = Written("mine.toml", "[pool]\\nsources = ['a.jsonl']\\n", settings=("model=mine",))
+        >>> mine.sentence(Fault(("pool", "sources"), "none")), mine.sentence(Fault(("model",), "no folder"))
+        ('mine.toml, line 2: pool.sources: none', '--set model: no folder')
+        """
+        if ".".join(fault.path) in {setting.partition("=")[0].strip() for setting in self.settings}:
+            return f"--set {fault}"
+        tables = [("questions", self.question), ("matrix",), ()] if self.question else [()]
+        lines = (line_of(self.text, (*table, *fault.path), len(table)) for table in tables)
+        line = next(filter(None, lines), None) if self.text else None
+        return f"{self.file}, line {line}: {fault}" if line else f"{self.file}: {fault}".removeprefix(": ")
+
+    def refuse(self, faults: Iterable[Fault]) -> NoReturn:
+        """Raise UserError with all mistakes, one a line."""
+        raise UserError("\n".join(dict.fromkeys(map(self.sentence, faults))))
+
+
+def line_of(text: str, path: Path, least: int = 0) -> int | None:
+    """Return the line of a field, or of the nearest table above it. None if that has at most `least` names.
+
+    >>> line_of("# mine\\n[training]\\n\\nsteps = 3\\n", ("training", "steps"))
+    4
+    """
+    whole = tomllib.loads(text)
+    while path and not _has(whole, path):
+        path = path[:-1]
+    if len(path) <= least:
+        return None
+    lines, without = text.split("\n"), 0
+    for n in range(len(lines)):
+        try:
+            found = tomllib.loads("\n".join(lines[:n]))
+        except tomllib.TOMLDecodeError:  # within a text or list of several lines
+            continue
+        if _has(found, path):
+            break
+        without = n
+    return without + 1
+
+
+def _has(table: Any, path: Path) -> bool:
+    for name in path:
+        if isinstance(table, list) and name.isdecimal():  # a place among tables
+            table = {str(place): one for place, one in enumerate(table, 1)}
+        if not isinstance(table, Mapping) or name not in table:
+            return False
+        table = table[name]
+    return True
 
 
 @contextmanager
@@ -134,15 +195,18 @@ def merged(old: Any, new: Any) -> Any:
     return {**old, **{name: merged(old.get(name), value) for name, value in new.items()}}
 
 
-def chosen(names: object, known: Tables, path: Path, faults: list[Fault]) -> dict[str, Any]:
-    """Return the known tables that a list names."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        faults.append(Fault(path, f"{names!r} is neither a list of names nor tables [{'.'.join(path)}.NAME]"))
+def named(given: object, old: Tables, known: Tables, path: Path, faults: list[Fault]) -> Tables:
+    """Return the tables of a study that have names: those that a list chooses, or the old ones changed by tables."""
+    if isinstance(given, Mapping):
+        return merged(dict(old) | {name: known[name] for name in given if name in known and name not in old}, given)
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        faults.append(Fault(path, f"{given!r} is neither a list of names nor tables [{'.'.join(path)}.NAME]"))
         return {}
-    faults += unknown(path, path[-1].removesuffix("s"), names, known)
-    if again := {name for name in names if names.count(name) > 1}:
-        faults.append(Fault(path, f"{', '.join(sorted(again))} stands there more than once"))
-    return {name: known[name] for name in names if name in known}
+    known = {**known, **old}
+    faults += unknown(path, path[-1].removesuffix("s"), given, known)
+    with collected(faults, *path):
+        check_distinct(given)
+    return {name: known[name] for name in given if name in known}
 
 
 def unknown(path: Path, what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[Fault]:

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from flows.study.files import StudyFile, prefixes, read_study, value_text
+from flows.study.files import StudyFile, read_study, value_text
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, PROFILES, questions
-from flows.study.reading import apart
+from flows.study.reading import Fault, Written, apart, collected
 from flows.study.resolve import Study, resolve
 from flows.study.settings import overridden
 from storage.artifacts.ref import KINDS
@@ -72,13 +72,13 @@ def text_of(word: str) -> str:
         raise UserError(f"{path} cannot be read: {error}") from None
 
 
-def profile_of(word: str, text: str) -> Profile:
-    """Return the profile of a built-in name or of a study's file. text: text of that file. Raise UserError with all
-    mistakes of the request."""
+def profile_of(word: str, text: str | None = None) -> Profile:
+    """Return the profile of a built-in name or of a study's file. text: of that file, if it was read before. Raise
+    UserError with all its mistakes."""
     if (found := file_of(word)) is None:
         return profile_named(word)
     path, question = found
-    read = _read(path, text)
+    read = _read(path, text_of(word) if text is None else text)
     study = replace(read.study, title=read.name or path.stem)
     if not question:
         return study
@@ -95,25 +95,23 @@ def questions_of(word: str) -> list[str]:
     return list(_read(found[0], text_of(word)).questions) if found else []
 
 
-def check_study_name(title: str, where: str, way_out: str = 'write name = "…" in the file, or rename it') -> None:
+def check_study_name(title: str) -> None:
     """Raise UserError for an invalid name, or one that a built-in profile, a run or an artifact could have."""
-    try:
-        check_name(title)
-        if title in PROFILES:
-            raise UserError(f"'{title}' is a built-in profile's name")
-        if title in KINDS or IDENTIFIER.fullmatch(title):
-            raise UserError(f"'{title}' looks like an artifact or a run; choose another name")
-    except UserError as error:
-        raise UserError(f"{where}: {error}; {way_out}") from None
+    check_name(title)
+    if title in PROFILES or title in KINDS or IDENTIFIER.fullmatch(title):
+        raise UserError(f"'{title}' is the name of a built-in profile, an artifact or a run; choose another name")
 
 
 def _read(path: Path, text: str) -> StudyFile:
     folder = path.resolve().parent
     read = read_study(text, path.name, bases=profile_named, benchmarks=BENCHMARKS, folder=folder)
-    prefix = prefixes(path.name, text, "", ())
-    check_study_name(read.name or path.stem, prefix(("name",)).removesuffix(": ") or path.name)
-    for name in sorted({*_open_questions(read.study)} & {*read.questions}) if read.questions else ():
-        raise UserError(f"{prefix(('questions', name))}'{name}' is a question of every study; give yours another name")
+    faults: list[Fault] = []
+    with collected(faults, "name"):
+        check_study_name(read.name or path.stem)
+    for name in {*_open_questions(read.study)} & {*read.questions} if read.questions else ():
+        faults.append(Fault(("questions", name), f"'{name}' is a question of every study; give yours another name"))
+    if faults:
+        Written(path.name, text).refuse(faults)
     return read
 
 
@@ -139,7 +137,7 @@ class Request:
         invalid input."""
         profile = overridden(profile_of(self.profile, self.text), self.settings)
         if self.name:
-            check_study_name(self.name, "--name", "choose another")
+            check_study_name(self.name)
             profile = replace(profile, title=self.name)
         path, question = file_of(self.profile) or (Path(self.profile), "")
         study = resolve(
@@ -148,7 +146,7 @@ class Request:
             data=Path(self.data) if self.data else None,
             encoder=self.encoder,
             planning=planning,
-            prefix=prefixes(path.name, self.text, question, self.settings),
+            written=Written(path.name, self.text, question, self.settings),
         )
         before = {"registered": registered(study, store.root), "earlier_looks": earlier_looks(study, store.root)}
         return replace(study, command=self.command(), **before)
@@ -171,7 +169,7 @@ class Request:
         if (unknown := {*kept} - {*known} - {"plain"}) or "profile" not in kept:
             words = ", ".join(sorted(unknown)) or "no profile"
             raise UserError(f"the run was requested by another version ({words}): run it again")
-        return cls(**known | {"settings": tuple(known.get("settings", ()))})
+        return replace(cls(**known), settings=tuple(known.get("settings", ())))
 
 
 # Preregistration: a study's entry in the register, and earlier reports on the same question.

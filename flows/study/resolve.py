@@ -3,28 +3,19 @@ are found here, before work starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flows.study.files import differences, value_text, written_out
 from flows.study.machine import enough_gpus, served_ranks, side_by_side, spread
-from flows.study.models import (
-    Finder,
-    called,
-    check_adapted,
-    check_encoder_positions,
-    found_adapters,
-    found_bases,
-    found_judges,
-    on_hub,
-)
+from flows.study.models import Finder, called, check_adapted, found_adapters, found_bases, found_judges, on_hub
 from flows.study.profile import Pool, Profile
 from flows.study.profiles import PROFILES
+from flows.study.reading import Written
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import ActiveGrader
-from tasks.domain.grading.kinds import faults_of_answer
 from tasks.domain.policies import BaseModel, MadeElsewhere
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
@@ -148,15 +139,15 @@ def resolve(
     data: Path | None = None,
     encoder: str | None = None,
     planning: bool = False,
-    prefix: Callable[[tuple[str, ...]], str] = lambda path: "",
+    written: Written = Written(),  # noqa: B008
 ) -> Study:
     """Find and identify every input. store: for the active grader, and for pools checked by an earlier grader. encoder:
-    folder, hub id or digest, if it differs from the profile's. prefix: start of messages about a field.
+    folder, hub id or digest, if it differs from the profile's. written: where its settings are written.
 
     planning: missing inputs are listed in `absent` and not fetched, and steps that depend on them count as not made. A
     machine that makes no embeddings does not need their encoder. Raise UserError for missing or invalid inputs.
     """
-    finder = Finder(not planning, prefix)
+    finder = Finder(not planning)
     kinds = profile.answer_kinds
 
     def inputs(
@@ -182,11 +173,6 @@ def resolve(
     check_adapted(profile, models, finder)
     adapters, ranks = found_adapters(profile, models, finder)
     own = profile.pool
-    if not own.sources and (misfits := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
-        with finder.looking("pool", "synthetic"):
-            raise UserError(
-                f"pool.synthetic problems have whole-number answers, but {misfits}; set pool.sources instead"
-            )
     pools = {"": inputs(own, own.sources, "pool", "sources") if own.sources else PoolInputs()}
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):
@@ -200,13 +186,10 @@ def resolve(
     encoder_name, embeds = profile.encoder.name, profile.embeds and "embeddings" not in profile.hardware.without
     path, spared = () if encoder else ("encoder", "name"), not (embeds or profile.trains_on_vectors)
     encoding = finder.model(encoder or encoder_name, "encoder", *path, spared=spared)
-    if encoding.sha256 in finder.places:
-        with finder.looking("encoder", "max_tokens"):
-            check_encoder_positions(encoder_name, finder.places[encoding.sha256], profile.encoder.max_tokens)
     wanted = profile.search.reward
     reward = finder.model(wanted, "reward model", "search", "reward") if wanted else None
     if finder.faults:
-        raise UserError("; ".join(dict.fromkeys([*finder.faults, *finder.absent.values()])))
+        written.refuse([*finder.faults, *finder.absent.values()])
     served = served_ranks(profile, models, ranks)
     bases = {finder.places[sha256]: rank for sha256, rank in served.items() if sha256 in finder.places}
     hardware = enough_gpus(profile.hardware, bases, num_gpus(), gpu_bytes())
@@ -225,5 +208,5 @@ def resolve(
         reward=reward,
         adapters=adapters,
         ranks=ranks,
-        absent=finder.absent,
+        absent={what: written.sentence(fault) for what, fault in finder.absent.items()},
     )

@@ -4,7 +4,7 @@ is refused before anything is sampled."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
@@ -17,9 +17,6 @@ from tasks.domain.grading import kinds
 from tasks.domain.ranges import Checked, Name, OrNone
 from tasks.domain.scaffolds import ARMS, PROBLEM, SCAFFOLDS, Arm, Scaffold
 
-TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-#: Placeholders that a template must not have; after a LaTeX command they are part of the instructions.
-SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
 #: Characters that TOML's double quotes make of LaTeX commands (\boxed, \frac, \times, \rightarrow); no prompt contains
 #: them.
 UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b)")
@@ -53,21 +50,21 @@ def arm_table(arm: Arm) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value != default[name]}
 
 
-def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Any, faults: list[Fault]) -> tuple[Arm, ...]:
+def own_arms(base: Sequence[Arm], tables: Tables, scaffold_tables: Any, faults: list[Fault]) -> tuple[Arm, ...]:
     """Return the arms that a study defines or changes: those of its base, those of its tables, and one for each own
     scaffold without an arm, which gets the scaffold's name and trains its own adapter."""
-    before = {arm.scaffold.name: arm.scaffold for arm in base if arm.scaffold.name not in SCAFFOLDS}
-    own = before | _scaffolds(scaffold_tables, before, faults)
-    known = SCAFFOLDS | own
-    arms = {arm.name: replace(arm, scaffold=known[arm.scaffold.name]) for arm in base}
-    for name, table in tables.items():
+    if not isinstance(scaffold_tables, Mapping):
+        faults.append(Fault(("scaffolds",), f"{scaffold_tables!r} is not a table; write [scaffolds.NAME]"))
+        return ()
+    own = _scaffolds([arm.scaffold for arm in base], scaffold_tables, faults)
+    known, arms = SCAFFOLDS | own, dict[str, Arm]()
+    for name, table in merged({arm.name: arm_table(arm) for arm in base}, tables).items():
         path, usual = ("arms", name), ARMS.get(name)
         if usual and isinstance(table, Mapping) and "scaffold" in table:
             faults.append(Fault((*path, "scaffold"), f"'{name}' is a built-in arm; give yours another name"))
             continue
-        old = {"trained_as": spelt(usual.trained_as)} if usual else {}
-        old |= arm_table(arms[name]) if name in arms else {}
-        arm = validated(ArmTable, merged({**old, "name": name}, table), path, faults)
+        default = {"trained_as": spelt(usual.trained_as)} if usual else {}
+        arm = validated(ArmTable, merged({**default, "name": name}, table), path, faults)
         if arm is None:
             continue
         scaffold = usual.scaffold if usual else known.get(arm.scaffold or name)
@@ -82,20 +79,21 @@ def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Any, faults: 
     return tuple(arm for arm in {**alone, **arms}.values() if arm != ARMS.get(arm.name))
 
 
-def _scaffolds(tables: Any, before: Mapping[str, Scaffold], faults: list[Fault]) -> dict[str, Scaffold]:
-    """Scaffolds by name, in order. `base` is the scaffold that missing fields are taken from: a built-in one, or one
-    defined above; by default the study's own one of that name, if any."""
-    found: dict[str, Scaffold] = {}
-    for name, table in tables.items() if isinstance(tables, Mapping) else ():
-        path, known = ("scaffolds", name), {**SCAFFOLDS, **before, **found}
-        table = dict(table) if isinstance(table, Mapping) else {"": table}
-        base = table.pop("base", None)
+def _scaffolds(base: Iterable[Scaffold], tables: Tables, faults: list[Fault]) -> dict[str, Scaffold]:
+    """Scaffolds by name, in order. `base` in a table is the scaffold that missing fields are taken from: a built-in
+    one, or one defined above; by default the study's own one of that name, if any."""
+    found = {one.name: one for one in base if one.name not in SCAFFOLDS}
+    for place, (name, table) in enumerate(tables.items()):
+        path, known = ("scaffolds", name), {**SCAFFOLDS, **found}
+        above = str(table.get("base", name)) if isinstance(table, Mapping) else name
         if name in SCAFFOLDS:
             faults.append(Fault(path, f"'{name}' is a built-in scaffold; give yours another name"))
-        elif base is not None and str(base) not in known:
-            if base not in tables or [*tables].index(base) >= [*tables].index(name):  # else its own mistakes are told
-                faults += unknown((*path, "base"), "scaffold", [str(base)], known)
-        elif made := _scaffold(name, table, before.get(name) if base is None else known[base], faults):
+        elif not isinstance(table, Mapping):
+            faults.append(Fault(path, f"{table!r} is no table"))
+        elif above != name and above not in known:
+            if above not in [*tables][:place]:  # else its own mistakes are told
+                faults += unknown((*path, "base"), "scaffold", [above], known)
+        elif made := _scaffold(name, {k: v for k, v in table.items() if k != "base"}, known.get(above), faults):
             found[name] = made
     return found
 
@@ -148,14 +146,6 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
         if control := UNESCAPED.search(words):
             before = words[: control.start()].split("\n")[-1][-20:]
             yield field, f"after {before!r} stands the character {control[0]!r}, no LaTeX: {LITERAL}"
-    secrets = ((field, m[2]) for field, text in written for m in SECRET.finditer(text) if not m[1])
-    for field, secret in [*secrets][:1]:
-        yield field, f"{secret} would show the model what it is to find; only {PROBLEM} is put in"
-    if s.trace_tag is not None and (not TAG.fullmatch(s.trace_tag) or s.trace_tag == "answer"):
-        yield "trace_tag", f"{s.trace_tag!r} is no name of a tag; write it without brackets, and not 'answer'"
-        return
-    if s.enable_thinking and not s.chat:
-        yield "enable_thinking", "a chat template thinks, and chat is false; set chat = true, or leave it out"
     if s.trace_opened and not (s.trace_tag and (s.chat or s.ends_opened)):
         yield "trace_opened", "who opens the tag? set trace_tag, and chat = true or let template end in the opening tag"
     if not s.chat and ((s.ends_opened and not s.trace_opened) or template.rstrip().endswith(("<answer>", r"\boxed{"))):

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from flows.study.files import changed, fields_of
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS
-from flows.study.reading import HIDDEN, NONE, Fault, flat, nested
+from flows.study.reading import HIDDEN, NONE, Fault, Written, flat, nested
 from flows.study.scaffolds import ArmTable
 from storage.errors import UserError
 from tasks.domain.ranges import MOST
@@ -76,8 +76,7 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     given = nested({path: value for path, value in typed.items() if path not in arms})
     study = changed(profile, given, faults, benchmarks=BENCHMARKS, arms=nested(arms).get("arms"))
     if study is None:
-        found = (f"--set {one}" if ".".join(one.path) in values else str(one) for one in faults)
-        raise UserError("".join(c if c.isprintable() else " " for c in "; ".join(dict.fromkeys(found))))
+        Written(settings=tuple(settings)).refuse(faults)
     return study
 
 

@@ -65,17 +65,11 @@ def test_a_name_stands_wherever_hashes_do(made: tuple[Path, Row, Row]) -> None:
     listed = {row["ref"]: row["study"] for row in json.loads(said("store", "ls", "--json", root=root))}
     assert listed[second["report"]] == "cooler"
     assert "cooler, demo" in listed.values(), "what both need has both names"
-    labels = {one.ref: one.label for one in reports(root)}
-    assert labels[second["report"]].startswith("cooler · ")
-
-
-def test_a_run_and_a_name_are_taken_where_refs_are(made: tuple[Path, Row, Row]) -> None:
-    root, first, second = made
     for text in ("cooler", run_named(root, "cooler").id, second["report"]):  # type: ignore[union-attr]
         assert str(find(root, text)) == second["report"]
-        assert said("store", "show", text, root=root).startswith(second["report"])
-    assert str(find(root, "demo")) == first["report"]
     assert "no artifact, run or study 'coooler'" in said("store", "show", "coooler", root=root, fails=True)
+    labels = {one.ref: one.label for one in reports(root)}
+    assert labels[second["report"]].startswith("cooler · ")
 
 
 def test_compare_says_what_was_asked_otherwise_and_what_was_found(made: tuple[Path, Row, Row]) -> None:
@@ -182,34 +176,11 @@ def test_a_plan_fetches_nothing_and_a_run_all_of_it(tmp_path: Path, there: dict[
     assert "not on this machine" not in again.stdout, "what was fetched is found again without a network"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ((f"lab/small@{COMMIT}", f"lab/gated@{COMMIT}"), "gated repo"),
-        ((f"lab/riddles@{COMMIT}", f"lab/nothing@{COMMIT}"), "put its problems into"),
-    ],
-)
-def test_what_cannot_be_had_is_one_sentence_before_anything_is_made(
-    wrong: tuple[str, str], said: str, tmp_path: Path, there: dict[str, str]
-) -> None:
+def test_what_cannot_be_had_is_one_sentence_before_anything_is_made(tmp_path: Path, there: dict[str, str]) -> None:
     (tmp_path / "hub/models/lab/gated").mkdir()
     (tmp_path / "hub/models/lab/gated/GATED").touch()
-    (tmp_path / "mine.toml").write_text(STUDY.replace(*wrong))
+    (tmp_path / "mine.toml").write_text(STUDY.replace(f"lab/small@{COMMIT}", f"lab/gated@{COMMIT}"))
     done = varband(tmp_path, there, "run", "mine.toml")
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert "gated repo" in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert not [*(tmp_path / ".varband").glob("pool/*")]
-
-
-def test_another_commit_is_not_taken_for_the_one_that_lies_there(tmp_path: Path, there: dict[str, str]) -> None:
-    """Of a set that nobody has described, as of a known one."""
-    first = STUDY.replace(f"lab/small@{COMMIT}", "demo")
-    (tmp_path / "mine.toml").write_text(first)
-    varband(tmp_path, there, "run", "mine.toml", "--without", "rollouts")
-    assert [path.name for path in (tmp_path / ".varband/hub").glob("lab*")] == [f"lab--riddles-{COMMIT[:12]}"]
-    moved = "1" * 40
-    (tmp_path / "mine.toml").write_text(first.replace(f"lab/riddles@{COMMIT}", f"lab/riddles@{moved}"))
-    assert f"not on this machine: lab/riddles@{moved}" in " ".join(
-        varband(tmp_path, there, "plan", "mine.toml").stdout.split()
-    )
-    assert varband(tmp_path, there, "run", "mine.toml").returncode == 2

@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from cli.pool import pool
 from cli.run import request_of
 from cli.run import run as command_of_run
-from cli.store import show
 from cli.tables import MAX_ROWS
 from flows.study.request import Request
 from storage.artifacts.store import Store
@@ -76,7 +75,7 @@ def test_each_arms_prompt_is_printed_as_its_model_gets_it(tmp_path: Path) -> Non
     assert "no problem 'none'" in varband(tmp_path, "study", "prompt", "mine.toml", "--problem", "none").stderr
 
 
-@pytest.mark.parametrize("verb", ["study check", "plan", "run", "server deploy"])
+@pytest.mark.parametrize("verb", ["study check", "run", "server deploy"])
 def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text('base = "demo"\n[training]\nstep = 3\n')
     done = varband(tmp_path, *verb.split(), "bad.toml")
@@ -90,31 +89,22 @@ def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path
 
 WORDS = {
     "unknown profile": (("run", "demmo"), "'demmo'"),
-    "unknown field": (("run", "demo", "--set", "training.stps=3"), "did you mean 'steps'"),
     "a name of TRL's": (("run", "demo", "--set", "training.num_generations=4"), "did you mean group_size?"),
     "longer than the model": (("run", "demo", "--set", "hardware.max_model_len=5000"), "the model has 1024 positions"),
     "no such pool": (("run", "demo", "--pool", "nowhere.jsonl"), "nowhere.jsonl"),
-    "no such artifact": (("store", "show", "rollouts-0123", "--root", "."), "rollouts-0123"),
     "no such root": (("store", "ls", "--root", "mistyped"), "mistyped: there is no such folder"),
     "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),
     "root cannot be written": (("run", "demo", "--root", "/proc/varband"), "/proc/varband"),
 }
 
 
-def refused(folder: Path, *words: str) -> str:
-    """The one sentence on standard error."""
-    done = warm.run([warm.VARBAND, *words], cwd=folder)
-    assert done.returncode == 2, done.stderr
-    said = [line for line in done.stderr.splitlines() if line.startswith("varband: ")]
-    assert len(said) == 1 and "Traceback" not in done.stderr, done.stderr
-    return said[0]
-
-
 @pytest.mark.parametrize("case", WORDS)
 def test_words_on_the_command_line(tmp_path: Path, case: str) -> None:
     words, named = WORDS[case]
     (tmp_path / "a_file").write_text("not a store")
-    assert named in refused(tmp_path, *words)
+    done = varband(tmp_path, *words)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("varband: ")]
+    assert done.returncode == 2 and len(lines) == 1 and named in lines[0] and "Traceback" not in done.stderr
 
 
 # What a worker writes down as the command that remakes an artifact asks for exactly the same.
@@ -152,11 +142,7 @@ def test_a_file_of_problems_is_found_from_another_folder(tmp_path: Path, monkeyp
 # Sets by name: a study reads the one that it is told to, and a new one is compared with the others.
 
 
-LINE = '{{"id": "{0}", "problem": "Ann holds {0} red pebbles and finds two more; how many has she?", "gold": "{1}"}}\n'
-
-
-def write(folder: Path, file: str, numbers: range) -> None:
-    (folder / file).write_text("".join(LINE.format(i, i + 2) for i in numbers))
+LINE = '{{"id": "{0}", "problem": "Ann holds {0} red pebbles and finds two more; how many has she?", "gold": "{0}"}}\n'
 
 
 def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,11 +152,11 @@ def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, mo
         return " ".join(done.output.split())
 
     monkeypatch.setitem(SOURCES, "pebbles", Source(name="pebbles", file="pebbles.jsonl", hub="nowhere/pebbles"))
-    write(tmp_path, "amc.jsonl", range(40, 44))
+    (tmp_path / "amc.jsonl").write_text("".join(LINE.format(i) for i in range(40, 44)))
     assert checked("amc").endswith("compared with no other set")
     (tmp_path / "pebbles.jsonl").write_text('{"id": "x", "problem": "What is the root of nine?", "gold": "3"}\n')
     assert checked("amc").endswith("no duplicates in pebbles")
-    write(tmp_path, "aime24.jsonl", range(40, 41))
+    (tmp_path / "aime24.jsonl").write_text(LINE.format(40))
     assert "duplicates in other sets" in checked("amc") and "aime24" in checked("amc")
 
 
@@ -181,15 +167,6 @@ def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, mo
 def piped(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
     bare = {k: v for k, v in warm.SHELL.items() if k not in ("COLUMNS", "FORCE_COLOR")}
     return warm.run([warm.VARBAND, *words, "--root", str(root)], env=bare)
-
-
-def test_every_kind_of_artifact_is_shown(demo_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    kinds = {ref.kind: ref for ref in Store(demo_store).refs()}
-    assert len(kinds) >= 12
-    for ref in kinds.values():
-        done = CliRunner().invoke(show, [str(ref), "--root", str(demo_store)], catch_exceptions=False, color=False)
-        assert done.stdout.startswith(str(ref)) and "made from" in done.stdout and "\x1b" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -219,9 +196,6 @@ def test_the_ends_of_completions_that_fail_are_shown(demo_store: Path) -> None:
     first = min(failing, key=lambda r: (r["rollout"], r["problem_id"]))
     assert f"{first['problem_id']}, rollout {first['rollout']}: {first['verdict']}" in shown
     assert first["completion"].strip().splitlines()[-1][-40:] in shown and shown.count("rollout ") == 1
-    report = str(store.refs("report")[0])
-    every = json.loads(piped("store", "show", report, "--completions", "2", "--json", root=demo_store).stdout)
-    assert {len([r for r in every if r["arm"] == arm]) for arm in {r["arm"] for r in every}} == {2}
 
 
 # What needs a package that only an extra brings, where that is not installed: a sentence that names the extra.

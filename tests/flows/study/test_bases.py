@@ -165,9 +165,8 @@ def test_an_adapter_knows_its_base(places: Path, tmp_path: Path) -> None:
         adapter_files(folder).check_base(places / "other")
 
 
-@pytest.mark.parametrize("changed", [{"init_lora_weights": "pissa"}, {"layer_replication": [[0, 2], [1, 3]]}])
-def test_an_adapter_of_another_kind(places: Path, tmp_path: Path, changed: dict[str, object]) -> None:
+def test_an_adapter_of_another_kind(places: Path, tmp_path: Path) -> None:
     config = json.loads((shutil.copytree(places / "fits", tmp_path / "odd") / "adapter_config.json").read_text())
-    (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps(config | changed))
-    with pytest.raises(UserError, match=f"{next(iter(changed))} is .* merge it into a model, or convert"):
+    (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps(config | {"init_lora_weights": "pissa"}))
+    with pytest.raises(UserError, match=r"init_lora_weights is .* merge it into a model, or convert"):
         adapter_files(tmp_path / "odd")

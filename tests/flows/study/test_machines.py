@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.fit import Machine, check_memory, memory_lines
-from flows.study.machine import enough_gpus, served_ranks, spread
+from flows.study.machine import enough_gpus, served_ranks
 from flows.study.profiles import DEMO, PAPER
 from flows.study.request import profile_of
 from flows.study.resolve import Study
@@ -64,15 +64,6 @@ def test_engines_serve_the_largest_adapter_that_is_trained_on_their_base_or_made
     ceiling, models = replace(DEMO, arms=("panel", "top"), own=(top,)), {"panel": ONE, "top": OTHER}
     assert served_ranks(ceiling, models, {}) == {ONE.sha256: 16, OTHER.sha256: 0}
     assert served_ranks(ceiling, models, {OTHER.sha256: 8, ONE.sha256: 8}) == {ONE.sha256: 16, OTHER.sha256: 8}
-
-
-@pytest.mark.parametrize(
-    ("gpus", "arms_at_once", "processes", "replicas"), [(0, 2, 1, 1), (1, 2, 1, 1), (2, 1, 1, 1), (8, 2, 1, 3)]
-)
-def test_the_published_study_on_so_many(gpus: int, arms_at_once: int, processes: int, replicas: int) -> None:
-    found = spread(PAPER.hardware, gpus, 2)
-    assert (found.arms_at_once, found.processes, found.replicas) == (arms_at_once, processes, replicas)
-    assert gpus < 2 or found.arms_at_once * found.gpus <= gpus
 
 
 @pytest.mark.parametrize(

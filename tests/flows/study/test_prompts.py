@@ -15,13 +15,11 @@ EXAMPLE = '[[scaffolds.own.examples]]\nproblem = "What is 12 + 30?"\ntrace = "12
 #: TinyZero's and DeepSeek-R1-Zero's: the prompt itself opens the trace.
 ZERO = "User: {problem} Think in <think> </think>, answer in <answer> </answer>.\nAssistant: Let me see.\n<think>"
 TAGGED = "{problem} <think>..</think> <answer>..</answer>"
-ASKED = '{role = "user", content = "{problem} <think>..</think> <answer>..</answer>"}'
-PLAIN = "{problem} Reason, then <answer>a</answer>"
 
 
-def own(template: str, more: str = "", *, tag: str | None = "think", form: str = "tag") -> Scaffold:
-    trace = f'trace_tag = "{tag}"\n' if tag else ""
-    head = f'base = "demo"\n[scaffolds.own]\nanswer_form = "{form}"\n{trace}template = {json.dumps(template)}\n'
+def own(template: str, more: str = "") -> Scaffold:
+    head = 'base = "demo"\n[scaffolds.own]\nanswer_form = "tag"\ntrace_tag = "think"\n'
+    head += f"template = {json.dumps(template)}\n"
     return profile_of("mine.toml", head + more).arm("own").scaffold
 
 
@@ -51,47 +49,40 @@ def test_a_chat_has_its_own_system_message_and_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "refusal"),
+    ("old", "new", "said"),
     [
         ('content = "{problem}"', 'content = "go"', "messages: {problem} stands there 0 times"),
         ('"1+1?"', '"{problem}"', "messages: {problem} stands there 2 times"),
         ('"user", content = "{', '"assistant", content = "{', "the last message must be the user's"),
         ('"user", content = "1', '"teacher", content = "1', "messages.1.role"),
+        ("chat = true", "chat = false", "chat: system and messages are parts of a chat"),
+        ("chat = true", "chat = true\ntemplate = '{problem}!'", "messages are the whole prompt; leave out template"),
     ],
 )
-def test_a_chat_that_is_no_prompt_is_refused(old: str, new: str, refusal: str) -> None:
+def test_a_chat_that_is_no_prompt_is_refused(old: str, new: str, said: str) -> None:
     with pytest.raises(UserError) as refused:
         profile_of("mine.toml", CHAT.replace(old, new))
-    assert refusal in str(refused.value)
+    assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("stop", [".", ", ", "e", "$", "sqrt", "<answer>"])
-def test_a_stop_that_any_reasoning_holds_is_refused(stop: str) -> None:
-    with pytest.raises(UserError, match=r"line 5: scaffolds\.own\.stop: .* ends a completion before its answer"):
-        own(PLAIN, f"stop = [{stop!r}]\nanswer_kind = 'exact_text'\n", tag=None)
+STOP = "stop: {!r} ends a completion before its answer is written"
 
 
 @pytest.mark.parametrize(
     ("template", "more", "said"),
     [
         ("answer in <answer>...</answer>", "", "template: {problem} stands there 0 times"),
-        (f"{TAGGED} {{gold}}", "", "{gold} would show the model what it is to find"),
         ("{problem} <answer>..</answer>", "", "template: it never shows </think>"),
-        (
-            r"2 	imes 3" + TAGGED,
-            "",
-            "after '2 ' stands the character '\\t', no LaTeX: write it between single quotes",
-        ),
+        ("2 \times 3" + TAGGED, "", "after '2 ' stands the character '\\t', no LaTeX"),
         (TAGGED, "trace_opened = true", "trace_opened: who opens the tag?"),
         (ZERO, "", "template: it ends in an opening tag"),
-        (TAGGED, "system = 'Be brief.'", "chat: system and messages are parts of a chat"),
-        (TAGGED, f"chat = true\nmessages = [{ASKED}]", "messages are the whole prompt; leave out template"),
+        *((TAGGED, f"stop = [{stop!r}]", STOP.format(stop)) for stop in (".", ", ", "e", "$", "sqrt", "<answer>")),
     ],
 )
 def test_what_no_completion_could_follow_is_refused(template: str, more: str, said: str) -> None:
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError, match=r"^mine\.toml, line \d: scaffolds\.own\.") as refused:
         own(template, more)
-    assert said in str(refused.value) and "mine.toml" in str(refused.value)
+    assert said in str(refused.value)
 
 
 def test_a_prompt_may_open_the_trace_where_it_says_so() -> None:

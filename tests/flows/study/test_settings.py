@@ -43,14 +43,14 @@ def refused(call: Callable[[], object]) -> str:
 @example("arms", "\r0\n0")
 @given(st.sampled_from(NAMES), st.sampled_from(TEXTS) | st.text(max_size=12))
 def test_a_typed_value_is_taken_or_refused_in_a_sentence(name: str, text: str) -> None:
-    assert "\n" not in refused(lambda: overridden(DEMO, [f"{name}={text}"]))
+    assert all(": " in line for line in refused(lambda: overridden(DEMO, [f"{name}={text}"])).splitlines())
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(NAMES), st.sampled_from([-1, 0, 2.5, 10**30, True, "foo", [], [1, "a"], ["a", "a"]]))
 def test_a_written_value_is_taken_or_refused_with_its_line(name: str, value: Any) -> None:
     said = refused(lambda: profile_of("mine.toml", f'base = "demo"\n{name} = {json.dumps(value)}\n'))
-    assert not said or (said.startswith("mine.toml") and "line 2" in said)
+    assert all(line.startswith("mine.toml, line 2: ") for line in said.splitlines())
 
 
 def numbers(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -82,19 +82,12 @@ def test_a_setting_is_taken_where_one_of_the_compared_objectives_reads_it() -> N
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        (
-            "training.loss=gspo training.epochs=2",
-            "training.loss: engine tinker: the service has no loss gspo; it has imp",
-        ),
+        ("training.loss=gspo training.epochs=2", "training.loss: engine tinker: the service has no loss gspo"),
         ("training.kl_weight=0.1", "training.kl_weight: engine tinker: the service has no KL term"),
-        ("training.entropy_weight=0.1", "training.entropy_weight: engine tinker: the service has no entropy term"),
-        ("training.target_modules=q_proj", "training.target_modules: engine tinker: the service has only"),
-        ("hardware.processes=2", "hardware.processes: 2 processes of the learner"),
         ("rollouts.temperature=0.7", "rollouts.temperature: engine tinker: the service has no temperature in training"),
     ],
 )
 def test_what_a_tinker_service_cannot_train_is_refused_by_name(setting: str, says: str) -> None:
-    """By everything that reads a study."""
     assert says in refused(lambda: overridden(DEMO, ["hardware.engine=tinker", *setting.split()]))
 
 
