@@ -126,7 +126,7 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
     """Enter the rollouts of files and of folders' files, and write the study NAME.toml and its NAME-problems.jsonl.
     arms: the name of each file's arm, or one for all; by default the name in the file, or the file's name. pool:
     problems with golds, if the files have none. If a file is wrong, UserError is raised before anything is written."""
-    check_study_name(name, "--name", "choose another")
+    check_study_name(name)
     files = [file for path in files for file in files_of(path)]
     if len(arms) not in (0, 1, len(files)):
         raise UserError(f"{len(files)} files have {len(arms)} --arm names: give one per file, one for all, or none")
