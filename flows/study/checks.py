@@ -24,6 +24,9 @@ from tasks.domain.grpo.rewards import try_rewards
 from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.policies import SERVED, Sampling
 from tasks.domain.problems.sources import SOURCES
+from tasks.domain.search.method import CERTAINTY
+from tasks.domain.search.registry import method_named
+from tasks.domain.search.selection import Likeliest
 from tasks.engines.tinker_service import unserved
 
 
@@ -84,11 +87,18 @@ def _heads(p: Profile) -> Iterator[Fault]:
 
 
 def _served(p: Profile) -> Iterator[Fault]:
-    """Yield a mistake for each arm that trains a model that only a server has."""
-    for name in p.arms:
-        if p.base_of(name).startswith(SERVED) and (p.arm(name).trained_as is not None or p.arm(name).adapter):
+    """Yield a mistake for each arm and method that needs token ids or log-probs of a model that only a server has."""
+    served = [name for name in p.arms if p.base_of(name).startswith(SERVED)]
+    for name in served:
+        if p.arm(name).trained_as is not None or p.arm(name).adapter:
             words = f'{p.base_of(name)} returns no token ids and log-probs to train on; write trained_as = "none"'
             yield Fault(("arms", name, "trained_as"), words)
+    for name in p.search.methods if served else ():
+        method = method_named(name)
+        likeliest = isinstance(method, Likeliest) or getattr(method, "by", "") == "likelihood"
+        if likeliest or method.in_steps or method.reward == CERTAINTY:
+            words = f"method {name} needs token ids and log-probs, which {p.base_of(served[0])} does not return"
+            yield Fault(("search", "methods"), words)
 
 
 def _compared(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:
