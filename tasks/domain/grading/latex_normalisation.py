@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from tasks.domain.grading.regions import closing
-
 #: Names in LaTeX or ASCII, each followed by the characters of Unicode that it stands for.
 _WRITTEN = r"""
 - −–—‐‑﹣  * ∗  / ÷∕⁄  " “”  ' ’‘′  '' ″  . 。  ( ⟨  ) ⟩  \% ％  ^{\circ} °º  \times ×  \cdot ⋅·∙  \pm ±  \mp ∓
@@ -110,7 +108,7 @@ def normalise(text: str) -> str:
     ('1234', '\\sqrt{2+\\pi }')
     """
     text = one_line(rewritten(_ascii(text), RENAMED))
-    text = _brace_arguments(rewritten(text, _POWERS))
+    text = rewritten(text, _ARGUMENTS)
     return _conclusion(rewritten(text.strip(), _WHOLE).strip())
 
 
@@ -121,10 +119,19 @@ def rewritten(text: str, table: Iterable[tuple[str, Any]]) -> str:
     return text
 
 
-_POWERS = (
+def _braced(found: re.Match[str]) -> str:
+    return found[1] + (found[2] or "") + (f"{{{found[3]}}}" if found[3] else "")
+
+
+_GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+_TOKEN = r"(\d|[A-Za-z]|\\[A-Za-z]+)"
+#: Powers, and braces around arguments of one token: `\frac12`, `\frac {1}2`, `\sqrt2`.
+_ARGUMENTS = (
     (r"(?<=[\w)])\*\*(?=[\w({])", "^"),
     (r"\*\*|`", ""),
     (r"([\^_]) ?(-?\d*\.\d+|-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}"),
+    (rf"(\\(?:frac|binom|sqrt))(?![A-Za-z])\s*(\[[^\]]*\])?\s*(?:(?=\{{)|{_TOKEN})", _braced),
+    (rf"(\\(?:frac|binom))({_GROUP})\s*(?:(?=\{{)|{_TOKEN})", _braced),
 )
 #: Quotes, emphasis and a command around all of the text.
 _WHOLE = (
@@ -147,26 +154,6 @@ def _conclusion(text: str) -> str:
     if before and last.strip() and all(not b.strip() or re.search(r"=|<|>|\\(?:le|ge|in)\b", b) for b in before):
         text = last.strip()
     return _APPROXIMATELY.sub("", text).strip()
-
-
-_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt)(?![A-Za-z])\s*(\[[^\]]*\])?")
-_ARGUMENT = re.compile(r"\s*(\{|\d|[A-Za-z]|\\[A-Za-z]+)")
-
-
-def _brace_arguments(text: str) -> str:
-    r"""`\frac12` and `\frac {1}2` as `\frac{1}{2}`, `\sqrt2` as `\sqrt{2}`."""
-    out, at = [], 0
-    while match := _ARGUMENTS.search(text, at):
-        out.append(text[at : match.start()] + f"\\{match[1]}{match[2] or ''}")
-        at = match.end()
-        for _ in range(1 if match[1] == "sqrt" else 2):
-            found = _ARGUMENT.match(text, at)
-            end = closing(text, found.end()) if found and found[1] == "{" else found and found.end() - 1
-            if not found or end is None:
-                break
-            out.append("{" + (_brace_arguments(text[found.end() : end]) if found[1] == "{" else found[1]) + "}")
-            at = end + 1
-    return "".join(out) + text[at:]
 
 
 def _compatible(text: str) -> str:
