@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-#: Names in LaTeX or ASCII, each followed by the characters of Unicode that it stands for.
-_WRITTEN = r"""
-- −–—‐‑﹣  * ∗  / ÷∕⁄  " “”  ' ’‘′  '' ″  . 。  ( ⟨  ) ⟩  \% ％  ^{\circ} °º  \times ×  \cdot ⋅·∙  \pm ±  \mp ∓
-\le ≤⩽  \ge ≥⩾  \ne ≠  \approx ≈  \in ∈  \cup ∪  \cap ∩  \emptyset ∅  \infty ∞  \ldots …  \to →
-\Rightarrow ⇒  \therefore ∴  \lfloor ⌊  \rfloor ⌋  \lceil ⌈  \rceil ⌉  \mathbb{R} ℝ  \mathbb{Z} ℤ  \mathbb{N} ℕ
-\alpha α  \beta β  \gamma γ  \delta δ  \epsilon ε  \zeta ζ  \eta η  \theta θ  \iota ι  \kappa κ  \lambda λ  \mu µμ
-\nu ν  \xi ξ  \omicron ο  \pi π  \rho ρ  \sigma σ  \tau τ  \upsilon υ  \phi φ  \chi χ  \psi ψ  \omega ω  \Gamma Γ
-\Delta Δ  \Theta Θ  \Lambda Λ  \Xi Ξ  \Pi Π  \Sigma Σ  \Upsilon Υ  \Phi Φ  \Psi Ψ  \Omega Ω
+#: Names in LaTeX or ASCII, each followed by the characters of Unicode and the commands that it stands for.
+_SPELLINGS = r"""
+- − – — ‐ ‑ ﹣  * ∗  / ÷ ∕ ⁄  " “ ”  ' ’ ‘ ′  '' ″  . 。  ( ⟨ langle  ) ⟩ rangle  < lt  > gt  \% ％  ^{\circ} ° º
+\frac dfrac tfrac cfrac nicefrac sfrac  \binom dbinom tbinom  \ldots … dots dotsc dotsb cdots  \times ×  \cdot ⋅ · ∙
+\pm ±  \mp ∓  \le ≤ ⩽ leq leqslant leqq  \ge ≥ ⩾ geq geqslant geqq  \ne ≠ neq  \approx ≈  \in ∈  \cup ∪  \cap ∩
+\emptyset ∅ varnothing empty  \infty ∞  \to →  \Rightarrow ⇒  \therefore ∴  \lfloor ⌊  \rfloor ⌋  \lceil ⌈  \rceil ⌉
+\mathbb{R} ℝ  \mathbb{Z} ℤ  \mathbb{N} ℕ  \alpha α  \beta β  \gamma γ  \delta δ  \epsilon ε  \zeta ζ  \eta η  \theta θ
+\iota ι  \kappa κ  \lambda λ  \mu µ μ  \nu ν  \xi ξ  \omicron ο  \pi π  \rho ρ  \sigma σ  \tau τ  \upsilon υ  \phi φ
+\chi χ  \psi ψ  \omega ω  \Gamma Γ  \Delta Δ  \Theta Θ  \Lambda Λ  \Xi Ξ  \Pi Π  \Sigma Σ  \Upsilon Υ  \Phi Φ  \Psi Ψ
+\Omega Ω
 """
-#: Names of commands, each followed by its other names.
-_COMMANDS = r"""
-\le leq,leqslant,leqq  \ge geq,geqslant,geqq  \ne neq  < lt  > gt  ( langle  ) rangle  \emptyset varnothing,empty
-\frac dfrac,tfrac,cfrac,nicefrac,sfrac  \binom dbinom,tbinom  \ldots dots,dotsc,dotsb,cdots
-"""
-
-
-def _table(text: str) -> list[tuple[str, str]]:
-    """Pairs of a LaTeX macro's name and its replacement. A command ends with a space, unless arguments follow it."""
-    words = text.split()
-    spaced = (w + " " if w[-1].isalpha() and w not in (r"\frac", r"\binom") else w for w in words[::2])
-    return list(zip(spaced, words[1::2], strict=True))
-
-
-_SYMBOLS = {char: name for name, chars in _table(_WRITTEN) for char in chars}
-_SYNONYMS = {other: name for name, others in _table(_COMMANDS) for other in others.split(",")}
+#: A command takes a space, unless arguments follow it.
+_NAMES = {
+    other: name + " " * (name[-1].isalpha() and name not in (r"\frac", r"\binom"))
+    for name, *others in map(str.split, re.split("  |\n", _SPELLINGS.strip()))
+    for other in others
+}
+_CHARACTERS = str.maketrans({other: name for other, name in _NAMES.items() if not other.isascii()})
+_SYNONYMS = "|".join(filter(str.isascii, _NAMES))
 _TEXT = r"\\(?:text|mathrm) ?\{ ?"
 RENAMED = (
     (r"(?<=\d) ?(?:, ?\\!|\{, ?\}) ?(?=\d{3}(?!\d))|(?<=\d)\\,(?=\d{3}(?!\d))", ""),
@@ -65,7 +59,7 @@ RENAMED = (
     (r"\\mathbb ([A-Z])(?![A-Za-z])", r"\\mathbb{\1}"),
     (r"\(mod ([^()]+)\)|\\p?mod ?(\d{1,9})(?![\d.])", r"\\pmod{\1\2}"),
     (r"\.{3,}", r"\\ldots "),
-    (rf"\\({'|'.join(_SYNONYMS)})(?![A-Za-z])", lambda m: _SYNONYMS[m[1]]),
+    (rf"\\({_SYNONYMS})(?![A-Za-z])", lambda m: _NAMES[m[1]]),
     (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
     (
         r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda|delta|epsilon|omega|sigma|phi|rho|tau|mu)(?![A-Za-z])"
@@ -109,7 +103,7 @@ def normalise(text: str) -> str:
     """
     text = one_line(rewritten(_ascii(text), RENAMED))
     text = rewritten(text, _ARGUMENTS)
-    return _conclusion(rewritten(text.strip(), _WHOLE).strip())
+    return rewritten(text.strip(), _WHOLE).strip()
 
 
 def rewritten(text: str, table: Iterable[tuple[str, Any]]) -> str:
@@ -133,49 +127,38 @@ _ARGUMENTS = (
     (rf"(\\(?:frac|binom|sqrt))(?![A-Za-z])\s*(\[[^\]]*\])?\s*(?:(?=\{{)|{_TOKEN})", _braced),
     (rf"(\\(?:frac|binom))({_GROUP})\s*(?:(?=\{{)|{_TOKEN})", _braced),
 )
-#: Quotes, emphasis and a command around all of the text.
+_IMPLIES = r"(?:\\(?:Rightarrow|implies|Longrightarrow|therefore)(?![A-Za-z])|(?<![<>=])=>)"
+_BEFORE = rf"(?:(?!{_IMPLIES}).)*"
+#: Quotes, emphasis and a command around all of the text; relations from which it follows, and a rounding sign.
 _WHOLE = (
     (r"\s+|\\\\\s*$", " "),
     (r"^'([^']+)'$|^\*{1,2}([^*_]+)\*{1,2}$|^_{1,2}([^*_]+)_{1,2}$", r"\1\2\3"),
     (rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{([^{{}}]*\d[^{{}}]*|{_LETTERS})\}} ?$", r"\1"),
     (r"^[ ,;:]+|(?:(?<!\\)[ .,;:]|(?<![\w)}!\\])!)+$", ""),
+    (rf"^(?:(?= *{_IMPLIES}|{_BEFORE}(?:[=<>]|\\(?:le|ge|in)\b)){_BEFORE}{_IMPLIES})+(?= *\S)", ""),
+    (r"^ *(?:->|\\to(?![A-Za-z]))(?= *\S)", ""),
+    (r"^ *\\(?:approx|sim|simeq)(?![A-Za-z])", ""),
 )
-
-
-_IMPLIES = re.compile(
-    r"\\(?:Rightarrow|implies|Longrightarrow|therefore)(?![A-Za-z])|(?<![<>=])=>|^ ?(?:->|\\to(?![A-Za-z]))"
-)
-_APPROXIMATELY = re.compile(r"^ ?(?:\\approx|\\sim|\\simeq)(?![A-Za-z])")
-
-
-def _conclusion(text: str) -> str:
-    r"""The part after an implication: `x+3=10 \Rightarrow x=7` ends in `x=7`."""
-    *before, last = _IMPLIES.split(text)
-    if before and last.strip() and all(not b.strip() or re.search(r"=|<|>|\\(?:le|ge|in)\b", b) for b in before):
-        text = last.strip()
-    return _APPROXIMATELY.sub("", text).strip()
 
 
 def _compatible(text: str) -> str:
     return unicodedata.normalize("NFKC", text).replace("−", "-")
 
 
-_WRITTEN_OUT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (re.compile("[¹²³ªʰ-ʸˠ-ˤᴬ-ᵡᶛ-ᶿⁱ⁰-ⁿ]+"), lambda m: f"^{{{_compatible(m[0])}}}"),
-    (re.compile("[₀-ₜᵢ-ᵪ]+"), lambda m: f"_{{{_compatible(m[0])}}}"),
-    (re.compile("[¼-¾⅐-⅞↉]"), lambda m: r"\frac{{{}}}{{{}}}".format(*_compatible(m[0]).split("⁄"))),
-    (re.compile(r"([√∛∜]) *(\d+(?:\.\d+)?)?"), lambda m: rf"\sqrt{_ROOTS[m[1]]}" + (f"{{{m[2]}}}" if m[2] else " ")),
-)
-_CHARACTERS = str.maketrans(_SYMBOLS)
 _ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
+_WRITTEN_OUT = (
+    ("[¹²³ªʰ-ʸˠ-ˤᴬ-ᵡᶛ-ᶿⁱ⁰-ⁿ]+", lambda m: f"^{{{_compatible(m[0])}}}"),
+    ("[₀-ₜᵢ-ᵪ]+", lambda m: f"_{{{_compatible(m[0])}}}"),
+    ("[¼-¾⅐-⅞↉]", lambda m: r"\frac{{{}}}{{{}}}".format(*_compatible(m[0]).split("⁄"))),
+    (r"([√∛∜]) *(\d+(?:\.\d+)?)?", lambda m: rf"\sqrt{_ROOTS[m[1]]}" + (f"{{{m[2]}}}" if m[2] else " ")),
+)
 
 
 def _ascii(text: str) -> str:
     if text.isascii():
         return text
-    for pattern, written_out in _WRITTEN_OUT:
-        text = pattern.sub(written_out, text)
-    return "".join(c if c.isascii() else unicodedata.normalize("NFKC", c) for c in text.translate(_CHARACTERS))
+    text = rewritten(text, _WRITTEN_OUT).translate(_CHARACTERS)
+    return "".join(c if c.isascii() else unicodedata.normalize("NFKC", c) for c in text)
 
 
 _EMPTY_ARGUMENT = re.compile(
