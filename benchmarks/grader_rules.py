@@ -42,7 +42,6 @@ yes and no | `True` for `Yes` | grading.yes_or_no | empty
 nothing of the kind | `no such x exists` | grading.denies_existence | False
 letters of options | `(C)` for `\text{(C)}` | comparison._option | None
 tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._DECORATION | nothing
-formulas over several lines | `\begin{aligned}…` | latex_normalisation.one_line | argument
 superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | latex_normalisation._WRITTEN_OUT | nothing
 thousands with commas or spaces | `1 234` | formulas._THOUSANDS | no match
 a decimal for an exact value | `0.333333` for 1/3 | comparison.decimal_tolerance | zero

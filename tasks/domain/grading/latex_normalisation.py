@@ -100,9 +100,10 @@ def normalise(text: str) -> str:
     ('x^{2}-\\frac{1}{2}', '( \\frac{1}{2}, 3)')
     >>> normalise("**1{,}234**."), normalise("√(2+π)")
     ('1234', '\\sqrt{2+\\pi }')
+    >>> normalise(r"\begin{align*} x &= 3+4 \\ &= 7 \end{align*}"), normalise(r"\begin{cases}x=1\\y=2\end{cases}")
+    ('x = 3+4 = 7', 'x=1, y=2')
     """
-    text = one_line(rewritten(_ascii(text), RENAMED))
-    text = rewritten(text, _ARGUMENTS)
+    text = rewritten(rewritten(_ascii(text), RENAMED), _ARGUMENTS)
     return rewritten(text.strip(), _WHOLE).strip()
 
 
@@ -117,10 +118,22 @@ def _braced(found: re.Match[str]) -> str:
     return found[1] + (found[2] or "") + (f"{{{found[3]}}}" if found[3] else "")
 
 
+def _one_line(found: re.Match[str]) -> str:
+    """Return the lines of a formula on one line: a line that goes on is joined, and other lines become a list."""
+    lines = [re.sub(r"\s*(?<!\\)&\s*", " ", line).strip(" ,") for line in found["lines"].split(r"\\")]
+    goes_on = r"\n(?=[-+=<>]|\\(?:le|ge|approx|cdot|times|equiv)(?![A-Za-z]))"
+    return re.sub(goes_on, " ", "\n".join(filter(None, lines))).replace("\n", ", ").strip()
+
+
 _GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
 _TOKEN = r"(\d|[A-Za-z]|\\[A-Za-z]+)"
-#: Powers, and braces around arguments of one token: `\frac12`, `\frac {1}2`, `\sqrt2`.
+#: Formulas of several lines, powers, and braces around arguments of one token: `\frac12`, `\frac {1}2`, `\sqrt2`.
 _ARGUMENTS = (
+    (
+        r"(?s)^\s*\\begin ?\{(?P<name>(?:align(?:ed|at)?|equation|gather(?:ed)?|split|multline)\*?|cases(?=\}[^&]*$))\}"
+        r"(?P<lines>(?:(?!\\begin).)*?)\\end ?\{(?P=name)\}\s*$",
+        _one_line,
+    ),
     (r"(?<=[\w)])\*\*(?=[\w({])", "^"),
     (r"\*\*|`", ""),
     (r"([\^_]) ?(-?\d*\.\d+|-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}"),
@@ -167,42 +180,14 @@ _EMPTY_ARGUMENT = re.compile(
 )
 
 
-_TWINS = ((r"\{", r"\}"), (r"\begin{", r"\end{"))
-
-
 def repaired(text: str) -> str | None:
     """Normalised text with missing final braces added; None if that does not balance it."""
     bare = re.sub(r"\\[{}]", "", text)
     missing, rounds = (sum(bare.count(a) - bare.count(b) for a, b in pairs) for pairs in (["{}"], ["()", "[]"]))
     text = text + "}" * missing if missing >= 0 else re.sub(rf"( *\}}){{{-missing}}} *$", "", text)
     swapped = text.startswith("]") or text.endswith("[")
-    if (rounds and not swapped) or any(text.count(a) != text.count(b) for a, b in _TWINS):
-        return None
-    return None if _EMPTY_ARGUMENT.search(text) else text
-
-
-_LINES = re.compile(
-    r"\\begin ?\{(?P<name>(?:align|aligned|alignat|equation|gather|gathered|split|multline)\*?|cases)\}"
-    r"(?P<inner>(?:(?!\\begin).)*?)\\end ?\{(?P=name)\}",
-    re.S,
-)
-_GOES_ON = re.compile(r"[-+=<>]|\\(?:le|ge|approx|cdot|times|equiv)(?![A-Za-z])")
-
-
-def one_line(text: str) -> str:
-    r"""Return a multi-line formula on one line: continuation lines are joined, and other lines become a list.
-
-    >>> one_line(r"\begin{align*} x &= 3+4 \\ &= 7 \end{align*}"), one_line(r"\begin{cases}x=1\\y=2\end{cases}")
-    ('x = 3+4 = 7', 'x=1, y=2')
-    """
-    found = _LINES.fullmatch(text.strip())
-    if found is None or (found["name"] == "cases" and "&" in found["inner"]):
-        return text
-    joined = ""
-    for part in found["inner"].split(r"\\"):
-        if line := re.sub(r"\s*(?<!\\)&\s*", " ", part).strip(" ,"):
-            joined += (" " if not joined or _GOES_ON.match(line) else ", ") + line
-    return joined.strip()
+    open_ends = text.count(r"\{") != text.count(r"\}") or text.count(r"\begin{") != text.count(r"\end{")
+    return None if (rounds and not swapped) or open_ends or _EMPTY_ARGUMENT.search(text) else text
 
 
 def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
