@@ -487,9 +487,8 @@ def _holds_several(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
         listed and not all(is_inequality(i) or r"\ne" in i.marks for i in items[:2])
     ):
         raise _NoSet
-    excluded = [item for item in items[2:] if listed and item.kind == "scalar"]  # `x \ne 1, 2`
-    if excluded and r"\ne" not in items[1].marks:
-        raise _NoSet
+    unlike = listed and r"\ne" in items[1].marks
+    excluded = [item for item in items[2:] if unlike and item.kind == "scalar"]  # `x \ne 1, 2`
     parts = [x != value(item.text) if item in excluded else _holds(item, x, value) for item in items]
     return (all if listed or {*found.marks} & {"and", "land"} else any)(parts)
 
