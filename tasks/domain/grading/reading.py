@@ -93,8 +93,6 @@ def states_nothing(text: str) -> bool:
     return not re.search(r"[A-Za-z\d]|\\\{ ?\\\}", plain) or bool(_PLACEHOLDER.fullmatch(plain.strip(" .$*:")))
 
 
-#: (`#` formula or number, `w` word, `p` punctuation; text as written)
-Mark = tuple[str, str]
 _JOINS = ("and", "or")
 #: A command for text with a power of a unit; a bracket without another in it; a word.
 _PIECE = re.compile(
@@ -106,40 +104,41 @@ _PIECE = re.compile(
 _PUNCTUATED = re.compile(r"((?:[ ,;:!?]|=(?= ?[^= ])|\.(?!\d))*)(.*?)((?:(?<!\\)[ .,;:?]|(?<![\w)}\\])!)*)", re.S)
 
 
-def tokens(text: str, prose: bool = False) -> list[Mark]:
-    r"""Words, formulas and punctuation of a normalised text, in order; only spaces are dropped.
+def line_of(text: str, formulas: list[str], prose: bool = False) -> str:
+    r"""Return a normalised text as words and punctuation, with `#0`, `#1` and so on for its formulas.
 
-    prose: whether it is inside `\text`, where every run of lower-case letters is a word.
+    formulas: takes the formulas. prose: whether the text is inside `\text`, where every run of lower-case letters is a
+    word.
 
-    >>> tokens(r"so x+1 is 2\sqrt{3}.")
-    [('w', 'so'), ('#', 'x+1'), ('w', 'is'), ('#', '2\\sqrt{3}'), ('p', '.')]
+    >>> line_of(r"so x+1 is 2\sqrt{3}.", formulas := []), formulas
+    ('so #0 is #1 .', ['x+1', '2\\sqrt{3}'])
     """
-    found: list[Mark] = []
-    formula, depth = "", 0
+    line, formula, depth = "", "", 0
     for piece in _PIECE.finditer(text):
-        inner, word, words = piece["text"], piece["word"], []
+        inner, word, words = piece["text"], piece["word"], ""
         if not depth and inner and any(is_word(w) or w.lower() in _JOINS for w in re.findall(r"[A-Za-z]{2,}", inner)):
-            words = tokens(inner + {None: "", "2": " squared", "3": " cubed"}[piece["power"]], prose=True)
+            line, formula = _with_formula(line, formula, formulas), ""
+            words = line_of(inner + {None: "", "2": " squared", "3": " cubed"}[piece["power"]], formulas, prose=True)
         elif not depth and word and not re.search(r"[^\W]$|\^$", formula):
-            after_word = not formula.strip() and bool(found) and found[-1][0] == "w"
+            after_word = not formula.strip() and line[-1:].isalpha()
             if _reads_as_word(word, text[piece.end() :], after_word, prose):
-                words = [("w", word.replace("’", "'"))]
+                words = word.replace("’", "'")
         if words:
-            found += [*_formula(formula), *words]
-            formula = ""
+            line, formula = f"{_with_formula(line, formula, formulas)} {words}", ""
         else:
             formula += piece[0]
             depth = max(depth + (piece[0] in ("(", "[", "{")) - (piece[0] in (")", "]", "}")), 0)
-    return [*found, *_formula(formula)]
+    return _with_formula(line, formula, formulas).strip()
 
 
-def _formula(chunk: str) -> list[Mark]:
-    """Return a formula and the punctuation around it, such as an equals sign before it."""
+def _with_formula(line: str, chunk: str, formulas: list[str]) -> str:
+    """Return a line with a formula and the punctuation around it, such as an equals sign before it."""
     found = _PUNCTUATED.fullmatch(chunk)
     assert found
     before, formula, after = found.groups()
-    pieces = [*(("p", char) for char in before), ("#", formula), *(("p", char) for char in after)]
-    return [(kind, piece) for kind, piece in pieces if piece.strip()]
+    marks = [f"#{len(formulas)}"] if formula.strip() else []
+    formulas += [formula.strip()] if marks else []
+    return " ".join([line, *before.replace(" ", ""), *marks, *after.replace(" ", "")])
 
 
 def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
@@ -226,10 +225,14 @@ def read(text: str) -> Extraction:
     if len(text) > MAX_ANSWER_CHARS:
         return Extraction("ok", "", (text,))
     spelt = normalise(text)
-    marks = tokens(digits := in_digits(spelt))
-    if not any(kind == "w" for kind, _ in marks):
+    line = line_of(digits := in_digits(spelt), formulas := [])
+    if not re.search("[A-Za-z]", line):
         return Extraction("ok", "", (text if digits == spelt else digits,))
-    return _parse(marks, text)
+    line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
+    for sentence in _SENTENCES if line.count(" ") < MAX_MARKS else ():
+        if (found := sentence.fullmatch(line)) and (answer := _answer(found.groupdict(""), formulas)):
+            return Extraction("ok", "", (answer,))
+    return Extraction("unread", f"{NOT_UNDERSTOOD}: {text[:120]}", (text,))
 
 
 #: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.
@@ -253,23 +256,9 @@ _DECORATION = (
 )
 
 
-def _parse(marks: list[Mark], text: str) -> Extraction:
-    formulas = [mark for kind, mark in marks if kind == "#"]
-    numbers = iter(range(len(formulas)))
-    line = " ".join(f"#{next(numbers)}" if kind == "#" else mark for kind, mark in marks)
-    line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
-    for sentence in _SENTENCES if len(marks) <= MAX_MARKS else ():
-        found = sentence.fullmatch(line)
-        if found and (answer := _answer(found.groupdict(""), formulas)):
-            return Extraction("ok", "", (answer,))
-    return Extraction("unread", f"{NOT_UNDERSTOOD}: {text[:120]}", (text,))
-
-
 def _answer(group: dict[str, str], formulas: list[str]) -> str:
     """Return the answer of a sentence; empty if its unit is not understood."""
-    group = {
-        name: re.sub(r"#(\d+)", lambda found: formulas[int(found[1])].strip(), text) for name, text in group.items()
-    }
+    group = {name: re.sub(r"#(\d+)", lambda found: formulas[int(found[1])], text) for name, text in group.items()}
     units = [group.get(name, "").strip().lower() for name in ("unit", "counted", "of")]
     if any(words and unit_of(words) is None for words in units):
         return ""
