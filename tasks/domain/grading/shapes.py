@@ -173,8 +173,9 @@ def _bracketed(text: str) -> Shape | None:
     if text.startswith("{") and closing(text, 1) == len(text) - 1:
         inside, _ = split(text[1:-1], _COMMA)
         return Shape("set", text, tuple(map(_shape, inside))) if len(inside) > 1 else _shape(text[1:-1])
-    if not _one_bracket(text):
-        return None
+    depths = [*accumulate((char in "([{") - (char in ")]}") for char in text[1:-1])]
+    if not depths or text[0] not in "([]" or text[-1] not in ")][" or not min(depths) >= 0 == depths[-1]:
+        return None  # `(1,2]` is one bracket; `(1,2)(3,4)` is not
     parts, _ = split(text[1:-1], _BETWEEN)
     if len(parts) < 2:
         inner_shape = _shape(text[1:-1]) if text[0] == "(" and text[-1] == ")" else None
@@ -183,14 +184,6 @@ def _bracketed(text: str) -> Shape | None:
     endless = any(r"\infty" in p for p in parts)
     kind: Kind = "interval" if len(parts) == 2 and (marks != ("(", ")") or endless) else "tuple"
     return Shape(kind, text, tuple(map(_shape, parts)), marks)
-
-
-def _one_bracket(text: str) -> bool:
-    """Return whether the bracket at the start closes at the very end. `(1,2]` counts; `(1,2)(3,4)` does not."""
-    if len(text) < 3 or text[0] not in "([]" or text[-1] not in ")][":
-        return False
-    depths = [*accumulate((char in "([{") - (char in ")]}") for char in text[1:-1])]
-    return min(depths) >= 0 == depths[-1]
 
 
 def _as_items(parts: Iterable[str]) -> tuple[Shape, ...]:
