@@ -37,7 +37,7 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
         done = 0
         for rows in store().parts(rollouts):
             golds = golds_of(rows, problems)
-            graded = with_verdicts(rows, golds, graders, Overrides.of(overrides), scaffold=read_by)
+            graded = with_verdicts(rows, golds, graders, Overrides(overrides), scaffold=read_by)
             done += rows.num_rows
             progress(done, total, "rollouts regraded")
             yield graded.select(Rollouts.schema.names).cast(Rollouts.schema)
@@ -54,7 +54,7 @@ def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts
     if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {grader.version}:
         return rollouts
     return regrade_rollouts.titled(f"regrade {rollouts}")(
-        rollouts=rollouts, pool=pool, installed=grader.installed, overrides=grader.overrides.rows()
+        rollouts=rollouts, pool=pool, installed=grader.installed, overrides=grader.overrides.rows
     )
 
 

@@ -88,7 +88,7 @@ class PinnedForm(StudyForm):
 
     @classmethod
     def of(cls, form: StudyForm, study: Study) -> Self:
-        rows = study.grader.overrides.rows()
+        rows = study.grader.overrides.rows
         lines = [json.dumps(dict(zip(FIELDS, row, strict=True))) for row in rows]
         return cls(**form.model_dump(), overrides="\n".join(lines))
 

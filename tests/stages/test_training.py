@@ -107,7 +107,7 @@ def test_rollouts_that_the_learner_cannot_be_exact_about_are_refused(lab: Lab) -
 
 def test_a_training_remade_for_other_rewards_takes_no_rollouts_of_its_former_weights(lab: Lab) -> None:
     """They lie in the ledger under its name. For the same rewards they are its own, and none is sampled again."""
-    plain, strict = ActiveGrader(), ActiveGrader(overrides=Overrides({("7", "7"): ("wrong", "a test")}))
+    plain, strict = ActiveGrader(), ActiveGrader(overrides=Overrides((("7", "7", "wrong", "a test"),)))
 
     def made(grader: ActiveGrader) -> Training:
         lab.toolbox.grader = grader

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from typing import Annotated
 
@@ -200,31 +200,25 @@ class _OverrideRow(BaseModel):
     reason: _Text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Overrides:
-    """verdicts: (answer, gold), both without insignificant spaces → (verdict, reason)."""
+    """rows: in order; answer and gold without insignificant spaces."""
 
-    verdicts: Mapping[tuple[str, str], tuple[VerdictName, str]] = field(default_factory=dict)
+    rows: OverrideRows = ()
+
+    @cached_property
+    def _verdicts(self) -> dict[tuple[str, str], tuple[VerdictName, str]]:
+        return {(answer, gold): (verdict, reason) for answer, gold, verdict, reason in self.rows}
 
     def apply(self, verdict: Verdict, gold: str) -> Verdict:
-        if not self.verdicts or verdict.answer is None:
+        if not self.rows or verdict.answer is None:
             return verdict
-        found = self.verdicts.get((squeeze(verdict.answer), squeeze(gold)))
+        found = self._verdicts.get((squeeze(verdict.answer), squeeze(gold)))
         return verdict if found is None else replace(verdict, verdict=found[0], reason=f"override: {found[1]}")
 
     def version(self, grader: str) -> str:
-        if not self.verdicts:
-            return grader
-        text = json.dumps(sorted([*key, *value] for key, value in self.verdicts.items()))
-        return f"{grader}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
-
-    def rows(self) -> OverrideRows:
-        """Return the overrides as plain values for a recipe."""
-        return tuple((answer, gold, *found) for (answer, gold), found in sorted(self.verdicts.items()))
-
-    @classmethod
-    def of(cls, rows: OverrideRows) -> Overrides:
-        return cls({(answer, gold): (verdict, reason) for answer, gold, verdict, reason in rows})
+        hashed = hashlib.sha256(json.dumps(self.rows).encode()).hexdigest()[:6]
+        return f"{grader}+{hashed}" if self.rows else grader
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +240,7 @@ def read_overrides(text: str, name: str) -> Overrides:
     >>> o.apply(Verdict("correct", "equal", "six", "6"), "6m").verdict
     'wrong'
     """
-    verdicts: dict[tuple[str, str], tuple[VerdictName, str]] = {}
+    rows: dict[tuple[str, str], tuple[str, str, VerdictName, str]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
@@ -255,7 +249,7 @@ def read_overrides(text: str, name: str) -> Overrides:
         except ValidationError as error:
             raise UserError(sentences(error, f"{name}, line {number}")) from None
         key = squeeze(row.answer), squeeze(row.gold)
-        if key in verdicts:
+        if key in rows:
             raise UserError(f"{name}, line {number}: a verdict for this answer and gold is already given above")
-        verdicts[key] = row.verdict, row.reason
-    return Overrides(verdicts)
+        rows[key] = *key, row.verdict, row.reason
+    return Overrides(tuple(sorted(rows.values())))

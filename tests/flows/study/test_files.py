@@ -168,8 +168,8 @@ def test_paths_are_those_beside_the_file_and_two_of_one_name_are_no_one_source(t
 # Forms: what a run was asked for reaches whoever works on it, however late.
 
 
-ASKED = Overrides.of((("six", "6", "correct", "spelt out"), ("2\\sqrt{3}", "x", "wrong", "“no”")))
-SINCE = Overrides.of((("six", "6", "wrong", "no digit"),))
+ASKED = Overrides((("2\\sqrt{3}", "x", "wrong", "“no”"), ("six", "6", "correct", "spelt out")))
+SINCE = Overrides((("six", "6", "wrong", "no digit"),))
 
 
 def test_an_arm_elsewhere_is_judged_as_its_run_was_asked_for(tmp_path: Path) -> None:
