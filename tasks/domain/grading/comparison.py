@@ -1,10 +1,8 @@
 r"""Compare two answers: their forms exactly, their terms by value, sets of real numbers by what they hold.
 
-Two exact values are compared without tolerance. Tolerance applies only to a decimal compared with an exact value that
-has no finite decimal form: the last digit may be rounded or truncated, and at least `LEAST_DIGITS` digits must be given
-and correct. The reason of a verdict states the tolerance. Two sets of reals (intervals, inequalities, unions, excluded
-numbers) are equal if they agree at test points: every endpoint of either, one point between neighbouring endpoints, and
-one beyond them. Endpoints with letters are tested with several values of the letters.
+Exact values are compared without tolerance. A decimal may stand for an exact value without a finite decimal form, if at
+least `LEAST_DIGITS` digits are given and correct, with its last digit rounded or truncated. Sets of reals are equal if
+they agree at every endpoint, between neighbouring endpoints and beyond them, for several values of their letters.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 r"""Answer kinds: how answers other than mathematics are read and compared.
 
-Regions and boxes are found as for every arm; a kind reads the texts in them. The code is Varband's, or that of a
-package that provides a grader (entry point `varband.graders`: an object or module with `read` and optionally `same`).
-The output of a model is never executed as code.
+A kind reads the texts in the regions and boxes of an arm. Its code is Varband's, or that of a package that provides a
+grader (entry point `varband.graders`: an object with `read` and optionally `same`). Model output is never executed.
 """
 
 from __future__ import annotations

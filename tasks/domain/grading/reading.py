@@ -1,8 +1,7 @@
-r"""Read the answers in a final-answer region, token by token, with a small grammar that rejects unknown text.
+r"""Read the answers in a final-answer region with a small grammar that rejects unknown text.
 
-A text becomes a sequence of marks: `#` for a formula or number, words as they are. The sequence must match one of the
-sentences below completely. No word is skipped: each belongs to a lead-in, the quantity asked for, a unit or a
-condition; otherwise the text is not understood.
+A text becomes a line of words, with `#` for each formula or number. The line must match one of the sentences below
+completely: each word belongs to a lead-in, the quantity asked for, a unit or a condition.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation. Terms stay text.
-
-Parsed from text alone, because a computer algebra system would lose order, multiplicity, brackets, and the sides of an
-equation.
-"""
+r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation. Terms stay text."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 r"""Values of formulas, and whether two formulas have the same values.
 
 Two formulas are equal if their values agree at every test point where both are real (everywhere, if they are nowhere
-real). Rational values are compared exactly, others with far more digits than their smallest number needs. A term
-without a value (an unknown function, a limit, a vector) is replaced by a number derived from its name and the values of
-its arguments. All work is bounded: numbers that are too large are `Undecided`.
+real). Rational values are compared exactly, others with far more digits than their smallest number needs. A number
+derived from its name and its arguments stands for a term without a value (an unknown function, a limit, a vector).
 """
 
 from __future__ import annotations
