@@ -56,10 +56,11 @@ def _cardinal(words: list[str]) -> Fraction | None:
     return None if times is None or rest is None or rest >= SCALES[scale] else times * SCALES[scale] + rest
 
 
-_NUMBER_WORD = rf"(?:{'|'.join([*_ONES, *_TENS, *SCALES, *_PARTS])}|halve|minus|negative|and|a)s?"
+_NUMBER_WORD = rf"(?:{'|'.join([*_ONES, *_TENS, *SCALES, *_PARTS])}|halve|minus|negative|a)s?"
 _SPELLED = re.compile(
     r"(?:(?P<twice>\d+) ?\()?(?<![A-Za-z\\])"
-    rf"(?P<words>(?:\d+(?:\.\d+)? )?{_NUMBER_WORD}(?:[ -]+{_NUMBER_WORD})*)(?![A-Za-z])(?P<after>\)| ?\(\d+\))?",
+    rf"(?P<words>(?:\d+(?:\.\d+)? (?:and )?)?{_NUMBER_WORD}(?:[ -]+(?:and )?{_NUMBER_WORD})*)"
+    r"(?![A-Za-z])(?P<after>\)| ?\(\d+\))?",
     re.I,
 )
 
@@ -76,13 +77,9 @@ def in_digits(text: str) -> str:
 
 def _digits(found: re.Match[str]) -> str:
     """The match in digits; unchanged if the number given twice differs."""
-    words, out = found["words"].split(), []
-    while words:
-        tried = [" ".join(words[:n]) for n in range(len(words), 0, -1) if "and" not in (words[0], words[n - 1])]
-        spelt = next((text for text in tried if number_in_words(text) is not None), "")
-        out.append(str(number_in_words(spelt)) if spelt else words[0])
-        words = words[len(spelt.split()) or 1 :]
-    digits, after = " ".join(out), found["after"] or ""
+    words, after = found["words"], found["after"] or ""
+    spelt = [words] if number_in_words(words) is not None else words.split(" and ")
+    digits = " and ".join(part if (value := number_in_words(part)) is None else str(value) for part in spelt)
     if found["twice"]:
         return digits if (found["twice"], after) == (digits, ")") else found[0]
     return digits + after if after in ("", ")") else digits if after == f" ({digits})" else found[0]
