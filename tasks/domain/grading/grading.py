@@ -81,8 +81,7 @@ def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = 
             return _judge(found, gold)
     except RecursionError:
         return Verdict("ungradable", "nested too deeply", None, None)
-    name: VerdictName = "wrong" if found.status == "unread" else found.status
-    return Verdict(name, found.reason, found.answers[0] if found.answers else None, None)
+    return Verdict(found.status, found.reason, found.answers[0] if found.answers else None, None)
 
 
 def _in_words(texts: list[str], gold: str) -> Verdict | None:

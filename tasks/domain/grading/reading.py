@@ -31,7 +31,7 @@ MAX_MARKS = 60
 class Extraction:
     """answers: several texts if the region states several answers. joined: they form one list (`a, b and c`)."""
 
-    status: Literal["ok", "no_answer", "unread", "ambiguous"]
+    status: Literal["ok", "no_answer", "wrong", "ambiguous"]
     reason: str
     answers: tuple[str, ...] = ()
     joined: bool = False
@@ -216,7 +216,7 @@ def read(text: str) -> Extraction:
     r"""Read the answers in one text.
 
     >>> read("The answer is $8$ ways.").answers, read("at least 8").answers, read("a fifth of $20$").status
-    (('8 \\text{ ways}',), ('\\ge 8',), 'unread')
+    (('8 \\text{ ways}',), ('\\ge 8',), 'wrong')
     """
     text = rewritten(text, _DECORATION).strip()
     if states_nothing(text):
@@ -231,7 +231,7 @@ def read(text: str) -> Extraction:
     for sentence in _SENTENCES if line.count(" ") < MAX_MARKS else ():
         if (found := sentence.fullmatch(line)) and (answer := _answer(found.groupdict(""), formulas)):
             return Extraction("ok", "", (answer,))
-    return Extraction("unread", f"{NOT_UNDERSTOOD}: {text[:120]}", (text,))
+    return Extraction("wrong", f"{NOT_UNDERSTOOD}: {text[:120]}", (text,))
 
 
 #: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.
