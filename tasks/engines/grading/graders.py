@@ -210,7 +210,4 @@ def with_verdicts(
         verdicts += map(overrides.apply, graders.grade(items), some)
     columns = {name: [getattr(v, name) for v in verdicts] for name in VERDICT_COLUMNS}
     columns["grader_version"] = [overrides.version(graders.version)] * rows.num_rows
-    for name, column in columns.items():
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), pa.array(column, rows.schema.field(at).type))
-    return rows
+    return pa.table(dict(zip(rows.column_names, rows.columns, strict=True)) | columns, schema=rows.schema)
