@@ -178,18 +178,14 @@ def _product(words: list[str]) -> str | None:
     """`square feet` as `ft`, `red apples` unchanged, in the singular."""
     if words[1:] and words[-1].lower() in ("squared", "cubed", "old"):
         words = words[:-1]
-    known = [_known(word) for word in words]
+    signs = _SIGNS_OF_UNITS  # only signs are case-sensitive
+    known = [signs.get(word, signs.get(word.lower()) if len(word) > 1 else None) for word in words]
     if None not in known:
         return "".join(sign for sign in known if sign)
     adjectives, noun = " ".join([*words[:-1], ""]).lower(), _COUNTED.get(words[-1].lower())
     if noun == "pair" and "ordered" not in adjectives:
         return None
     return adjectives + noun if noun and _ADJECTIVES.fullmatch(adjectives) else None
-
-
-def _known(word: str) -> str | None:
-    """The symbol of a unit with this name; only symbols are case-sensitive."""
-    return _SIGNS_OF_UNITS.get(word, _SIGNS_OF_UNITS.get(word.lower()) if len(word) > 1 else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +204,7 @@ class Number:
 
 def terminates(value: Fraction) -> bool:
     """Return whether the value has a finite decimal form."""
-    rest = value.denominator
-    for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-    return rest == 1
+    return pow(10, value.denominator.bit_length(), value.denominator) == 0
 
 
 def number(text: str) -> Number | None:
