@@ -173,7 +173,7 @@ def _equal(prediction: str, gold: str) -> Match:
         return EQUAL
     # no rounding inside formulas: one side is a decimal (times i), the other is none
     lone = [number(re.sub(r"(?<=\d) ?i$", "", text)) for text in (prediction, gold)]
-    written = [n for n in lone if n is not None and n.decimal]
+    written = [n for n in lone if n is not None and n.place is not None]
     tolerance = decimal_tolerance(written[0]) if len(written) == 1 else Fraction(0)
     rounded = tolerance and near(got, want, tolerance)
     return f"equal within {float(tolerance):.0e}, relative: the digits written" if rounded else ""

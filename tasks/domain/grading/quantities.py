@@ -197,10 +197,6 @@ class Number:
     place: Fraction | None = None
     unit: str | None = None
 
-    @property
-    def decimal(self) -> bool:
-        return self.place is not None
-
 
 def terminates(value: Fraction) -> bool:
     """Return whether the value has a finite decimal form."""

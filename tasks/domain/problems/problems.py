@@ -79,7 +79,7 @@ def canonical_gold(gold: str) -> str:
     if found is not None and found.unit is None:
         if found.value.denominator == 1:
             return str(found.value.numerator)
-        if found.decimal:
+        if found.place is not None:
             return re.sub(r"0+$", "", text.replace(",", ""))
         return text
     parsed = shape(text)
