@@ -242,7 +242,7 @@ def _static(gold: str, raw: str, problem: str) -> list[Finding]:
         "gold_multiplicity": is_list and len({i.text for i in form.items}) < len(form.items),
         "gold_order": is_list and ordered and "tuple" not in kinds,
         "gold_unit": any(n is not None and n.unit for n in terms) or r"^{\circ}" in gold or "%" in gold,
-        "gold_decimal": any(n is not None and n.decimal and n.value.denominator != 1 for n in terms),
+        "gold_decimal": any(n is not None and n.place is not None and n.value.denominator != 1 for n in terms),
         "gold_separator": re.fullmatch(r"[\s$]*-?\d+(?:(?:,|\{,\})\d+)+[\s$]*", raw),
         "gold_named": "relation" in {form.kind, *kinds},
     }
