@@ -57,7 +57,12 @@ _CLOSING = {"(": ")", "[": "]", "{": "}", r"\lfloor": r"\rfloor", r"\lceil": r"\
 _ROUNDED = {r"\lfloor": "floor", r"\lceil": "ceil", r"\{": "frac"}
 _BARS = {"|": "|", r"\lvert": r"\rvert", r"\vert": r"\vert", r"\|": r"\|", r"\lVert": r"\rVert"}
 _TIMES = {"*": "*", r"\cdot": "*", r"\times": "*", "/": "/", r"\div": "/", r"\bmod": "mod"}
-_STARTS = {"frac", "sqrt", "binom", "log", "sum", "prod", "int", "lim", *FUNCTIONS, *_SEVERAL}
+_NAMED = {"\\" + name for name in ("log", *FUNCTIONS, *_SEVERAL)}
+#: Tokens that start a factor after another one.
+_STARTS = {r"\frac", r"\sqrt", r"\binom", r"\sum", r"\prod", r"\int", r"\lim", *_NAMED, *_CONSTANTS, *_CLOSING} - {"["}
+_STARTS |= {r"\begin{pmatrix}", r"\begin{bmatrix}"}
+#: Signs behind a factor, each with its operation and its number of tokens.
+_POSTFIX = {"!!": ("!!", 2), "!": ("!", 1), r"\%": ("%", 1), r"^{\circ}": ("deg", 4)}
 _VECTOR = re.compile(r"[A-Z]|\\(?:vec|hat|bar|overrightarrow)")
 _THOUSANDS = re.compile(r"^[-+ ]*(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(?!\d)")
 MAX_NUMERAL = 2_000
@@ -176,37 +181,23 @@ class _Parser:
             return False
         if self.kinds[self.at] == "numeral":
             return last.op != "num"
-        if of_function and (token[1:] in {*FUNCTIONS, "log", *_SEVERAL} or token == "("):
+        if of_function and (token in _NAMED or token == "("):
             return False
-        opens = token in (r"\begin{pmatrix}", r"\begin{bmatrix}", *_CLOSING) and token != "["
-        return (
-            opens
-            or self.kinds[self.at] == "name"
-            or (token in _BARS and not self.bars)
-            or token in _CONSTANTS
-            or (token[0] == "\\" and token[1:] in _STARTS)
-        )
+        return self.kinds[self.at] == "name" or token in _STARTS or (token in _BARS and not self.bars)
 
     def factor(self) -> Expr:
         found = self.primary()
-        while token := self.peek():
-            if token == "!":
-                self.take()
-                double = self.peek() == "!" and bool(self.take())
-                found = Expr("!!" if double else "!", (found,))
-            elif token == r"\%":
-                self.take()
-                found = Expr("%", (found,))
-            elif token == "^" and self.peek(1) == "{" and self.peek(2) == r"\circ":
-                self.at += 4
-                found = Expr("deg", (found,))
+        while (token := self.peek()) in ("!", r"\%", "^", "'", "_"):
+            ahead = "".join(self.tokens[self.at : self.at + 4])
+            if sign := next(filter(ahead.startswith, _POSTFIX), None):
+                op, length = _POSTFIX[sign]
+                self.at += length
+                found = Expr(op, (found,))
             elif token == "^":
                 self.take()
                 found = Expr("^", (found, self.argument()))
-            elif token in ("'", "_"):
-                raise Unreadable(token)
             else:
-                break
+                raise Unreadable(token)
         return found
 
     def argument(self) -> Expr:
