@@ -52,7 +52,7 @@ vectors and matrices, entry by entry | `\begin{pmatrix}1&2\end{pmatrix}` for `(1
 sets of reals by what they hold | `(0,2)\cup(1,3)` for `(0,3)` | comparison.same_set | False
 steps | `3y=15, y=5` for 5 | comparison.Comparison._conclusion | None
 conditions behind a formula | `k\pi, k\in\mathbb Z` | shapes._CONDITION | no match
-the letter that counts periods | `n\pi` for `k\pi` | grading.with_letters_of | argument
+another letter of periods or of a function | `n\pi` for `k\pi` | grading.with_letters_of | argument
 labels of a gold | `1` for `\|AB\|=1` | comparison.is_label | False
 named parts in the gold's order | `q=5, p=2` for `(p,q)=(2,5)` | comparison.in_order_of | second argument
 `and` is not `or` | `y<0 \land y>4` | comparison._joined_differently | False
