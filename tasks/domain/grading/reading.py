@@ -224,7 +224,8 @@ def read(text: str) -> Extraction:
     if len(text) > MAX_ANSWER_CHARS:
         return Extraction("ok", "", (text,))
     spelt = normalise(text)
-    line = line_of(digits := in_digits(spelt), formulas := [])
+    formulas: list[str] = []
+    line = line_of(digits := in_digits(spelt), formulas)
     if not re.search("[A-Za-z]", line):
         return Extraction("ok", "", (text if digits == spelt else digits,))
     line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
