@@ -13,6 +13,8 @@ from tasks.report.tables import minus, number, percent
 
 #: The two policies of a comparison.
 ENDS = (("arm", "step"), ("other", "other_step"))
+#: Accuracy below which a gain within MARGIN is a large part of what is solved.
+FEW = 5 * MARGIN
 #: Order of the verdicts on pairs of arms; the first one present is the study's.
 VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
 
@@ -49,9 +51,10 @@ def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, stud
     elif figure.name == "answer_search":
         verdict, holds = _of_search(levels, pairs)
     else:
-        verdict, holds = _of_gains(ask, form, looks, study) or _of_levels(ask, form, levels, pairs, study)
-    found = ask("report_audit").num_rows
-    audit = f"The audit has {found} finding{'' if found == 1 else 's'} about the design." if found else ""
+        verdict, holds = _of_gains(ask, form, levels, looks, study) or _of_levels(ask, form, levels, pairs, study)
+    codes = [code.replace("_", " ") for code in ask("report_audit").to_pydict().get("code", ())]
+    found = f"{len(codes)} finding{'' if len(codes) == 1 else 's'}"
+    audit = f"The audit has {found} about the design: {findings.listed(codes)}." if codes else ""
     return Headline(verdict, _joined(holds, *findings.hardly_taught(ask)), audit, tuple(_tiles(ask, form, inputs)))
 
 
@@ -89,7 +92,9 @@ def _not_compared(
     return f"Not compared: of the rollouts, {broken}.", holds
 
 
-def _of_gains(ask: findings.Ask, form: findings.Form, looks: int, study: str) -> tuple[str, str] | None:
+def _of_gains(
+    ask: findings.Ask, form: findings.Form, levels: Sequence[findings.Row], looks: int, study: str
+) -> tuple[str, str] | None:
     """Return the verdict on the pair of trained arms that differs most; None without a pair."""
     gate, rows = findings.broken_gate(ask), findings.gains(ask, looks)
     pairs = [
@@ -107,9 +112,12 @@ def _of_gains(ask: findings.Ask, form: findings.Form, looks: int, study: str) ->
         return f"Undecided: the interval of the difference between {arms} is not known.", f"{why or 'no interval'}."
     row |= {"gain": row["more_gain"], "gain_low": row["more_gain_low"], "gain_high": row["more_gain_high"]}
     more = _sentence(row, row["arm"], "gained", row["other"], turned=True)
+    solved = [level[f"{end}_rate"] or 0.0 for level in levels for end in ("before", "after")]
+    few = f"All solve less than {percent(FEW)}: {_points(MARGIN)} are much." if max(solved, default=1.0) < FEW else ""
     differ = sum(one == "different" for (one, _), _ in pairs)
     several = f"Of {len(pairs)} pairs of arms {differ or 'none'} differ{'s' if differ == 1 else ''}."
-    holds = _joined(several if len(pairs) > 1 else "", _detectable(row), _holds(row))
+    several = several if len(pairs) > 1 else ""
+    holds = _joined(several, few if verdict == "alike" else "", _detectable(row), _holds(row))
     alike = f"No difference: {arms} gain the same to within {_points(MARGIN)}."
     return {"different": more, "alike": alike, "undecided": f"Undecided: {more}"}[verdict], holds
 
@@ -234,7 +242,7 @@ def _tiles(ask: findings.Ask, form: findings.Form, inputs: Collection[str]) -> l
         ),
         tile(
             "Cost: tokens per correct answer",
-            lambda row: f"{cost:,.0f}" if (cost := row["tokens_per_correct"]) else None,
+            lambda row: f"{cost:,.0f}" if (cost := row["tokens_per_correct"]) and "tokens" in inputs else None,
             _differ(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
         ),
         tile(

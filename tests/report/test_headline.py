@@ -76,6 +76,12 @@ def test_two_arms(changed: Row, verdict: str, holds: str) -> None:
     assert len(verdict.split()) <= 25
 
 
+def test_that_arms_gain_alike_says_little_where_they_solve_little() -> None:
+    alike, level = PAIR | {"p_equivalent_corrected": 0.01}, LEVEL | {"before_rate": 0.02, "after_rate": 0.03}
+    found = headline(asked(difference_of_gains=[alike], answer_gain=[level]), ())
+    assert found.holds == f"All solve less than 10 %: 2 points are much. {FOUND}"
+
+
 def test_several_arms_are_told_by_the_pair_that_differs() -> None:
     far = {"other": "plain", "more_gain": 0.2, "more_gain_low": 0.1, "more_gain_high": 0.3, "p_adjusted": 0.01}
     found = headline(asked(difference_of_gains=[PAIR, PAIR | far]), ())
@@ -156,7 +162,7 @@ def test_tiles_the_audit_and_a_training_that_could_hardly_teach() -> None:
     signal, *_, form = found.tiles
     assert (signal.values, signal.words) == ((("panel", "80 %"), ("thinking", "50 %")), "panel has more")
     assert (form.values[0], form.words) == (("panel", "2 %"), "answers are in form")
-    assert found.audit == "The audit has 1 finding about the design."
+    assert found.audit == "The audit has 1 finding about the design: one seed."
     assert "No rollout in the training of panel was correct: " in found.holds
     assert "Each step of panel trained on 1 problem." in found.holds
     mute = headline(asked(summary=[ARM, ARM | {"arm": "thinking", "no_answer": 0.33}]), ())
