@@ -16,7 +16,7 @@ from tasks.measures.groups import FORM_COLUMNS, form_of
 from tasks.stage import Condition
 
 #: The end of a sentence of the gate, by which it is known from a budget limit wherever only its words arrive.
-ADVICE = "\nmend the prompt, the lesson or max_tokens"
+ADVICE = "\ncorrect the prompt, the lesson or max_tokens"
 #: Completions whose ends are printed, and how much of each.
 SHOWN, END = 3, 160
 
@@ -46,7 +46,7 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
         return ""
     blamed = [there[arm] for arm in dict.fromkeys(arm for one in found for arm in one.arms) if arm in there]
     ends = [end for one in blamed for end in _ends(store, one)][:SHOWN]
-    lines = ["training could not teach what the study asks:", *(f"- {one.words}" for one in found)]
+    lines = ["the gate is closed:", *(f"- {one.words}" for one in found)]
     lines += [f"the last words of {len(ends)} completions:", *ends] if ends else []
     return "\n".join(lines) + ADVICE
 

@@ -42,7 +42,7 @@ REREAD_SECONDS = 15.0
 
 
 #: The end of a message about the team's monthly limit; a worker's run receives only the message.
-TEAM = "; raise [month] in the root's prices.toml, or go on next month"
+TEAM = "; raise [month] in the root's prices.toml, or resume the run next month"
 
 
 class BudgetExceeded(Parked):

@@ -214,7 +214,7 @@ def _parked(
     if limits and not of_team(limit):
         enough = {n: max(1.1 * (getattr(spent, n) + getattr(missing, n)), most) for n, most in limits.items()}
         budget = ",".join(f"{n}={_round_up(v):.12g}" for n, v in enough.items())
-        why += f"; `{resume} --budget {budget}` or the same command with that budget goes on"
+        why += f"; `{resume} --budget {budget}` or the same command with that budget resumes the run"
     return {"why": why, "missing": missing, "stages_done": done}
 
 

@@ -335,7 +335,7 @@ def without(study: Study) -> str:
     sources = [s for inputs in (*study.pools.values(), *study.benchmarks.values()) for s in inputs.sources]
     unknown = sorted({s.name for s in sources if s.sha256 not in study.places and s.name not in SOURCES})
     return (
-        f"not on this machine: {', '.join(study.absent)}; what hangs on that has no name by content yet and is"
-        " planned as to be made, sets of problems at their published sizes"
-        + (f", but for {', '.join(unknown)}, of which nobody knows how many they are" if unknown else "")
+        f"not on this machine: {', '.join(study.absent)}; artifacts that need these inputs are planned as"
+        " missing, and problem sets with their published sizes"
+        + (f", except {', '.join(unknown)}, whose size is unknown" if unknown else "")
     )

@@ -67,11 +67,11 @@ def caveats(ask: Ask, registered: str = "", looks: int = 1) -> list[str]:
     covered = [r["coverage"] for r in ask("report_diversity_policies").to_pylist() if r["coverage"] is not None]
     if covered and min(covered) < COVERED:
         warned.append(
-            f"The encoder read only {percent(min(covered))} of one policy's traces: its diversity is of openings."
+            f"The encoder read only {percent(min(covered))} of one policy's traces: its diversity is that of openings."
         )
     findings = ask("report_audit")["code"].to_pylist()
     if "different_models" in findings:
-        warned.append("Arms stand on different base models: what they differ by is not of their scaffolds alone.")
+        warned.append("The arms have different base models: scaffolds are not the only cause of a difference.")
     if found := len(findings):
         warned.append(f"The audit has {found} finding{'s' if found > 1 else ''} about the design: see Audit.")
     return warned
@@ -85,7 +85,7 @@ def hardly_taught(ask: Ask) -> list[str]:
     sentences = list[str]()
     for (arm, _), steps in trainings.items():
         if not any(step["variance"] + step["all_one"] for step in steps):
-            words = "it could learn only what other parts of its reward pay for"
+            words = "it could learn only from other parts of its reward"
             sentences.append(f"No rollout in the training of {arm} was correct: {words}.")
         most = max(step["all_zero"] + step["variance"] + step["all_one"] for step in steps)
         if most <= FEW_GROUPS:
@@ -266,7 +266,7 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
         if verdict in ("withheld", "unknown"):
             known = verdict == "unknown" and row["more_gain"] is not None
             seen = f" ({signed(more)} pp, {row['n']} problems)" if known else ""
-            sentences.append(f"Whether {row['arm']} gained more than {row['other']} is not told{seen}: {why}.")
+            sentences.append(f"Whether {row['arm']} gained more than {row['other']} is not stated{seen}: {why}.")
             continue
         low, high = row["more_gain_low"], row["more_gain_high"]
         if more < 0:
@@ -275,7 +275,7 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
         ends = interval(low, high, 100)
         text = f"{arms[0]} gained {signed(round(more, 1))} pp more than {arms[1]}{ends}{p}, {row['n']} problems"
         if not excludes_zero(row, "more_gain") or corrected_away(row):
-            counted = " once every pair of arms is counted" if excludes_zero(row, "more_gain") else ""
+            counted = " after correction for all pairs of arms" if excludes_zero(row, "more_gain") else ""
             least = row["detectable_gain"]
             guess = "by a spread that two seeds hardly tell " if row.get("seeds") == 2 and least else ""
             size = "none, however large" if least is None else f"{100 * least:.1f} pp"
@@ -321,9 +321,9 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Form) -> str:
     compared = "".join(_of_bands(found) for pair, found in pairs.items() if not why[pair])
     mute = list(dict.fromkeys(one for one in why.values() if one))
     if mute and not compared:
-        return f"{text}. Whether one gives more to learn from is not told: {mute[0]}."
+        return f"{text}. Whether one arm has more to learn from is not stated: {mute[0]}."
     text += compared.replace("; ", "; that is ", 1) + form.unlike(list(arms), SCREENING)
-    return f"{text}. Of pairs with another arm it is not told: {'; '.join(mute)}." if mute else f"{text}."
+    return f"{text}. Other pairs of arms are not compared: {'; '.join(mute)}." if mute else f"{text}."
 
 
 def _of_bands(found: Mapping[str, Row]) -> str:
@@ -363,7 +363,7 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
         clear = excludes_zero(gain, "gain")
         (moved if clear else others).append(f"{arm} from {before} to {after} ({points(gain)}{several})")
         if gain["gain_low"] is not None and (not clear or corrected_away(gain)):
-            counted = " once all gains are counted" if clear else ""
+            counted = " after correction for all gains" if clear else ""
             shown = _equivalence(gain, "that it is unchanged")
             unchanged.append(f"no evidence of a change under {arm}{counted}, {shown}")
     parts = [f"training moved held-out accuracy of {listed(moved)}"] if moved else []
@@ -371,7 +371,7 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
     parts += [f"nothing was learnt under {listed(idle)}: training made no update"] if idle else []
     parts += unchanged
     if mute := [why for arm in trained for why in form.mute(arm)]:
-        parts.append(f"{listed(mute)}: a gain is then one of form, not of what is solved")
+        parts.append(f"{listed(mute)}: a gain is then one of form, not of solved problems")
     if moved_form := form.learnt(list(trained)):
         parts.append(f"part of that is form: {listed(moved_form)}")
     text = "; ".join(parts)
@@ -386,7 +386,7 @@ def _widths(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row]
     rows = [r for r in compared if r["metric"] == "diversity" and r["difference"] is not None]
     rows.sort(key=lambda r: (r["basis"] != "equal_n", r["step"], r["other_step"]))
     if len({r["arm"] for r in summary}) == 1:
-        return ["With one arm there is no other to have gained more or searched more widely."]
+        return ["This study has one arm, so no arms are compared."]
     earliest: dict[tuple[str, str], Row] = {}
     for row in rows:
         if row["arm"] != row["other"]:
@@ -401,14 +401,14 @@ def _widths(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row]
 def _of_two(row: Row, gaps: Sequence[Row], form: Form, trained: bool) -> str:
     arms, sampled = (row["arm"], row["other"]), TRAINED if row["step"] else START
     if why := form.withheld(arms, sampled):
-        return f"Whether one arm's search is wider is not told: {why}."
+        return f"Whether one arm's search is wider is not stated: {why}."
     chance = excludes_zero(row, "difference") and corrected_away(row)
     return (
         f"{'At the start of training, traces' if trained and not row['step'] else 'Traces'}"
         f" of {row['arm']} lay {number(row['mean'])} apart and those of {row['other']}"
         f" {number(row['other_mean'])} (difference {signed(row['difference'], 3)}"
         f"{interval(row['difference_low'], row['difference_high'], 1)}"
-        f"{', no evidence of a difference once all are counted' if chance else ''},"
+        f"{', no evidence of a difference after correction' if chance else ''},"
         f" {row['n']} problems)" + _closing(row, gaps) + form.unlike(arms, sampled) + "."
     )
 
@@ -425,9 +425,9 @@ def _closing(row: Row, gaps: Sequence[Row]) -> str:
     moved = "closed" if seen["estimate"] >= 0 else "widened"
     text = (
         f"; the gap of their pass@k {moved} by {100 * abs(seen['estimate']):.1f} pp up to k = {seen['k']}, where a"
-        f" policy better by a constant and no narrower would close {signed(100 * shift['estimate'])} pp"
+        f" constant shift of logits alone would close {signed(100 * shift['estimate'])} pp"
         f" (beyond that {points(beyond, 'estimate')})"
     )
     if not excludes_zero(beyond, "estimate"):
         return f"{text}: no evidence of width"
-    return f"{text}: no evidence of width once all contrasts are counted" if corrected_away(beyond) else text
+    return f"{text}: no evidence of width after correction" if corrected_away(beyond) else text

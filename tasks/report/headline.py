@@ -88,7 +88,7 @@ def _not_compared(
             f"{why}.",
         )
     look = f"Read completions: varband store show {study} --completions 3 --failed"
-    holds = f"A difference would be one of form, not of what is solved. {look}"
+    holds = f"A difference would be one of form, not of solved problems. {look}"
     return f"Not compared: of the rollouts, {broken}.", holds
 
 

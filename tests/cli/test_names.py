@@ -163,7 +163,7 @@ def test_a_plan_fetches_nothing_and_a_run_all_of_it(tmp_path: Path, there: dict[
     told = " ".join(planned.stdout.split())
     for name in (f"lab/small@{COMMIT}", f"openai/gsm8k@{COMMIT}", f"lab/riddles@{COMMIT}"):
         assert name in told, told
-    assert "but for riddles, of which nobody knows how many they are" in told
+    assert "except riddles, whose size is unknown" in told
     assert not (tmp_path / "home").exists()
     done = varband(tmp_path, there, "run", "mine.toml", "--without", "rollouts")
     assert done.returncode == 75, done.stderr[-3000:]

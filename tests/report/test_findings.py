@@ -94,8 +94,8 @@ def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bo
         "summary": [SUMMARY | {"gain": 0.05}],
     }
     found = text(**tables)
-    assert ("no evidence that one gains more once every pair of arms is counted" in found) is said
-    assert ("no evidence of a change under panel once all gains are counted" in found) is said
+    assert ("no evidence that one gains more after correction for all pairs of arms" in found) is said
+    assert ("no evidence of a change under panel after correction for all gains" in found) is said
 
 
 def test_after_several_looks_the_confidence_sequence_decides() -> None:
@@ -201,10 +201,10 @@ def test_scaffolds_that_were_not_delivered_alike_are_not_compared(other: Row, wh
         "summary": [SUMMARY | {"arm": arm, "problems": 100} for arm in PAIR],
     }
     gains, bands, *_ = sentences(**tables, form=form)
-    assert gains.startswith("Whether panel gained more than thinking is not told") and why in gains
-    assert "Whether one gives more to learn from is not told" in bands and why in bands
+    assert gains.startswith("Whether panel gained more than thinking is not stated") and why in gains
+    assert "Whether one arm has more to learn from is not stated" in bands and why in bands
     own = sentences(**tables, audit=[{"code": "gate", "fact": "6 % of the rollouts of thinking"}])[0]
-    assert own.endswith("is not told: the study's own gate was not kept: 6 % of the rollouts of thinking.")
+    assert own.endswith("is not stated: the study's own gate was not kept: 6 % of the rollouts of thinking.")
 
 
 # Three arms: each pair has its own figures, and an arm that is mute silences its own pairs alone.
@@ -240,7 +240,7 @@ def test_every_pair_has_its_verdict_on_bands_and_a_mute_arm_silences_its_own() -
     assert "; 3.00 times as many for thinking as for plain, more" in found
     found = of_three(mute=0.9, band_tests=band_tests())
     assert "1.00 times as many for panel as for thinking" in found and "as for plain" not in found
-    assert "Of pairs with another arm it is not told: 90 % of the rollouts of plain give no answer" in found
+    assert "Other pairs of arms are not compared: 90 % of the rollouts of plain give no answer" in found
 
 
 def widths(p: float) -> list[Row]:
