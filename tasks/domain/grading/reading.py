@@ -149,13 +149,13 @@ def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
         return True
     if rest[:1].isdigit() or rest.startswith(("_", "^", "(")):
         return False
-    if len(run) == 1:
-        after = re.match(r" ([a-z]{2,})", rest)
-        return bool(after) and ((run in "aA" and after[1] not in _JOINS) or after[1] == "hope")
-    if run == "in" and re.match(r" (?:all|total|sum)\b", rest):
-        return True
-    shouted = run.isupper() and run.lower() in ("answer", "final", "the", "is")
-    return shouted or is_word(run) or run.lower() in _JOINS or "'" in run
+    return bool(_WORD.match(run + rest)) or (len(run) > 1 and (is_word(run) or "'" in run))
+
+
+#: Letters that are words because of the text after them, joins in any case, and words in capitals.
+_WORD = re.compile(
+    r"[aA] (?!(?:and|or)\b)[a-z]{2}|[A-Za-z] hope\b|in (?:all|total|sum)\b|(?:(?i:and|or)|ANSWER|FINAL)(?![A-Za-z])"
+)
 
 
 # ---- the grammar: sentences over the line of marks. Every word is written here or names a unit; no other word is read.
