@@ -115,8 +115,7 @@ def _judge(found: Extraction, gold: str) -> Verdict:
     if None in whole:
         return Verdict("ungradable", "unbalanced or empty brackets", text, None)
     comparison = Comparison()
-    stated = read(gold)
-    if stated.status == "ok" and len(stated.answers) == 1:
+    if (stated := read(gold)).status == "ok":
         gold = stated.answers[0]
     want, got = shape(gold), [shape(answer) for answer in whole if answer is not None]
     if len(got) > 1:

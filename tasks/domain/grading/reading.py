@@ -181,11 +181,11 @@ _KIND = (
 _IS = r"(?: is| are| equals| is equal to| are equal to| must be| :| =)(?: :)?"
 _SUBJECT = rf"(?:(?:it|this|that)(?: is| equals|'s)|{_KIND}{_IS})"
 _COMPARED = (
-    (r"at least|no less than|not less than|greater than or equal to", r"\ge"),
-    (r"at most|no more than|not more than|less than or equal to", r"\le"),
+    (r"at least|no less than|not less than|greater than or equal to", r"\\ge"),
+    (r"at most|no more than|not more than|less than or equal to", r"\\le"),
     (r"less than", "<"),
     (r"greater than", ">"),
-    (r"not equal to", r"\ne"),
+    (r"not equal to", r"\\ne"),
 )
 _ANY_COMPARED = "|".join(pattern for pattern, _ in _COMPARED)
 _THEN = r"(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore)(?: ,)?"
@@ -264,8 +264,7 @@ def _answer(group: dict[str, str], formulas: list[str]) -> str:
         return ""
     name = f"{group['name']} " if group.get("name") else ""
     if group.get("rel"):
-        sign = next(sign for pattern, sign in _COMPARED if re.fullmatch(pattern, group["rel"], re.I))
-        return f"{name}{sign} {group['bound']}"
+        return f"{name}{rewritten(group['rel'].lower(), _COMPARED)} {group['bound']}"
     if not group.get("list"):
         return group["text"]
     answer = re.sub(f"(?i:{_THEN}) ", ", ", group["list"])
