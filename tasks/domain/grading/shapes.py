@@ -155,9 +155,8 @@ def _matrix(text: str) -> Shape | None:
     found = _MATRIX.fullmatch(text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text)
     rows = [[c.strip() for c in re.split(r"(?<!\\)&", r)] for r in found["inner"].split(r"\\")] if found else []
     rows = [row for row in rows if row != [""]]
-    if not rows or not all(len(row) == len(rows[0]) and all(row) for row in rows):
-        return None
-    return Shape("matrix", text, tuple(Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows))
+    cells = tuple(Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows)
+    return Shape("matrix", text, cells) if len({*map(len, rows)}) == 1 else None
 
 
 def _bracketed(text: str) -> Shape | None:
@@ -201,9 +200,10 @@ def _plus_minus(text: str) -> list[str]:
     if not 0 < len(signs) <= 4 or text.startswith(r"\{"):
         return []
     found = []
-    for minus in ((0,) * len(signs), (1,) * len(signs)) if r"\mp" in signs else product((0, 1), repeat=len(signs)):
-        pieces[1::2] = ["-+"[below == (sign == r"\mp")] for sign, below in zip(signs, minus, strict=True)]
-        found.append(re.sub(r"(^|[=<>({,\[])\s*\+\s*", r"\1", "".join(pieces)).strip())
+    for minus in product((0, 1), repeat=len(signs)):
+        if r"\mp" not in signs or len({*minus}) == 1:
+            pieces[1::2] = ["-+"[below == (sign == r"\mp")] for sign, below in zip(signs, minus, strict=True)]
+            found.append("".join(pieces))
     return found
 
 

@@ -56,7 +56,10 @@ class Outcome(NamedTuple):
 def read_cases(name: str) -> list[dict[str, Any]]:
     """Rows of one file of cases, texts written out."""
     lines = _FOLDER.joinpath(f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
-    return [{field: _text(value) for field, value in json.loads(line).items()} for line in lines if line]
+    return [
+        {field: v if isinstance(v, str) else "".join(text * times for text, times in v) for field, v in row.items()}
+        for row in map(json.loads, filter(None, lines))
+    ]
 
 
 def cases() -> list[Case]:
@@ -74,10 +77,6 @@ def _cases(row: dict[str, str]) -> Iterator[Case]:
     yield Case(family, GradeItem(PANEL, PANEL.answer_in_form(answer), gold), expected)
     if family not in TAG_ONLY and answer.count("{") == answer.count("}"):
         yield Case(family, GradeItem(THINKING, THINKING.answer_in_form(answer), gold), expected)
-
-
-def _text(value: str | list[tuple[str, int]]) -> str:
-    return value if isinstance(value, str) else "".join(text * times for text, times in value)
 
 
 def run_selftest(graders: Graders) -> list[Outcome]:
