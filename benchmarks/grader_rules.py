@@ -40,7 +40,7 @@ numbers in words | `twenty one` | reading.in_digits | argument
 answers in words | `monday` | comparison.worded grading.worded | empty
 yes and no | `True` for `Yes` | grading.yes_or_no | empty
 nothing of the kind | `no such x exists` | grading.denies_existence | False
-letters of options | `(C)` for `\text{(C)}` | comparison._option | None
+letters of options | `(C)` for `\text{(C)}` | comparison._OPTION | no match
 tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._DECORATION | nothing
 superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | latex_normalisation._WRITTEN_OUT | nothing
 thousands with commas or spaces | `1 234` | formulas._THOUSANDS | no match

@@ -73,23 +73,11 @@ EQUAL = "equal"
 Match = str
 
 
-#: An option as a gold may write it: its letter answers it.
+#: The letter of an option, and an option as a gold may write it: its letter answers it.
+_OPTION = re.compile(r"(?:\\\(|[(\[])?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?[)\]]?")
 _CHOICE = re.compile(r"^(\([A-H]\)) [A-Z][A-Za-z ]*$")
-
-
-def _option(text: str) -> str | None:
-    """The letter of a multiple-choice answer, or None."""
-    match = re.fullmatch(r"(?:\\\(|[(\[])?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?[)\]]?", text)
-    return match[1] if match else None
-
-
+#: Signs around a run of capitals in which order counts: a word, a triangle, coin tosses.
 _NAMED = re.compile(r"(\\(?:angle|triangle|overline|text|mathrm|vec|overrightarrow)|[{} ])")
-
-
-def _name(text: str) -> str | None:
-    """A run of capitals in which order counts: a word, a triangle, coin tosses. None for anything else."""
-    bare = _NAMED.sub("", text)
-    return bare if re.fullmatch("[A-Z]{2,}", bare) else None
 
 
 def decimal_tolerance(written: Number) -> Fraction:
@@ -134,10 +122,12 @@ def same_terms(prediction: str, gold: str) -> Match:
         return EQUAL
     if (based := same_in_base(prediction, gold)) is not None:
         return EQUAL if based else ""
-    if (name := _name(gold)) is not None and (other := _name(prediction)) is not None:
-        return EQUAL if name == other else ""
-    option, words = _option(_CHOICE.sub(r"\1", gold)), worded(gold)
-    if (option and option == _option(prediction)) or (words and words == worded(prediction)):
+    names = [_NAMED.sub("", text) for text in (prediction, gold)]
+    if all(re.fullmatch("[A-Z]{2,}", name) for name in names):
+        return EQUAL if names[0] == names[1] else ""
+    options = _OPTION.fullmatch(prediction), _OPTION.fullmatch(_CHOICE.sub(r"\1", gold))
+    words = worded(gold)
+    if (options[0] and options[1] and options[0][1] == options[1][1]) or (words and words == worded(prediction)):
         return EQUAL
     (a, unit_a), (b, unit_b) = split_unit(prediction), split_unit(gold)
     further = {split_unit(rest)[1] for rest, unit in ((a, unit_a), (b, unit_b)) if unit}
