@@ -5,7 +5,6 @@ Graders of other packages run in a separate process, which is killed if it hangs
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import os
@@ -105,7 +104,6 @@ class Graders:
         self._seen: dict[Key, Verdict] = {}
         self._plugins = _Plugins()
         self._lock = threading.Lock()
-        atexit.register(self.close)
 
     def __enter__(self) -> Graders:
         return self
