@@ -1,8 +1,8 @@
 """The progress of a run, sent to experiment trackers: values of each step and evaluation, bands, summary, spending and
 a few completions.
 
-The module listens to the events of a run. Each tracker has a thread, which reads the artifacts that the events name,
-and a process, which logs them. If a tracker fails or hangs, the run prints one sentence and continues.
+The module listens to the events of a run. Each tracker has a process, which reads the artifacts that the events name
+and logs them. If a tracker fails or hangs, the run prints one sentence and continues.
 """
 
 from __future__ import annotations
@@ -10,17 +10,13 @@ from __future__ import annotations
 import queue
 import re
 import signal
-import threading
-import time
 import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import reduce
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing import get_context, parent_process
 from typing import Any
 
 from flows.running.plan import Planned
@@ -30,7 +26,7 @@ from flows.study.reading import flat
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import Notice, sentence_of
+from storage.errors import Notice
 from storage.records.runs import Amounts, Run
 from storage.stopping import deaf_children, was_stopped
 from tasks.engines.trackers import Line, TrackerRun, check_installed, receive
@@ -38,8 +34,10 @@ from tasks.measures.curves import heldout_rows
 from tasks.measures.groups import COLUMNS, count_groups
 from tasks.stage import Progress
 
-#: Events that wait for a tracker; one that is further behind gets no more.
+#: Events that wait for a tracker; one that is further behind misses some.
 QUEUED = 10_000
+#: A tracker's process looks this often whether its run still lives.
+POLL_SECONDS = 5.0
 #: Seconds that a run waits at its end for a tracker; less if it was told to stop, since its machine may be going.
 GRACE_SECONDS, GRACE_WHEN_STOPPED = 60.0, 5.0
 #: Rows of a table of completions, and the characters of each text in it.
@@ -62,79 +60,66 @@ def tracker_run(study: Study, store: Store, run: Run) -> TrackerRun:
     return TrackerRun(project, run.tracked_as, store.root / "tracking", config)
 
 
-@dataclass(slots=True)
-class Tracker:
-    """A listener that sends a run's events to one tracker."""
+@contextmanager
+def _follower(name: str, of: TrackerRun, store: Store, spent: Callable[[], Amounts]) -> Iterator[Listener]:
+    """Yield a listener that sends events to one tracker, as long as its process lives and keeps up."""
+    context = get_context("spawn")
+    events: Any = context.Queue(QUEUED)
+    process = context.Process(target=_follow, args=(events, name, of, store, spent), daemon=True)
+    with deaf_children(signal.SIGTERM):  # Slurm and systemd send it to every process of a run
+        process.start()
 
-    name: str
-    of: TrackerRun
-    store: Store
-    spent: Callable[[], Amounts]
-    _events: queue.Queue[Progress | None] = field(default_factory=lambda: queue.Queue(QUEUED))
-    _away: bool = False
-    _reported: bool = False
+    def on_progress(event: Progress) -> None:
+        if event.event in ("advanced", "made", "reused") and process.is_alive():
+            with suppress(queue.Full):  # the steps of a training are sent again when it is made
+                events.put_nowait(event)
 
-    @contextmanager
-    def listening(self) -> Iterator[Listener]:
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=receive, args=(theirs, self.name, self.of), daemon=True)
-        thread = threading.Thread(target=self._send, args=(ours,), daemon=True)
-        with deaf_children(signal.SIGTERM):  # Slurm and systemd send it to every process of a run
-            process.start()
-        theirs.close()
-        thread.start()
+    try:
+        yield on_progress
+    finally:
+        grace, why = GRACE_WHEN_STOPPED if was_stopped() else GRACE_SECONDS, ""
+        with suppress(queue.Full):
+            events.put_nowait(None)
+        process.join(grace)
+        if process.is_alive():
+            process.kill()
+            why = f"did not finish within {grace:.0f} s"
+        elif (code := process.exitcode or 0) < 0:  # killed, so that it could say nothing
+            why = f"was ended by signal {-code}"
+        events.cancel_join_thread()
+        if why:
+            again = f"varband export track {of.group.rpartition('-')[0]} --track {name}"
+            notice = f"tracker {name} {why}; the run continues without it ({again} sends it again)"
+            warnings.warn(Notice(notice), stacklevel=2)
+
+
+def _follow(events: Any, name: str, of: TrackerRun, store: Store, spent: Callable[[], Amounts]) -> None:
+    """In a tracker's process: log the events until the run ends."""
+    receive((line for event in _received(events) for line in _lines(store, event, spent)), name, of)
+
+
+def _received(events: Any) -> Iterator[Progress]:
+    run = parent_process()
+    while run is not None:
         try:
-            yield self.on_progress
-        finally:
-            grace = GRACE_WHEN_STOPPED if was_stopped() else GRACE_SECONDS
-            until = time.monotonic() + grace
-            with suppress(queue.Full):
-                self._events.put_nowait(None)
-            thread.join(grace)
-            process.join(max(0.0, until - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                self._give_up(f"did not finish within {grace:.0f} s")
-            elif (code := process.exitcode or 0) < 0:  # killed, so that it could say nothing
-                self._give_up(f"was ended by signal {-code}")
-
-    def on_progress(self, event: Progress) -> None:
-        if self._away or event.event not in ("advanced", "made", "reused"):
+            event = events.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            if run.is_alive():
+                continue
             return
-        try:
-            self._events.put_nowait(event)
-        except queue.Full:
-            self._give_up("is too far behind")
-
-    def _send(self, pipe: Connection) -> None:
-        try:
-            while (event := self._events.get()) is not None:
-                for line in self._lines(event):
-                    pipe.send(line)
-        except ConnectionError:  # the tracker's process has ended, and has said why unless it was killed
-            self._away = True
-        except Exception as error:
-            self._give_up(f"got an event that cannot be sent: {sentence_of(error)}")
-        finally:
-            pipe.close()
-
-    def _give_up(self, why: str) -> None:
-        if self._reported:
+        if event is None:
             return
-        self._away = self._reported = True
-        again = f"varband export track {self.of.group.rpartition('-')[0]} --track {self.name}"
-        notice = f"tracker {self.name} {why}; the run continues without it ({again} sends it again)"
-        warnings.warn(Notice(notice), stacklevel=2)
+        yield event
 
-    def _lines(self, event: Progress) -> Iterator[Line]:
-        if event.values:
-            values = {f"train/{name}": value for name, value in event.values.items()}
-            spent = {f"spent/{name}": value for name, value in self.spent().model_dump().items()}
-            yield Line(_trained(event.title), event.done, values | spent, shortened(event.examples))
-        elif event.event in ("made", "reused"):
-            # all steps of a training again: the last one before a crash may be stored without having been sent
-            yield from lines_of(self.store, event.ref, event.title)
+
+def _lines(store: Store, event: Progress, spent: Callable[[], Amounts]) -> Iterator[Line]:
+    if event.values:
+        values = {f"train/{name}": value for name, value in event.values.items()}
+        costs = {f"spent/{name}": value for name, value in spent().model_dump().items()}
+        yield Line(_trained(event.title), event.done, values | costs, shortened(event.examples))
+    elif event.event in ("made", "reused"):
+        # all steps of a training again: the last one before a crash may be stored without having been sent
+        yield from lines_of(store, event.ref, event.title)
 
 
 def lines_of(store: Store, ref: Ref, title: str) -> Iterator[Line]:
@@ -144,9 +129,8 @@ def lines_of(store: Store, ref: Ref, title: str) -> Iterator[Line]:
             values = {f"train/{name}": value for name, value in numbers(row).items()}
             yield Line(_trained(title), row["step"], values)
     elif ref.kind == "bands":
-        for arm, rows in _by(store.read(ref, ["arm", "band"]).to_pylist(), "arm").items():
-            counts = Counter(row["band"] for row in rows)
-            yield Line(STUDY, 0, {f"bands/{arm}/{band}": float(n) for band, n in counts.items()})
+        counts = Counter(f"bands/{row['arm']}/{row['band']}" for row in store.read(ref, ["arm", "band"]).to_pylist())
+        yield Line(STUDY, 0, {name: float(n) for name, n in counts.items()})
     elif ref.kind == "rollouts" and (match := EVALUATED.match(title) or BENCHMARK.match(title)):
         yield from _evaluation(store, ref, match.groupdict())
     elif ref.kind == "report":
@@ -192,13 +176,6 @@ def _trained(title: str) -> str:
     return title.removeprefix("train ")
 
 
-def _by(rows: Sequence[dict[str, Any]], name: str) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row[name], []).append(row)
-    return found
-
-
 def followed_by(listener: Listener, other: Listener) -> Listener:
     """Return a listener that passes each event to both listeners."""
 
@@ -215,8 +192,8 @@ def tracked(names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[
     missing."""
     check_installed(names)
     with ExitStack() as stack:
-        trackers = [Tracker(name, of, store, spent) for name in names]
-        yield reduce(followed_by, [stack.enter_context(tracker.listening()) for tracker in trackers], silent)
+        trackers = [stack.enter_context(_follower(name, of, store, spent)) for name in names]
+        yield reduce(followed_by, trackers, silent)
 
 
 def send_finished(names: Sequence[str], of: TrackerRun, store: Store, planned: Sequence[Planned]) -> int:

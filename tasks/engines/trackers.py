@@ -12,12 +12,11 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -198,10 +197,10 @@ def check_installed(names: Sequence[str]) -> None:
             raise UserError(f"tracking: {name} is not installed; install varband[{name}]")
 
 
-def receive(pipe: Connection, name: str, of: TrackerRun) -> None:
-    """In a tracker's process: log every line of the pipe until it closes, then finish the tracker's runs. A failure is
-    one sentence on standard error; what else the tracker prints goes to `<folder>/<name>.log`. Lines that an earlier
-    attempt logged are in `<folder>/sent/<group>-<name>` and are left out."""
+def receive(lines: Iterable[Line], name: str, of: TrackerRun) -> None:
+    """In a tracker's process: log every line, then finish the tracker's runs. A failure is one sentence on standard
+    error; what else the tracker prints goes to `<folder>/<name>.log`. Lines that an earlier attempt logged are in
+    `<folder>/sent/<group>-<name>` and are left out."""
     of.folder.mkdir(parents=True, exist_ok=True)
     stderr, printed = os.fdopen(os.dup(2), "w"), of.folder / f"{name}.log"
     with printed.open("a") as file:
@@ -210,12 +209,11 @@ def receive(pipe: Connection, name: str, of: TrackerRun) -> None:
     logs: dict[str, Log] = {}
     (of.folder / "sent").mkdir(exist_ok=True)
     try:
-        with ExitStack() as opened, suppress(EOFError):
+        with ExitStack() as opened:
             notes = opened.enter_context((of.folder / "sent" / f"{of.group}-{name}").open("a+"))
             notes.seek(0)
             sent = {*notes.read().splitlines()}
-            while True:
-                line: Line = pipe.recv()
+            for line in lines:
                 if line.id in sent:
                     continue
                 if line.run not in logs:

@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def sent(name: str, root: Path, *steps: int) -> None:
     """Send steps of one training, as one attempt of a run. Each attempt may have another limit."""
     config = {"model": "small", "objectives.A++.kl_beta": 0.02, "budget.usd": 1.0 + len(steps)}
     of = TrackerRun("lab", "lab-1234-abc", root / "tracking", config)
-    with tracked([name], of, Store(root), lambda: Amounts(tokens=7.0)) as listener:
+    with tracked([name], of, Store(root), partial(Amounts, tokens=7.0)) as listener:
         for n in steps:
             listener(step(n))
 
