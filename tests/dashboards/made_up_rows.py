@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.schemas import Calibrations, Embeddings, Pool, Rollouts, Training
+from storage.artifacts.schemas import Embeddings, Pool, Rollouts, Training
 from storage.records.runs import Amounts, Run, now
 
 SOURCES = ("sums", "clocks")
@@ -100,21 +100,20 @@ def embedded(table: pa.Table) -> pa.Table:
     return pa.table(columns).select(Embeddings.schema.names).cast(Embeddings.schema)
 
 
-def calibration_rows() -> pa.Table:
+def calibration_rows() -> list[dict[str, Any]]:
     """As if made-up vectors and traces had been labelled."""
     counts = {"joined": 48, "joined_rightly": 34, "same": 51, "pairs": 243, "problems": 18, "traces": 102}
     shares = {"precision": 34 / 48, "recall": 34 / 51}
     ends = {"precision_low": 0.5, "precision_high": 0.9, "recall_low": 0.5, "recall_high": 0.8}
-    rows = [
+    return [
         {"partition": "trace", "threshold": 0.9, "encoder": "made-up"} | counts | shares | ends,
         {"partition": "strategy", "threshold": 0.3} | counts | shares | {"reason": "made up without an interval"},
     ]
-    return pa.Table.from_pylist(rows, schema=Calibrations.schema)
 
 
-def audit_rows() -> pa.Table:
+def audit_rows() -> list[dict[str, Any]]:
     row = {"code": "few_problems", "fact": "<b>10</b> held-out problems", "place": "made up"}
-    return pa.Table.from_pylist([row | {"inference": "intervals are wide", "value": 10.0, "query": "lint_made_up"}])
+    return [row | {"inference": "intervals are wide", "value": 10.0, "query": "lint_made_up"}]
 
 
 def run_under_way() -> Run:

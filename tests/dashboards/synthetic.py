@@ -38,13 +38,13 @@ from tests.dashboards.made_up_rows import (
 )
 
 K = TypeVar("K", bound=Ref)
-KS, BUDGETS = (1, 2, 4, 8), (400, 800, 1600, 3200)
+ARMS, KS, BUDGETS = ("panel", "thinking"), (1, 2, 4, 8), (400, 800, 1600, 3200)
 
 
 def put(
     store: Store,
     kind: type[K],
-    table: pa.Table,
+    rows: pa.Table | list[dict[str, Any]],
     *,
     about: object = None,
     inputs: dict[str, list[str]] | None = None,
@@ -52,7 +52,9 @@ def put(
 ) -> K:
     """An artifact of rows made up here; its recipe says so."""
     recipe = Recipe(stage=f"made_up_{kind.KIND}", version=1, arguments={"about": about}, inputs=inputs or {})
-    ref = kind.of(fingerprint(recipe.model_dump()))
+    ref, table = kind.of(fingerprint(recipe.model_dump())), rows
+    if isinstance(table, list):
+        table = pa.Table.from_pylist(table, schema=kind.schema)
     store.write(ref, Payload(table, files), recipe, provenance(0.1))
     return ref
 
@@ -60,10 +62,9 @@ def put(
 def made_up_study(
     root: Path,
     *,
-    arms: tuple[str, ...] = ("panel", "thinking"),
     seeds: tuple[int, ...] = (0,),
-    problems: int = 40,
-    steps: int = 10,
+    problems: int,
+    steps: int,
     hostile: bool = False,
     benchmarks: bool = True,
 ) -> Ref:
@@ -83,9 +84,9 @@ def made_up_study(
     store.prepare()
     pool_rows = pool_rows_of(problems)
     held = pool_rows[::4]
-    pool = put(store, Pool, pa.Table.from_pylist(pool_rows, schema=Pool.schema))
+    pool = put(store, Pool, pool_rows)
     split_rows = [p | {"split": "heldout" if p in held else "train"} for p in pool_rows]
-    splits = put(store, Splits, pa.Table.from_pylist(split_rows, schema=Splits.schema), inputs={"pool": [str(pool)]})
+    splits = put(store, Splits, split_rows, inputs={"pool": [str(pool)]})
     screenings, bands, trainings, evaluations, final = [], [], [], [], []
     policies: list[dict[str, Any]] = []
 
@@ -93,7 +94,7 @@ def made_up_study(
         return put(store, Rollouts, table, about=about, inputs={"pool": [str(pool)], "splits": [str(splits)]})
 
     with session(Session(store, Toolbox())):
-        for place, arm in enumerate(arms):
+        for place, arm in enumerate(ARMS):
             skill = 0.1 + 0.2 * place
             screenings.append(sampled(rollouts(pool_rows, arm, 8, skill, hostile=hostile), arm=arm, of="screening"))
             bands.append(classify_bands(rollouts=screenings[-1]))
@@ -104,15 +105,13 @@ def made_up_study(
                 folder.mkdir(parents=True, exist_ok=True)
                 exposure = exposure_rows(arm, seed, steps, [p for p in pool_rows[1:9] if p not in held])
                 pq.write_table(pa.Table.from_pylist(exposure, schema=EXPOSURE), folder / "exposure.parquet")
-                inputs, rows = {"bands": [str(bands[-1])]}, steps_of(arm, seed, steps)
-                training = put(store, Training, rows, about=[arm, seed], inputs=inputs, files=folder)
-                trainings.append(training)
-                policy = {"adapter": str(training), "seed": seed}
+                made_from = {"about": [arm, seed], "inputs": {"bands": [str(bands[-1])]}, "files": folder}
+                trainings.append(put(store, Training, steps_of(arm, seed, steps), **made_from))
+                policy = {"adapter": str(trainings[-1]), "seed": seed}
                 for step in sorted({0, steps // 2, steps} if seed == seeds[0] else {steps // 2, steps}):
                     better = {"skill": skill + 0.2 * step / steps, "step": step} | (policy if step else {})
-                    evaluations.append(
-                        sampled(rollouts(held, arm, 4, **better), arm=arm, seed=seed, step=step, of="curve")
-                    )
+                    rows = rollouts(held, arm, 4, **better)
+                    evaluations.append(sampled(rows, arm=arm, seed=seed, step=step, of="curve"))
                 better = {"skill": skill + 0.2, "step": steps} | policy
                 final.append(sampled(rollouts(held, arm, 8, **better), arm=arm, seed=seed, of="after"))
                 policies.append({"arm": arm} | better)
@@ -146,7 +145,7 @@ def made_up_study(
             partitions=partitions,
             deep=finals,
             embeddings=embeddings,
-            arms=arms,
+            arms=ARMS,
             ks=KS,
             train_group_size=8,
             budgets=BUDGETS,
@@ -159,7 +158,7 @@ def made_up_study(
                 purpose="Rows made up for tests.",
                 question="Does a wider search give more to climb?",
                 model="none",
-                arms=arms,
+                arms=ARMS,
                 changes=("training.steps: 40 → 4",),
                 command="varband run demo --set training.steps=4",
                 settings="steps = 4\n\n[pool]\n",
@@ -173,11 +172,9 @@ def made_up_study(
                 slice_contrasts=lists.get("slice_contrasts", ()),
                 standard=standard_measures(available),
                 curves=training_curves(
-                    trainings=tuple(trainings),
-                    evaluations=tuple(evaluations) or finals,
-                    final=finals,
-                    pool=pool,
-                    splits=splits,
+                    trainings=evidence.trainings,
+                    evaluations=evidence.evaluations or finals,
+                    **{"final": finals, "pool": pool, "splits": splits},
                 ),
                 diversity=compare_diversity(diversities=diversities),
                 passk=estimate_pass_at_k(rollouts=finals, ks=KS, draws=200, seed=0),
@@ -197,7 +194,7 @@ def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Pool, polic
         asked = {"benchmark": name, "level": "5", "split": "benchmark"}
         near = {"split": "near_training", "near": "math-7", "similarity": 1.0}
         rows = [problem | asked | ({} if i else near) for i, problem in enumerate(problems)]
-        choice = put(store, Benchmark, pa.Table.from_pylist(rows, schema=Benchmark.schema), about=name)
+        choice = put(store, Benchmark, rows, about=name)
         inputs = {"pool": [str(pool)], "splits": [str(choice)]}
         drawn = tuple(
             put(store, Rollouts, rollouts(problems[1:], group_size=4, **policy), about=[name, i], inputs=inputs)
@@ -243,7 +240,7 @@ def searched(store: Store, sampled: Sequence[Rollouts], pool: Pool) -> tuple[Sea
     return tuple(found)
 
 
-def searched_rows(sampled: pa.Table, method: str) -> pa.Table:
+def searched_rows(sampled: pa.Table, method: str) -> list[dict[str, Any]]:
     """A round each, and a node that was cut."""
     rows: list[dict[str, Any]] = []
     first: dict[str, dict[str, Any]] = {}
@@ -255,4 +252,4 @@ def searched_rows(sampled: pa.Table, method: str) -> pa.Table:
         node |= {"parents": f"{problem}/0" if number else "", "num_scored_tokens": 0}
         node |= {"chosen": f"{problem}/{chosen['rollout']}", "chosen_answer": chosen["answer"]}
         rows.append(row | node | {"chosen_correct": chosen["correct"]})
-    return pa.Table.from_pylist(rows, schema=Searches.schema)
+    return rows
