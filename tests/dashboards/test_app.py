@@ -15,11 +15,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboards.text import MARKS, literal, pieces, plain
 from storage.artifacts.store import Store
-from storage.reading.figures import FIGURES, SECTIONS
+from storage.reading.figures import FIGURES
 from storage.reading.query_cache import reports
 from storage.reading.recorded import live_steps
 from storage.records.runs import write_run
-from storage.sql import QUERIES, named
 from tests.dashboards.conftest import REPO, Study
 from tests.dashboards.made_up_rows import run_under_way
 from tests.storage.records.test_records import a_night
@@ -135,13 +134,6 @@ def test_every_mark_of_markdown_is_escaped(text: str) -> None:
 
 
 # Report and app show the same figures: titles, captions, axes, shapes and colours are declared once.
-
-
-def test_every_query_of_the_report_has_a_figure() -> None:
-    asked = {path.stem for path in QUERIES.glob("report_*.sql")}
-    assert asked == {figure.query for figure in FIGURES.values()}
-    assert len(FIGURES) == sum(len(section.figures) for section in SECTIONS)
-    assert "section" not in named("report_votes"), "what is asked and shown is the query alone"
 
 
 def test_the_app_shows_what_the_report_shows(pages: dict[str, AppTest], study: Study) -> None:

@@ -3,11 +3,8 @@ hostile rollouts, a phone, a server that dies, a run that is going; and the repo
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +17,7 @@ from storage.reading.query_cache import ask, reports
 from storage.records.runs import all_runs, write_run
 from tests.dashboards.conftest import Study
 from tests.dashboards.made_up_rows import run_under_way
-from tests.dashboards.visits import PAGES, came_to_rest, served, serving, sound, visit
+from tests.dashboards.visits import PAGES, came_to_rest, serving, sound, visit
 
 pytestmark = pytest.mark.slow
 UNFILTERED: dict[str, Any] = dict.fromkeys(("source", "arm", "band", "verdict", "search"))
@@ -75,21 +72,6 @@ def test_nothing_in_a_rollout_is_executed(browser, address) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 1400
     assert errors == []
     page.close()
-
-
-def test_a_killed_server_leaves_the_store_as_it_was(browser, study: Study) -> None:
-    def digest() -> dict[str, str]:
-        files = [p for p in sorted(study.root.rglob("*")) if p.is_file()]
-        return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
-
-    before = digest()
-    server, url = served(study.root)
-    page, errors = visit(browser, f"{url}/traces")  # a link to a page, on a server that nobody has visited
-    assert page.inner_text("h1") == "Traces" and errors == []
-    os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
-    page.close()
-    assert digest() == before
 
 
 def test_a_filter_is_in_the_address_and_the_address_gives_the_filter(browser, address, demo_store: Path) -> None:

@@ -167,44 +167,24 @@ def test_a_folder_that_is_not_the_study(tmp_path: Path) -> None:
         replay(tmp_path / "nothing", Store(tmp_path / "store"))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{broken\n", "per_problem.jsonl: not the published file: .*JSON"),
-        ('{"uid": "a", "source": "b"}\n', "band.* not found"),
-        ('{"uid":"a","source":"b","n_samples":8,"n_correct":0,"band":"all_one"}\n', "but is called all_one"),
-    ],
-)
-def test_a_damaged_file_is_named(published: Path, tmp_path: Path, text: str, message: str) -> None:
+def test_a_damaged_file_is_named(published: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     for path in sorted({*NEEDED, *(p.relative_to(published).as_posix() for p in published.rglob("summary.json"))}):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(published / path, folder / path)
-    (folder / "reports/variance_band/panel_g8/per_problem.jsonl").write_text(text)
-    with pytest.raises(UserError, match=message):
-        replay(folder, Store(tmp_path / "store"))
+    for text, message in (
+        ("{broken\n", "per_problem.jsonl: not the published file: .*JSON"),
+        ('{"uid":"a","source":"b","n_samples":8,"n_correct":0,"band":"all_one"}\n', "but is called all_one"),
+    ):
+        (folder / "reports/variance_band/panel_g8/per_problem.jsonl").write_text(text)
+        with pytest.raises(UserError, match=message):
+            replay(folder, Store(tmp_path / "store"))
 
 
 # What the audit finds by itself in the published study: every known fault, and nothing else.
 
 
 DISCREPANCIES = json.loads((Path(__file__).parents[1] / "golden" / "discrepancies.json").read_text())
-
-
-def test_what_the_run_log_and_the_series_show(result: dict[str, Any]) -> None:
-    found = {f["fact"].split(" (")[0]: f for f in result["audit"] if f["code"] in ("steps", "trend", "prose_count")}
-    halted = found["GSM8K stopped at step 25 of 80"]
-    assert "billing" in halted["fact"] and halted["fact"].endswith("went on from step 20 and executed 80")
-    assert not any(fact.startswith("GSM8K was asked for") for fact in found), "its log has the metrics of step 80"
-    assert "GSM8K, extended was asked for 160 steps and executed 128" in found
-    assert "the log says that 352 of 500 problems were reached, and the file has 348 of them" in found
-    quoted = [f["fact"] for f in result["audit"] if f["query"] == "lint_notes"]
-    assert quoted and all(fact.startswith("the log ") for fact in quoted)  # what it says is no fact of ours
-    trend = next(f for f in result["audit"] if f["code"] == "trend")
-    assert "by +0.30 from step 0 to step 90, by +0.02 to step 80" in trend["fact"]
-    equal = next(f for f in result["audit"] if f["code"] == "equal_tokens")
-    assert equal["value"] < 0
-    assert "panel solves 0.55 of AIME 2024+2025, 20 with 16 rollouts" in equal["fact"]
 
 
 def test_the_audit_knows_every_known_discrepancy(published: Path, store: Store, result: dict[str, Any]) -> None:
@@ -224,10 +204,3 @@ def test_the_audit_knows_every_known_discrepancy(published: Path, store: Store, 
     named = {known.get("claim") for known in DISCREPANCIES}
     assert {claim for claim, said in status.items() if said == "off"} <= named  # no figure is off that is not known
     assert {f["code"] for f in audited["findings"]} == {k["finding"] for k in DISCREPANCIES if "finding" in k}
-
-
-def test_findings_keep_what_the_rows_show_apart_from_what_may_follow(result: dict[str, Any]) -> None:
-    assert all(f["fact"] and f["inference"] for f in result["audit"])
-    facts, inferences = ([f[c] for f in result["audit"]] for c in ("fact", "inference"))
-    assert not [t for t in inferences if "chosen after the fact" in t or "not left out at random" in t]
-    assert not [t for t in facts if "at most" in t]
