@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "store": ("cli.store:store", "List, show, query, remove and verify artifacts."),
     "export": ("cli.export:export", "Copy a study to another root; write figures, tables and galleries."),
     "import": ("cli.export:import_", "Take in rollouts that other tools have sampled, and compare them."),
-    "pool": ("cli.pool:pool", "Build and check pools of problems, and split them."),
+    "pool": ("cli.pool:pool", "Make a pool of problems, check it and split it."),
     "grade": ("cli.grade:grade", "Grade rollouts, again or for the first time; test the grader."),
     "audit": ("cli.analysis:audit", "Recompute every claim and check the designs of a store."),
     "replay": ("cli.analysis:replay", "Recompute the published study from its files."),

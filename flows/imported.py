@@ -280,7 +280,7 @@ def _enter(
     with stages_of(study, store):
         rows = store.read(prepare(study).studied.pool, ["problem_id", "source", "problem", "gold"]).to_pylist()
         if gone := problems - len(rows):
-            notes.append(f"{gone} problems are left out by the checks of their golds: varband pool check")
+            notes.append(f"{gone} problems are left out by the checks of their golds: varband pool")
         for one in brought:
             policy = Policy(arm=one.arm, model=study.models[one.arm], scaffold=p.arm(one.arm).scaffold)
             taken = [(row, n, x) for row in rows for n, x in enumerate(one.groups[_plain(row["problem"])][:size])]

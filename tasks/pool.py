@@ -37,7 +37,7 @@ def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payloa
         why = "; ".join(f"{one['source_id']}: {one['code']} ({one['detail']})" for one in issues[:2])
         raise UserError(
             f"pool: none of {len(rows)} problems is left after the checks, for example {why};"
-            " `varband pool check FILE --on-issue keep` shows the rest"
+            " `varband pool FILE --on-issue keep` shows the rest"
         )
     folder = workdir()
     pq.write_table(pa.Table.from_pylist(issues, schema=PoolIssues.schema), folder / ISSUES_FILE)
@@ -53,7 +53,7 @@ def list_pool_issues(*, pool: Pool) -> pa.Table:
 
 def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> PoolPolicy:
     """Return the policy with the grader version that first built this pool in the store. A new grader therefore changes
-    neither a study's pool nor its split and trainings; `varband pool check` reports its findings."""
+    neither a study's pool nor its split and trainings; `varband pool` reports its findings."""
     made = []
     for ref in at.refs("pool"):
         manifest = at.manifest(ref)

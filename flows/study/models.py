@@ -106,7 +106,7 @@ class Finder:
     faults: list[Fault] = field(default_factory=list)
 
     @contextmanager
-    def looking(self, *path: str, way_out: str = "", spared: bool = False) -> Iterator[None]:
+    def looking(self, *path: str, spared: bool = False) -> Iterator[None]:
         """Find in this block the input that the field at this path names. spared: it may be missing, as any input may
         if nothing is fetched."""
         try:
@@ -115,7 +115,7 @@ class Finder:
             if isinstance(error, NotHere) and (spared or not self.fetch):
                 self.absent[error.what] = Fault(path, str(error))
             else:
-                self.faults.append(Fault(path, f"{error}{way_out}"))
+                self.faults.append(Fault(path, str(error)))
 
     def model(self, name: str, what: str, *path: str, spared: bool = False) -> BaseModel:
         """Return the model of a name, found as by folder_of; a placeholder if it cannot be found. `sha256:…` names a

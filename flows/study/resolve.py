@@ -150,14 +150,12 @@ def resolve(
     finder = Finder(not planning)
     kinds = profile.answer_kinds
 
-    def inputs(
-        wanted: Pool, sources: tuple[str, ...], *path: str, whole: bool = False, way_out: str = ""
-    ) -> PoolInputs:
+    def inputs(wanted: Pool, sources: tuple[str, ...], *path: str, whole: bool = False) -> PoolInputs:
         specs: list[SourceSpec] = []
         for wish in sources:
             # for a source that is not on this machine only the name is known
             spec = SourceSpec(Path(wish.partition("@")[0]).name, f"not here: {wish}")
-            with finder.looking(*path, way_out=way_out):
+            with finder.looking(*path):
                 spec, place = found_source(wish, data, store.root / "hub", fetch=finder.fetch)
                 finder.places[spec.sha256] = place
                 if spec.name in [one.name for one in specs]:
@@ -178,10 +176,8 @@ def resolve(
         if set(lesson.arms) & set(profile.arms):
             path = ("lessons", lesson.name, "pool", "sources")
             pools[lesson.name] = inputs(lesson.pool, lesson.pool.sources, *path)
-    way_out = "; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out"
     benchmarks = {
-        b.name: inputs(own, b.sources, "benchmarks", b.name, "sources", whole=True, way_out=way_out)
-        for b in profile.benchmarks
+        b.name: inputs(own, b.sources, "benchmarks", b.name, "sources", whole=True) for b in profile.benchmarks
     }
     encoder_name, embeds = profile.encoder.name, profile.embeds and "embeddings" not in profile.hardware.without
     path, spared = () if encoder else ("encoder", "name"), not (embeds or profile.trains_on_vectors)

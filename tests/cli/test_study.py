@@ -147,7 +147,7 @@ LINE = '{{"id": "{0}", "problem": "Ann holds {0} red pebbles and finds two more;
 
 def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(name: str) -> str:
-        done = CliRunner().invoke(pool, ["check", name, "--data", str(tmp_path), "--root", str(tmp_path / "store")])
+        done = CliRunner().invoke(pool, [name, "--data", str(tmp_path), "--root", str(tmp_path / "store")])
         assert done.exit_code == 0, done.output
         return " ".join(done.output.split())
 

@@ -113,7 +113,7 @@ def test_byte_order_mark_windows_line_ends_and_numbers_as_golds_are_read(tmp_pat
 
 def test_a_bad_file_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text(GOOD + "\n{")
-    done = CliRunner().invoke(pool, ["check", str(tmp_path / "mine.jsonl"), "--root", str(tmp_path / "root")])
+    done = CliRunner().invoke(pool, [str(tmp_path / "mine.jsonl"), "--root", str(tmp_path / "root")])
     assert isinstance(done.exception, UserError) and done.exception.exit_code == 2
     assert not (tmp_path / "root").exists()
 

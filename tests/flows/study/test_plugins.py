@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.plan import plan
 from flows.study.files import written_out
-from flows.study.request import Request, profile_of
+from flows.study.request import profile_of
 from flows.study.settings import overridden
-from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.kinds import faults_of_answer
 from tasks.domain.grpo.losses import divisor, loss_for
@@ -22,6 +20,7 @@ from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.scaffolds import PANEL
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.grading import by_grader
+from tests.flows.study.test_files import planned
 from tests.plugged import install
 
 MODEL = BaseModel(name="m", sha256="0" * 64)
@@ -61,14 +60,6 @@ def on_path(patch: pytest.MonkeyPatch, folder: Path) -> None:
 def graders() -> Iterator[Graders]:
     with Graders() as made:
         yield made
-
-
-def names(tmp_path: Path, text: str) -> dict[str, set[str]]:
-    store = Store(tmp_path)
-    found: dict[str, set[str]] = {}
-    for one in plan(Request(profile="mine.toml", text=text).study(store), store):
-        found.setdefault(one.step.ref.kind, set()).add(str(one.step.ref))
-    return found
 
 
 @pytest.mark.usefixtures("installed")
@@ -130,10 +121,10 @@ def test_an_upgraded_package_changes_the_names_of_what_it_makes(
     """Not those of the others; what was sampled for a grader is judged anew by its next version, and not sampled."""
     with monkeypatch.context() as patch:
         on_path(patch, versions["1.0"])
-        first, before = names(tmp_path, text), profile_of("mine.toml", text)
-        assert names(tmp_path, text) == first
+        first, before = planned(tmp_path, text), profile_of("mine.toml", text)
+        assert planned(tmp_path, text) == first
     on_path(monkeypatch, versions["2.0"])
-    second, after = names(tmp_path, text), profile_of("mine.toml", text)
+    second, after = planned(tmp_path, text), profile_of("mine.toml", text)
     others = {ref for ref in first["training"] if "panel" in text} & second["training"]
     assert first["training"] != second["training"] and first["rollouts"] != second["rollouts"]
     assert len(others) == (1 if text is MINE else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 from flows.study.files import fields_of
-from flows.study.profile import Profile
 from flows.study.profiles import DEMO, PROFILES, QWEN_1_5B
 from flows.study.reading import flat
 from flows.study.request import profile_of
@@ -51,24 +49,6 @@ def test_a_typed_value_is_taken_or_refused_in_a_sentence(name: str, text: str) -
 def test_a_written_value_is_taken_or_refused_with_its_line(name: str, value: Any) -> None:
     said = refused(lambda: profile_of("mine.toml", f'base = "demo"\n{name} = {json.dumps(value)}\n'))
     assert all(line.startswith("mine.toml, line 2: ") for line in said.splitlines())
-
-
-def numbers(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every number that a study may hold, by its place in the schema."""
-    if isinstance(schema, dict):
-        if schema.get("type") in ("integer", "number"):
-            yield path, schema
-        for name, part in schema.items():
-            yield from numbers(part, f"{path}.{name}")
-    elif isinstance(schema, list):
-        for part in schema:
-            yield from numbers(part, path)
-
-
-def test_every_number_of_a_study_declares_its_range() -> None:
-    found = list(numbers(TypeAdapter(Profile).json_schema()))
-    assert len(found) > 60
-    assert not [path for path, schema in found if not {"minimum", "exclusiveMinimum"} & {*schema}]
 
 
 def test_a_setting_is_taken_where_one_of_the_compared_objectives_reads_it() -> None:
