@@ -13,7 +13,6 @@ from flows.problems import prepare
 from flows.running.fit import Machine, arm_prompts
 from flows.running.forecast import Forecast, misread_traces
 from flows.running.plan import has_sampled, plan
-from flows.running.plan import plan as planned
 from flows.study.files import differences, value_text, written_out
 from flows.study.profiles import PROFILES
 from flows.study.request import (
@@ -177,7 +176,7 @@ def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool
     """
     store = Store(root)
     study = request_of(**wishes).study(store, planning=True)
-    entry = entry_of(study, names, rule or "", sampled=has_sampled(planned(study, store), store))
+    entry = entry_of(study, names, rule or "", sampled=has_sampled(plan(study, store), store))
     store.prepare()
     digest = registered(root, entry)
     when = "after sampling had begun" if entry.sampled else "before sampling"

@@ -152,7 +152,7 @@ def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
         name = ELSEWHERE.get(within[-1], within[-1])
         found = [name] if name in known else list(_paths(record, name))
         hint = f"; did you mean {' or '.join(found)}?" if found else did_you_mean(name, known)
-        words += f"{hint} (fields here: {', '.join(known)})"
+        words += hint or f" (fields here: {', '.join(known)})"
     return Fault(tuple(within), words)
 
 

@@ -19,6 +19,7 @@ from flows.study.scaffolds import ArmTable
 from storage.errors import UserError
 from tasks.domain.ranges import MOST
 from tasks.engines.hardware import ENGINES
+from tasks.engines.trackers import TRACKERS
 
 
 class Short(NamedTuple):
@@ -40,7 +41,7 @@ SHORT = {
     "engine": Short("--engine", "hardware.engine", f"Sampling engine: {', '.join(ENGINES)}."),
     "without": Short("--without", "hardware.without", "Skip artifacts of this kind and those that need them.", True),
     "anyway": Short("--anyway", "gate.anyway", "Train even if the screening found too few usable problems."),
-    "tracking": Short("--track", "tracking", "Tracker of the run: trackio, wandb, mlflow or tensorboard.", True),
+    "tracking": Short("--track", "tracking", f"Tracker of the run: {', '.join(TRACKERS)}.", True),
 }
 
 
