@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from flows.gate import ADVICE
 from flows.running.costs import costs, total
-from flows.running.fit import Machine, check_fit, check_memory, check_service, longest_prompts
+from flows.running.fit import Machine, check_service, memory_lines, prompt_lines
 from flows.running.plan import Planned, is_costly, looked_up, sampled_here
 from flows.running.sessions import Charging, Listener
 from flows.running.tracking import followed_by, token, tracked, tracker_run
@@ -93,8 +93,8 @@ def accounted(
     models that exceed this machine's GPUs.
     """
     if is_costly(planned):
-        check_memory(study, Machine.here(), [one.sampling for one in sampled_here(planned)])
-        check_fit(longest_prompts(study, store, planned), study.profile.hardware.max_model_len)
+        list(memory_lines(study, Machine.here(), [one.sampling for one in sampled_here(planned)]))
+        list(prompt_lines(study, store, planned))
     meter = charging.meter(study.profile.hardware, store)
     check_installed(study.profile.tracking)
     record = Record(store, _recorded(study, store, planned, charging, request, flow_run=flow_run), meter)

@@ -25,15 +25,7 @@ from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.problems import PoolPolicy, of_split, problem_id
 from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.scaffolds import PROBLEM, Scaffold
-from tasks.engines.hardware import (
-    Hardware,
-    check_gpus,
-    check_kv_cache,
-    engine_name,
-    gpu_bytes,
-    merges_adapters,
-    num_gpus,
-)
+from tasks.engines.hardware import check_gpus, check_kv_cache, engine_name, gpu_bytes, merges_adapters, num_gpus
 from tasks.engines.memory import (
     GIB,
     check_host_memory,
@@ -142,27 +134,27 @@ def arm_prompts(study: Study, store: Store, planned: Sequence[Planned], problem:
         yield ArmPrompt(arm.name, scaffold, tokenizer.decode(ids), len(ids), default)
 
 
-def check_fit(longest: Sequence[Longest], max_model_len: int) -> None:
-    """Raise UserError if a prompt and its completion exceed the context."""
-    if over := [one for one in longest if one.needed > max_model_len]:
-        most = max(over, key=lambda one: one.needed)
+def prompt_lines(study: Study, store: Store, planned: Sequence[Planned]) -> Iterator[str]:
+    """Yield a line with the longest prompts. Raise UserError if a prompt and its completion exceed the context."""
+    limit, longest = study.profile.hardware.max_model_len, longest_prompts(study, store, planned)
+    if not longest:
+        return
+    each, most = ", ".join(f"{x.arm} {x.tokens:,} tokens" for x in longest), max(longest, key=lambda one: one.needed)
+    yield f"longest prompts: {each}; with max_tokens at most {most.needed:,} of hardware.max_model_len={limit}"
+    if most.needed > limit:
         raise UserError(
             f"arm {most.arm}: the prompt of problem {most.source_id} has {most.tokens} tokens and its completion may"
-            f" have {most.needed - most.tokens}, together more than hardware.max_model_len={max_model_len}; set it to"
+            f" have {most.needed - most.tokens}, together more than hardware.max_model_len={limit}; set it to"
             f" {most.needed}, or lower max_tokens"
         )
 
 
-def prompt_notes(study: Study, store: Store, planned: Sequence[Planned]) -> Iterator[str]:
-    """Yield for the plan the longest prompts, and why the run would be refused."""
-    limit = study.profile.hardware.max_model_len
+def or_refusal(lines: Iterator[str], who: str) -> Iterator[str]:
+    """Yield the lines, and an error that they raise as a line of the plan."""
     try:
-        if longest := longest_prompts(study, store, planned):
-            each, most = ", ".join(f"{x.arm} {x.tokens:,} tokens" for x in longest), max(x.needed for x in longest)
-            yield f"longest prompts: {each}; with max_tokens at most {most:,} of hardware.max_model_len={limit}"
-        check_fit(longest, limit)
+        yield from lines
     except UserError as refused:
-        yield f"the run would refuse it: {refused}"
+        yield f"{who} would refuse it: {refused}"
 
 
 # Problems of a pool that is not built yet: the rows of its files. A named set that is not on this machine has its
@@ -248,53 +240,36 @@ class Machine:
         return cls(num_gpus(), gpu_bytes(), psutil.virtual_memory().available)
 
 
-def check_memory(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> None:
-    """Raise UserError for too few GPUs, for a local model that exceeds one, and for the reasons of check_caches.
-    samplings: those that run on this machine."""
+def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> Iterator[str]:
+    """Yield a line for each local model: its memory on a GPU. Raise UserError for too few GPUs, a model that exceeds
+    one or the host, and a key-value cache type that this engine or GPU does not support. samplings: those that run on
+    this machine."""
     hardware = study.profile.hardware
-    check_caches(hardware, samplings)
-    if not _on_gpus(study) or not machine.gpus:
+    if "fp8" in {sampling.kv_cache for sampling in samplings}:
+        check_kv_cache("fp8", engine_name(hardware.engine), hardware.device)
+    if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
         return
-    check_gpus(hardware, machine.gpus)
-    for base, rank, learners in _models(study) if machine.gpu else ():
-        config = read_config(base)
+    if machine.gpus:
+        check_gpus(hardware, machine.gpus)
+    usable = _USABLE - 1 + hardware.learner_share
+    for base, rank, learners in _models(study):
+        config, needed = read_config(base), sampler_bytes(base, hardware, rank)
+        execution, free = execution_on(hardware, config), int(usable * machine.gpu) if machine.gpu else None
+        line = f"memory of {base.name}: sampling {(needed.total - needed.cache) / GIB:.1f} GiB of a GPU"
+        if learners:
+            training = max(plan_training(base, learner, execution, 2, free).bytes for learner in learners)
+            line += f", training {training / GIB:.1f}"
+        yield line
+        if free is None:
+            continue
         check_sampler_memory(base, hardware, rank, machine.gpu)
         for learner in learners:
-            check_training_memory(base, learner, execution_on(hardware, config), 2, _left(study, machine))
+            check_training_memory(base, learner, execution, 2, free)
         if rank and merges_adapters(config, hardware):
             copies = hardware.replicas + (hardware.processes if learners else 0)
             checkpoints = max((checkpoint_bytes(base, learner) for learner in learners), default=0)
             arms = hardware.arms_at_once
             check_host_memory(base, machine.host, hardware.bytes_per_value, arms * copies, arms * checkpoints)
-
-
-def check_caches(hardware: Hardware, samplings: Iterable[Sampling]) -> None:
-    """Raise UserError for a key-value cache type that this engine or GPU does not support."""
-    if "fp8" in {sampling.kv_cache for sampling in samplings}:
-        check_kv_cache("fp8", engine_name(hardware.engine), hardware.device)
-
-
-def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> list[str]:
-    """Return the plan's lines: one per local model, and the reasons for which this machine would refuse the study.
-    samplings: the samplings that run on this machine."""
-    lines, free = list[str](), _left(study, machine) if machine.gpu else None
-    try:
-        for base, rank, learners in _models(study) if _on_gpus(study) else ():
-            needed = sampler_bytes(base, study.profile.hardware, rank)
-            line = f"memory of {base.name}: sampling {(needed.total - needed.cache) / GIB:.1f} GiB of a GPU"
-            if learners:
-                execution = execution_on(study.profile.hardware, read_config(base))
-                training = max(plan_training(base, learner, execution, 2, free).bytes for learner in learners)
-                line += f", training {training / GIB:.1f}"
-            lines.append(line)
-        check_memory(study, machine, samplings)
-    except UserError as refused:
-        lines.append(f"this machine would refuse it: {refused}")
-    return lines
-
-
-def _on_gpus(study: Study) -> bool:
-    return study.profile.hardware.device == "cuda" and study.profile.hardware.engine in ("auto", "vllm")
 
 
 def _models(study: Study) -> Iterator[tuple[Path, int, list[LearnerConfig]]]:
@@ -305,8 +280,3 @@ def _models(study: Study) -> Iterator[tuple[Path, int, list[LearnerConfig]]]:
     for sha256, learners in trained.items():
         if sha256 in study.places:
             yield study.places[sha256], study.served[sha256], learners
-
-
-def _left(study: Study, machine: Machine) -> int:
-    """Return the bytes of a GPU available to the learner."""
-    return int(_USABLE * machine.gpu) - int((1 - study.profile.hardware.learner_share) * machine.gpu)

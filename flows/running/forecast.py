@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flows.running.costs import FILL, Cost, Estimator, total
-from flows.running.fit import Machine, counts_by_source, memory_lines, problems_before_checks, prompt_notes
+from flows.running.fit import Machine, memory_lines, or_refusal, problems_before_checks, prompt_lines
 from flows.running.plan import Planned, plan, sampled_here, why_not
 from flows.study.machine import gpus_line
 from flows.study.models import SHIPPED
@@ -22,7 +22,7 @@ from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import PRICES, Journal
 from tasks.domain.budget import Budget, Prices, plainly
-from tasks.domain.problems.problems import answer_type, reserved_sources
+from tasks.domain.problems.problems import answer_type
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.scaffolds import MATH, SCAFFOLDS
 from tasks.domain.statistics.power import Design, detectable
@@ -72,6 +72,7 @@ class Forecast:
         estimator = Estimator(study, store, planned, prices)
         evaluated = (p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout")
         heldout = next((given for given in evaluated if isinstance(given["splits"], Splits)), None)
+        samplings = [one.sampling for one in sampled_here(planned)]
         unknown_price = no_price(prices, study.profile, store)
         warnings = [
             *base_notes(study),
@@ -81,8 +82,8 @@ class Forecast:
             *unknown_prompts(study),
             prose_golds(study, planned),
             gpus_line(study.profile.hardware, num_gpus()),
-            *(memory_lines(study, machine, [one.sampling for one in sampled_here(planned)]) if machine else ()),
-            *prompt_notes(study, store, planned),
+            *(or_refusal(memory_lines(study, machine, samplings), "this machine") if machine else ()),
+            *or_refusal(prompt_lines(study, store, planned), "the run"),
             unknown_price,
         ]
         return cls(
@@ -241,20 +242,7 @@ def problems_line(study: Study, estimator: Estimator, heldout: Mapping[str, Any]
         why = f" of {every:,} (pool.limit = {p.pool.limit}{origin})" if every > used else ""
     train = f"{used - held:,} left to train on" if p.seeds and p.training.steps else "none trained on"
     seeds = f"; {len(p.seeds)} training seed{'s' * (len(p.seeds) > 1)}" if p.seeds else ""
-    return f"problems: {used:,}{why}, {held:,} held out, {train}{seeds}{_too_few(study, estimator, heldout)}"
-
-
-def _too_few(study: Study, estimator: Estimator, heldout: Mapping[str, Any]) -> str:
-    """Return the sources of a pool that are too small for the split, at which the run would end."""
-    split, build = (estimator.planned[heldout[name]].step for name in ("splits", "pool"))
-    each = split.arguments.get("heldout_per_source")
-    if not isinstance(each, int) or estimator.store.has(split.ref) or "sources" not in build.arguments:
-        return ""
-    counts = counts_by_source(build.arguments, study.places)
-    small = [f"{n} of {name}" for name, n in counts.items() if n <= each and name not in reserved_sources(counts)]
-    if not small:
-        return ""
-    return f"; the run would end at the split: it holds out {each} of each source, and has {', '.join(small)}"
+    return f"problems: {used:,}{why}, {held:,} held out, {train}{seeds}"
 
 
 def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:

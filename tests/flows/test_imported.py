@@ -122,12 +122,6 @@ def test_what_cannot_be_taken_in_is_a_sentence(
     assert not Path("imported.toml").exists()
 
 
-def test_a_file_in_an_unknown_format_names_the_known_ones(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("# Their rollouts\n")
-    with pytest.raises(UserError, match=r"line 1: is not JSON .* Formats: JSONL, CSV or Parquet with .* of inspect"):
-        read_rollouts(tmp_path / "README.md")
-
-
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
 TRIES = [
     {"role": "assistant", "content": "3"},
@@ -172,12 +166,21 @@ def test_an_arm_may_have_dots_several_files_or_the_name_of_a_built_in_arm(
     assert not [*Path().glob("y*")]
 
 
+OTHER_VERSION = "is damaged, or of a version that Varband does not read"
+
+
 @pytest.mark.parametrize(
-    "line", ['{"traces": 1}', '{"doc": {}, "resps": []}', '{"traces": [{"nodes": [{"sampled": 1}]}]}']
+    ("line", "words"),
+    [
+        ("# Their rollouts", r"line 1: is not JSON .* Formats: JSONL, CSV or Parquet with .* of inspect"),
+        ('{"traces": 1}', OTHER_VERSION),
+        ('{"doc": {}, "resps": []}', OTHER_VERSION),
+        ('{"traces": [{"nodes": [{"sampled": 1}]}]}', OTHER_VERSION),
+    ],
 )
-def test_a_file_of_another_version_is_a_sentence(line: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_a_sentence(line: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(line)
-    with pytest.raises(UserError, match="is damaged, or of a version that Varband does not read"):
+    with pytest.raises(UserError, match=words):
         read_rollouts(tmp_path / "a.jsonl")
 
 

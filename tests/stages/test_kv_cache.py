@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.fit import Machine, check_caches, memory_lines
+from flows.running.fit import Machine, memory_lines, or_refusal
 from flows.running.plan import plan, sampled_here
 from flows.study.request import Request
 from storage.artifacts.store import Store
@@ -67,7 +67,7 @@ def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path:
     store.prepare()
     study = Request(profile="demo", settings=settings).study(store, planning=True)
     asked, refused = [one.sampling for one in sampled_here(plan(study, store))], "kv_cache=fp8 needs vLLM"
-    [said] = memory_lines(study, Machine.here(), asked)
+    [said] = or_refusal(memory_lines(study, Machine.here(), asked), "this machine")
     assert said.startswith(f"this machine would refuse it: {refused}")
     with pytest.raises(UserError, match=refused):
-        check_caches(study.profile.hardware, asked)
+        list(memory_lines(study, Machine.here(), asked))

@@ -80,12 +80,3 @@ def test_only_what_is_sampled_counts(tmp_path: Path) -> None:
         prepare(study)
     before = longest_prompts(study, store, plan(study, store, experiment))
     assert {one.arm for one in before} == {"panel", "thinking"} and all(one.source_id != "long" for one in before)
-
-
-def test_the_plan_says_that_a_source_is_too_small_for_the_split(tmp_path: Path) -> None:
-    study, store = demo_on(tmp_path, "benchmarks=[]", "pool.limit=4"), Store(tmp_path / "store")
-    line = Forecast.of(study, store, Budget()).problems
-    assert line.endswith("; the run would end at the split: it holds out 4 of each source, and has 4 of p")
-    store.prepare()
-    with pytest.raises(UserError, match="all 4 problems of source p would be held out"), stages_of(study, store):
-        prepare(study)

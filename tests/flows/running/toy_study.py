@@ -5,24 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-
 from flows.study.profiles import QWEN_1_5B
 from flows.study.resolve import PoolInputs, Study
-from storage.artifacts.schemas import Bands, Training
 from tasks.domain.policies import BaseModel, Sampling
 from tasks.domain.scaffolds import ARMS
 from tasks.engines.hardware import Hardware
-from tasks.stage import stage
 
 MODEL = BaseModel(name="toy", sha256="5" * 64)
-DRAW, GROUP, SEEDS = Sampling(max_tokens=64, seed=3), 8, (0, 1)
+DRAW = Sampling(max_tokens=64, seed=3)
 HARDWARE = Hardware(batch_size=16, shard_rollouts=64)
-
-
-@stage(Training, version=1)
-def toy_training(*, bands: Bands, seed: int) -> pa.Table:
-    return Training.schema.empty_table()
 
 
 def toy_study() -> Study:
