@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from flows.study.reading import Fault, validated
+from flows.study.reading import Fault, Written, validated
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.spending import PRICES
@@ -113,5 +113,5 @@ def team_prices(root: Path) -> TeamPrices:
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: the team's prices and limits cannot be read ({error})") from None
     if prices is None:
-        raise UserError(f"{path}: {'; '.join(map(str, faults))}")
+        Written(str(path), text).refuse(faults)
     return prices

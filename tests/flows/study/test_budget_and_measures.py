@@ -102,7 +102,7 @@ def test_the_teams_prices_stand_above_the_listed_ones(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> None:
-    words = f"{PRICES}: devices.H100: H100 is -1; it must be greater than or equal to 0"
+    words = f"{PRICES}, line 2: devices.H100: H100 is -1; it must be greater than or equal to 0"
     with pytest.raises(UserError, match=words):
         team_prices(written(tmp_path, "[devices]\nH100 = -1"))
 
