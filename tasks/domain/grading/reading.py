@@ -147,8 +147,6 @@ def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
         after_word and (plain or (len(run) == 2 and unit_of(run) is not None))
     ):
         return True
-    if rest[:1].isdigit() or rest.startswith(("_", "^", "(")):
-        return False
     return bool(_WORD.match(run + rest)) or (len(run) > 1 and (is_word(run) or "'" in run))
 
 

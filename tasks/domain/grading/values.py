@@ -167,8 +167,6 @@ class _Evaluation:
                 return _hashed(args[0], *map(self.written, args[1:]))
         try:
             parts = [self.of(part) for part in args]
-            if op == "exp" and abs(parts[0]) > _MAX_BITS:
-                raise Undecided("an exponential of too many digits")
             mixed = [part if isinstance(part, list) else real(part) for part in parts]
             exact = all(isinstance(part, Fraction) for part in parts)
             value = _OPERATIONS[op](*(parts if exact or op in ("^", "root", "binom") else mixed))
