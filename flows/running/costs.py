@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flows.running.fit import counts_by_source, longest_prompts, size_of_levels
+from flows.running.fit import longest_prompts, problems_before_checks
 from flows.running.plan import Planned
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
@@ -88,7 +88,6 @@ class Estimator:
         self._ledger = Ledger(store.root)
         self._promised: dict[Account, dict[str, int]] = {}
         self._lengths: dict[tuple[str, str, int], Length] = {}
-        self._sizes: dict[Ref, Counter[str]] = {}
         self._rates = measured_rates(store, study.profile.called)
         self._service = study.profile.hardware.engine == "tinker"  # trains elsewhere, for money and not for GPU-hours
 
@@ -212,13 +211,12 @@ class Estimator:
             ids = frozenset(row["problem_id"] for row in rows if split in (None, row["split"]))
             return _ProblemSet(name, within, len(ids), ids)
         split_arguments = self.planned[splits].step.arguments
+        rows = problems_before_checks(self.planned[pool].step.arguments, self.study.places)
         if isinstance(splits, Benchmark):
-            specs = self.planned[pool].step.arguments["sources"]
-            number = size_of_levels(specs, self.study.places, split_arguments["levels"], split_arguments["per_level"])
-            return _ProblemSet(name, within, number, frozenset())
-        if pool not in self._sizes:
-            self._sizes[pool] = counts_by_source(self.planned[pool].step.arguments, self.study.places)
-        counts = self._sizes[pool]
+            levels, most = split_arguments["levels"], split_arguments["per_level"]
+            each = Counter(row["level"] for row in rows if not levels or row["level"] in levels)
+            return _ProblemSet(name, within, sum(min(n, most or n) for n in each.values()), frozenset())
+        counts = Counter(row["source"] for row in rows)
         size, held = counts.total(), heldout_of(counts, split_arguments.get("heldout_per_source", 0)).total()
         return _ProblemSet(name, within, {None: size, "heldout": held}.get(split, size - held), None)
 

@@ -3,7 +3,7 @@ Tinker service trains the study's kind of adapter."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -91,7 +91,7 @@ def _rows(
             return of_split(table, store.read(splits, ["problem_id", "split"]), split).to_pylist()
         rows: Sequence[Row] = table.to_pylist()
     else:
-        rows = problems_before_checks(steps[pool], study.places) or []
+        rows = [row for row in problems_before_checks(steps[pool], study.places) if row["source_id"]]
     levels = steps[splits]["levels"] if isinstance(splits, Benchmark) else ()
     return [row for row in rows if not levels or row["level"] in levels]
 
@@ -115,7 +115,7 @@ def arm_prompts(study: Study, store: Store, planned: Sequence[Planned], problem:
     Errors: UserError for an unknown problem, or an arm whose tokenizer is not on this machine.
     """
     build = next(p.step for p in planned if p.step.ref.kind == "pool")
-    rows = problems_before_checks(build.arguments, study.places) or []
+    rows = [row for row in problems_before_checks(build.arguments, study.places) if row["source_id"]]
     chosen = [
         row["problem"]
         for row in rows
@@ -157,57 +157,32 @@ def or_refusal(lines: Iterator[str], who: str) -> Iterator[str]:
         yield f"{who} would refuse it: {refused}"
 
 
-# Problems of a pool that is not built yet: the rows of its files. A named set that is not on this machine has its
-# published number.
+# Problems of a pool that is not built yet: the rows of its files. A named set that is not on this machine has as many
+# problems as were published, without texts.
 
-#: Number of difficulty levels; if a set's file is not on this machine, all levels are assumed to have equally many
-#: problems.
+#: Number of difficulty levels; all levels of a set that is not on this machine have equally many problems.
 LEVELS = 5
 
 
-def problems_before_checks(given: Mapping[str, Any], places: Mapping[str, Path]) -> Sequence[Row] | None:
-    """Return the problems of a pool that is not built yet, before golds are checked; None if one of its files is on
-    another machine. given: arguments of the stage that builds it."""
+def problems_before_checks(given: Mapping[str, Any], places: Mapping[str, Path]) -> Sequence[Row]:
+    """Return the problems of a pool that is not built yet, before golds are checked. given: arguments of the stage that
+    builds it. Problems of a set on another machine have an empty source_id; a set that is not known has none."""
     if "per_source" in given:
         return demo_problems(given["per_source"], given["seed"], given["levels"])
-    sources: Sequence[SourceSpec] = given["sources"]
-    if any(spec.sha256 not in places for spec in sources):
-        return None
-    return _pool_rows(tuple((spec, places[spec.sha256]) for spec in sources), given["policy"])
+    return _pool_rows(tuple((spec, places.get(spec.sha256)) for spec in given["sources"]), given["policy"])
 
 
 @lru_cache(maxsize=16)
-def _pool_rows(files: tuple[tuple[SourceSpec, Path], ...], policy: PoolPolicy) -> Sequence[Row]:
+def _pool_rows(files: tuple[tuple[SourceSpec, Path | None], ...], policy: PoolPolicy) -> Sequence[Row]:
+    rows = load_problems((path, spec.name, spec.only) for spec, path in files if path)
+    for name in (spec.name for spec, path in files if path is None and spec.name in SOURCES):
+        unseen = {"source": name, "source_id": "", "gold": ""}
+        published = range(SOURCES[name].problems)
+        rows += [unseen | {"problem": f"{name} {n}", "level": str(1 + n % LEVELS)} for n in published]
     once: dict[str, Row] = {}
-    for row in load_problems((path, spec.name, spec.only) for spec, path in files):
+    for row in rows:
         once.setdefault(problem_id(row["problem"]), row)
     return policy.in_pool_order([*once.values()])[: policy.limit]
-
-
-def counts_by_source(given: Mapping[str, Any], places: Mapping[str, Path]) -> Counter[str]:
-    """Return the number of problems from each source of a pool that is not built yet. given: arguments of the stage
-    that builds the pool. If a set is on another machine, a limit is applied to each source in proportion."""
-    rows = problems_before_checks(given, places)
-    if rows is not None:
-        return Counter(row["source"] for row in rows)
-    counts = Counter({spec.name: size_of_levels([spec], places, (), None) for spec in given["sources"]})
-    share = min(1.0, (given["policy"].limit or counts.total()) / max(1, counts.total()))
-    return Counter({name: round(share * n) for name, n in counts.items()})
-
-
-def size_of_levels(
-    specs: Sequence[SourceSpec], places: Mapping[str, Path], levels: Sequence[str], per_level: int | None
-) -> int:
-    """Return the number of problems of these levels. levels: empty for all. per_level: at most this many of each; None
-    for all. A set that is neither local nor known counts as 0, which the plan states."""
-    if any(spec.sha256 not in places for spec in specs):
-        published = sum(SOURCES[spec.name].problems for spec in specs if spec.name in SOURCES)
-        wanted = len(levels) or LEVELS
-        whole = round(published * wanted / LEVELS)
-        return whole if per_level is None else min(whole, per_level * wanted)
-    rows = load_problems((places[spec.sha256], spec.name, spec.only) for spec in specs)
-    each = Counter(row["level"] for row in rows if not levels or row["level"] in levels)
-    return sum(min(n, per_level or n) for n in each.values())
 
 
 def check_service(study: Study, planned: Sequence[Planned]) -> None:

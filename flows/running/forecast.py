@@ -238,7 +238,7 @@ def problems_line(study: Study, estimator: Estimator, heldout: Mapping[str, Any]
     if p.pool.limit and "policy" in build:
         origin = "" if any("pool.limit" in change for change in study.changes) else f", from {p.name}"
         unlimited = {**build, "policy": replace(build["policy"], limit=None)}
-        every = len(problems_before_checks(unlimited, study.places) or ())
+        every = len(problems_before_checks(unlimited, study.places))
         why = f" of {every:,} (pool.limit = {p.pool.limit}{origin})" if every > used else ""
     train = f"{used - held:,} left to train on" if p.seeds and p.training.steps else "none trained on"
     seeds = f"; {len(p.seeds)} training seed{'s' * (len(p.seeds) > 1)}" if p.seeds else ""
@@ -296,7 +296,7 @@ def prose_golds(study: Study, planned: Sequence[Planned]) -> str:
     build = next((p.step.arguments for p in planned if p.step.ref.kind == "pool" and p.made_here), None)
     if build is None or MATH not in study.profile.answer_kinds:
         return ""
-    golds = [row["gold"] for row in (problems_before_checks(build, study.places) or ())[:GOLDS]]
+    golds = [row["gold"] for row in problems_before_checks(build, study.places)[:GOLDS] if row["source_id"]]
     prose = [gold for gold in golds if answer_type(gold) == "text"]
     if len(prose) <= PROSE * len(golds):
         return ""
