@@ -167,7 +167,11 @@ def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
     row = max(clear or pairs, key=lambda one: abs(one["gain"]))
     who = row["other"] + (f" on {row['arm']}" if len({one["arm"] for one in pairs}) > 1 else "")
     words = _sentence(row, who, "gained", "the study's own objective")
-    count = f"{len(clear)} of {len(pairs)} objectives differ{'s' if len(clear) == 1 else ''} from it." if clear else ""
+    more = sum(one["gain"] > 0 for one in clear)
+    counted = [
+        f"{n or 'none'} gain{'s' * (n == 1)} {than}" for n, than in ((more, "more"), (len(clear) - more, "less"))
+    ]
+    count = f"Of {len(pairs)} objectives {' and '.join(counted)}, corrected for their number." if len(pairs) > 1 else ""
     if findings.excludes_zero(row, "gain") and not clear:
         chance = f"chance alone may give this difference (p = {row['p_adjusted']:.2f})"
         count = f"Corrected for several comparisons, {chance}."

@@ -131,7 +131,7 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
             "objectives",
             [LEVEL, over, further],
             f"Undecided, the furthest: pkpo gained 8 points less {own} (95 % interval −20.0 to +4.0).",
-            "",
+            "Of 2 objectives none gain more and none gain less, corrected for their number.",
         ),
         ("objectives", "objectives", elsewhere, "Undecided, the furthest: max_rl on panel gained 6 points more", ""),
         (

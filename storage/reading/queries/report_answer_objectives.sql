@@ -4,7 +4,8 @@ place = 20
 title = "Held-out accuracy by objective, and the difference from the study's own"
 caption = """
 Hollow: before training. Filled: trained with the objective. Below: how much more an objective gained than the study's \
-own, with its 95 % interval."""
+own (its training.advantage and rewards), with its 95 % interval. The table of all arms has fewer of these rollouts, so \
+its accuracy may differ slightly."""
 sources = ["objectives"]
 [chart]
 kind = "levels"
