@@ -20,5 +20,5 @@ from prefect.server.events.ordering import memory  # noqa: TID253
 
 PATIENCE = timedelta(seconds=3)
 
-memory.PRECEDING_EVENT_LOOKBACK = PATIENCE
+memory.PRECEDING_EVENT_LOOKBACK = PATIENCE  # pyright: ignore[reportPrivateImportUsage]
 CausalOrdering = memory.CausalOrdering
