@@ -39,12 +39,11 @@ def test_an_early_event_waits_and_a_restarted_server_knows_what_was_seen(
     monkeypatch.setenv("PREFECT_REDIS_MESSAGING_URL", redis)
     from prefect.server.events.ordering import EventArrivedEarly
     from prefect.server.events.schemas.events import ReceivedEvent
-    from prefect_redis.ordering import CausalOrdering
 
-    handled = []
+    ordering, handled = pytest.importorskip("prefect_redis.ordering"), []
 
     async def handle(event: ReceivedEvent, depth: int = 0) -> None:
-        async with CausalOrdering("test").preceding_event_confirmed(handle, event, depth):
+        async with ordering.CausalOrdering("test").preceding_event_confirmed(handle, event, depth):
             handled.append(event.event)
 
     async def arrive() -> None:
