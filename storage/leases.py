@@ -21,14 +21,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Protocol
 
 import orjson
 import psutil
 
 from storage.errors import Parked, UserError
 from storage.mirror import mirror_of
-from storage.objects import impatient
+from storage.objects import Objects, impatient
 from storage.roots import lock_file
 
 BEAT_SECONDS, SILENCE_SECONDS = 10.0, 60.0
@@ -57,16 +56,6 @@ def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[N
     finally:
         over.set()
         thread.join()
-
-
-class Documents(Protocol):
-    """Documents with an ETag and conditional writes, such as a bucket (`storage.objects`)."""
-
-    def get(self, name: str) -> tuple[bytes, str] | None: ...
-
-    def put(self, name: str, content: bytes, **condition: str) -> str | None: ...
-
-    def delete(self, *names: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +89,10 @@ class Folder:
     def delete(self, *names: str) -> None:
         for name in names:
             self._path(name).unlink(missing_ok=True)
+
+
+#: Documents with an ETag and conditional writes.
+Documents = Folder | Objects
 
 
 @functools.cache

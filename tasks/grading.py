@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from storage.errors import UserError
 from storage.records.record import newest_overrides
 from tasks.domain.grading.grading import ActiveGrader, read_overrides
 from tasks.domain.grading.kinds import OWN, RAISED
@@ -20,6 +21,14 @@ from tasks.stage import toolbox
 def active_grader(root: Path) -> ActiveGrader:
     """Return the grader that is active in this store."""
     return ActiveGrader(overrides=read_overrides(*newest_overrides(root)))
+
+
+def installed_graders(version: str) -> Graders:
+    """Return the installed grader. Errors: UserError if it has another version."""
+    graders = toolbox().graders()
+    if graders.version != version:
+        raise UserError(f"grader {version} is not the installed grader ({graders.version})")
+    return graders
 
 
 def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Sequence[bool] | None = None) -> pa.Table:

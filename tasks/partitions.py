@@ -30,9 +30,8 @@ from tasks.domain.partitions.classes import (
 from tasks.domain.scaffolds import MATH
 from tasks.domain.statistics.means import ratio
 from tasks.engines.encoding import labelled_problems, labelled_sha256
-from tasks.engines.grading.graders import Graders
 from tasks.evidence import answer_kind_of, with_vectors
-from tasks.grading import by_grader
+from tasks.grading import by_grader, installed_graders
 from tasks.stage import Payload, stage, store, toolbox
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "canonical", "correct", "trace"]
@@ -47,7 +46,7 @@ def partition_rollouts(
 ) -> Payload:
     """Return the classes of every rollout of one policy: by answer with this grader version, by trace and strategy with
     the calibrated thresholds. The manifest's notes have the accuracy of the last two."""
-    graders = _graders(grader_version)
+    graders = installed_graders(grader_version)
     known = store().read(calibration).to_pylist()
     threshold = {row["partition"]: row["threshold"] for row in known}
     kind = answer_kind_of(rollouts)
@@ -71,7 +70,8 @@ def partition_rollouts(
 def partition_answers(*, rollouts: Rollouts, grader_version: str) -> Payload:
     """Return the classes by answer only, for a policy without embedded traces."""
     kind, columns = answer_kind_of(rollouts), [*KEY, "adapter", "canonical", "correct"]
-    equal, groups = by_grader(_graders(grader_version), kind), store().groups(rollouts, ["problem_id"], columns)
+    equal = by_grader(installed_graders(grader_version), kind)
+    groups = store().groups(rollouts, ["problem_id"], columns)
     answers = (partitions_of(rows, equal, by_value=kind == MATH) for rows in groups)
     unknown = "select *, null::integer as trace_class, null::integer as strategy_class from t"
     return Payload(_in_order(query(unknown, t=part) for part in answers))
@@ -82,14 +82,6 @@ def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for part in parts:
         named = part.select(Partitions.schema.names).cast(Partitions.schema)
         yield named.sort_by([(name, "ascending") for name in SORTED])
-
-
-def _graders(version: str) -> Graders:
-    """Return the installed grader. Raise UserError if the installed grader has another version."""
-    graders = toolbox().graders()
-    if graders.version != version:
-        raise UserError(f"grader {version} is not the installed grader ({graders.version})")
-    return graders
 
 
 def classes_by_text(

@@ -13,7 +13,8 @@ from storage.sql import query
 from tasks.domain.grading.grading import ActiveGrader, OverrideRows, Overrides
 from tasks.engines.grading.graders import with_verdicts
 from tasks.evidence import scaffold_of
-from tasks.stage import Payload, progress, stage, store, toolbox
+from tasks.grading import installed_graders
+from tasks.stage import Payload, progress, stage, store
 
 CHANGES = pa.schema(
     [
@@ -27,9 +28,7 @@ CHANGES = pa.schema(
 @stage(Rollouts, version=1)
 def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, overrides: OverrideRows) -> Payload:
     """Return the same rollouts with the verdicts of the installed grader under these overrides. Schema: Rollouts."""
-    graders = toolbox().graders()
-    if graders.version != installed:
-        raise UserError(f"grader {installed} is not the installed grader ({graders.version})")
+    graders = installed_graders(installed)
     problems, read_by = store().read(pool, ["problem_id", "gold"]), scaffold_of(rollouts)
     total = store().manifest(rollouts).rows
 

@@ -51,26 +51,6 @@ def joined(*schemas: pa.Schema) -> pa.Schema:
     return pa.schema([field for schema in schemas for field in schema])
 
 
-def differences(schema: pa.Schema, table: pa.Table) -> list[str]:
-    """Describe missing and extra columns, wrong types, and nulls that are not allowed.
-
-    >>> differences(columns("k int"), pa.table({"k": ["a"]}))
-    ['k is string, not int32']
-    """
-    found = table.schema
-    wrong = [f"{name} is lacking" for name in schema.names if name not in found.names]
-    wrong += [f"{name} is no column of it" for name in found.names if name not in schema.names]
-    wrong += [f"{name} is there {n} times" for name, n in Counter(found.names).items() if n > 1]
-    if wrong:
-        return wrong
-    for field in schema:
-        if found.field(field.name).type != field.type:
-            wrong.append(f"{field.name} is {found.field(field.name).type}, not {field.type}")
-        elif not field.nullable and table[field.name].null_count:
-            wrong.append(f"{field.name} is null in {table[field.name].null_count} rows")
-    return wrong
-
-
 # Rows of artifacts.
 
 #: Rows of a Parquet row group: small, so that a query for one problem reads little else.
@@ -109,8 +89,11 @@ def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int
 
 
 def _of_the_kind(part: pa.Table, ref: Ref, schema: pa.Schema) -> pa.Table:
-    if wrong := differences(KINDS[ref.kind].schema, part):
-        raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {'; '.join(wrong)}")
+    there, wanted = (Counter((f.name, str(f.type)) for f in one) for one in (part.schema, KINDS[ref.kind].schema))
+    if wrong := [*(there - wanted), *(wanted - there)]:
+        raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {wrong} are columns of only one of them")
+    if empty := [f.name for f in KINDS[ref.kind].schema if not f.nullable and part[f.name].null_count]:
+        raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {', '.join(empty)} may not be null")
     return part.select(schema.names).cast(schema)
 
 

@@ -153,11 +153,8 @@ def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) 
 def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
     """Raise UserError if a prompt leaves no room for its completion."""
     for request in requests:
-        if len(request.prompt_ids) + request.decoding.max_tokens > max_model_len:
-            raise UserError(
-                f"a prompt of {len(request.prompt_ids)} tokens and max_tokens={request.decoding.max_tokens} do not fit"
-                f" max_model_len={max_model_len}: raise the profile's max_model_len or lower max_tokens"
-            )
+        if why := unfitting(len(request.prompt_ids), request.decoding.max_tokens, max_model_len):
+            raise UserError(f"{why}: raise the profile's max_model_len or lower max_tokens")
 
 
 def prompt_length(request: RolloutRequest, generator: Generator) -> int:
