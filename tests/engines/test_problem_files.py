@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 
 from cli.grade import grade
-from cli.pool import pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.sources import SOURCES
@@ -38,10 +37,7 @@ GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
         ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem': it must be non-empty text"),
         ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),
         ('{"uid": "b", "problem": "Two?", "gold": NaN}', "line 2: field 'gold': gold is nan"),
-        ('{"uid": "b", "problem": "Two?", "gold": ' + "9" * 5000 + "}", "line 2: is not JSON"),
         ('{"uid": "b", "problem": "T \\ud800?", "gold": "2"}', "line 2: field 'problem': problem is 'T "),
-        ('{"uid": "b", "problem": "Two?", "gold": "\\ud800"}', "line 2: field 'gold': gold is "),
-        ('{"uid": "b", "problem": "Two?", "gold": "2", "level": "\\ud800"}', "line 2: field 'level': level is "),
         ("[" * 100_000, "line 2: is not JSON"),
     ],
 )
@@ -58,6 +54,11 @@ def test_a_question_and_its_answer_are_a_problem_and_its_gold(tmp_path: Path) ->
     path = tmp_path / "pool.jsonl"
     path.write_text('{"question": "One?", "answer": "1"}\n{"problem": "Two?", "answer": "2", "gold": 2}\n')
     assert [(r["problem"], r["gold"]) for r in read_problems(path, "mine")] == [("One?", "1"), ("Two?", "2")]
+    path.write_text(r'{"question": "Eggs?", "answer": "16 - 7 = <<16-7=9>>9.\n9 * 2 = $18.\n#### 18"}')  # GSM8K's own
+    assert [r["gold"] for r in read_problems(path, "mine")] == ["18"]
+    path.write_bytes(GOOD.encode("utf-16"))
+    with pytest.raises(UserError, match="is not JSON in UTF-8"):
+        read_problems(path, "mine")
     path.write_text('{"problem": "Two?", "answer": "3", "gold": 2}\n')
     with pytest.raises(UserError, match="fields 'gold' and 'answer' differ"):
         read_problems(path, "mine")
@@ -74,26 +75,6 @@ def test_what_pandas_writes_is_read(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json.dumps(rows, indent=2))
     for path in (tmp_path / "a.csv", tmp_path / "b.json"):
         assert [(r["problem"], r["gold"], r["year"]) for r in read_problems(path, "mine")] == wanted
-
-
-def test_an_answer_of_gsm8k_is_what_stands_behind_its_solution(tmp_path: Path) -> None:
-    path = tmp_path / "pool.jsonl"
-    path.write_text(r'{"question": "Eggs?", "answer": "16 - 7 = <<16-7=9>>9.\n9 * 2 = $18.\n#### 18"}')
-    assert [r["gold"] for r in read_problems(path, "mine")] == ["18"]
-
-
-@pytest.mark.parametrize(
-    ("raw", "words"),
-    [
-        (GOOD.encode("utf-16"), "is not JSON in UTF-8"),
-        (json.dumps(json.loads(GOOD), indent=1).encode(), "line 1: is not JSON"),
-    ],
-)
-def test_files_that_are_something_else(tmp_path: Path, raw: bytes, words: str) -> None:
-    (tmp_path / "mine.jsonl").write_bytes(raw)
-    with pytest.raises(UserError, match=r"mine\.jsonl") as error:
-        read_problems(tmp_path / "mine.jsonl", "mine")
-    assert words in str(error.value)
 
 
 def test_byte_order_mark_windows_line_ends_and_numbers_as_golds_are_read(tmp_path: Path) -> None:
