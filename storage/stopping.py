@@ -68,7 +68,11 @@ def stopped_by_signals() -> Iterator[None]:
         times.append(moment)
         if number != signal.SIGALRM:
             _received.append(signal.Signals(number))
-        if _swallows(frame) or (_imports(frame) and moment - times[0] < PATIENCE_SECONDS):
+        stack = [*_stack(frame)]
+        # in a finaliser or a weak reference's callback an exception is lost; an import turns it into a missing library
+        swallows = any(code.co_name == "__del__" or code.co_filename in CALLBACKS for code in stack)
+        imports = any(code.co_filename.startswith("<frozen importlib") for code in stack)
+        if swallows or (imports and moment - times[0] < PATIENCE_SECONDS):
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
         raised.append(moment)
@@ -97,16 +101,6 @@ def deaf_children(*signals: signal.Signals) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, was)
-
-
-def _swallows(frame: FrameType | None) -> bool:
-    """Return whether an exception would be lost here, as in a finaliser or a weak reference's callback."""
-    return any(code.co_name == "__del__" or code.co_filename in CALLBACKS for code in _stack(frame))
-
-
-def _imports(frame: FrameType | None) -> bool:
-    """Return whether an import is running, which would turn the exception into a missing library or end the process."""
-    return any(code.co_filename.startswith("<frozen importlib") for code in _stack(frame))
 
 
 def _stack(frame: FrameType | None) -> Iterator[CodeType]:

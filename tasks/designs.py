@@ -160,17 +160,12 @@ def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
     )
 
 
-def lints() -> list[str]:
-    """Return the names of the check queries, sorted."""
-    return sorted(path.stem for path in QUERIES.glob("lint_*.sql"))
-
-
 def findings_of(rows: Mapping[str, Sequence[Row]]) -> pa.Table:
     """Return the findings of all checks on rows of TABLES; missing tables are empty. Columns: code; fact: observation
     in the rows; inference: possible consequence; place: runs or files; value: size, or null; query: the named query."""
     tables = {name: pa.Table.from_pylist(list(rows.get(name, ())), schema=schema) for name, schema in TABLES.items()}
     parts = []
-    for name in lints():
+    for name in sorted(path.stem for path in QUERIES.glob("lint_*.sql")):
         found = query(named(name), **tables)
         parts.append(found.append_column("query", pa.array([name] * found.num_rows, pa.string())).cast(Audit.schema))
     return pa.concat_tables(parts)

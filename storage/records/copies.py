@@ -104,18 +104,14 @@ def _left_by_light_copies(known: Mapping[Ref, Manifest]) -> dict[str, frozenset[
                     starts.setdefault(adapter, set()).add(policy["adapter_step"])
     left = dict[str, frozenset[str]]()
     for ref, manifest in known.items():
-        if not (files := _weights_of(manifest)):
+        mark = KINDS[manifest.kind].WEIGHTS if manifest.kind in KINDS else None
+        if not (files := frozenset(e.path for e in manifest.files if mark and e.path.startswith(mark))):
             continue
         if str(ref) in starts:
             left[str(ref)] = frozenset(file for file in files if _step_of(file) not in starts[str(ref)])
         elif (str(ref), max(map(_step_of, files))) in sampled:
             left[str(ref)] = files
     return left
-
-
-def _weights_of(manifest: Manifest) -> frozenset[str]:
-    mark = KINDS[manifest.kind].WEIGHTS if manifest.kind in KINDS else None
-    return frozenset(e.path for e in manifest.files if mark and e.path.startswith(mark))
 
 
 def _step_of(path: str) -> int:

@@ -127,11 +127,6 @@ def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
     return found.model_dump() | {"source": found.source or name, "source_id": source_id}
 
 
-def columns_of(record: Row) -> list[tuple[str, str]]:
-    """Return (our name, name in the file) of each field; our name if the file has none."""
-    return [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]
-
-
 def records_of(path: Path, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, record) of a Parquet or CSV file, or of a file of JSON, whatever it is called. fields: description
     of the expected fields. Raise UserError if the file cannot be read."""
@@ -302,7 +297,8 @@ def _from_hub(source: Source, record: Row, where: str, config: str | None, numbe
     from tasks.domain.grading.regions import boxed
 
     fields: Row = {}
-    for ours, theirs in source.columns or columns_of(record):
+    named = [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]
+    for ours, theirs in source.columns or named:
         if theirs not in record:
             raise UserError(f"{where}: no column '{theirs}' (found: {', '.join(record)})")
         fields[ours] = record[theirs]

@@ -60,14 +60,10 @@ class Toolbox:
         """Return the sampling engine."""
         key = self._sampler_key(model_sha256, kv_cache)
         if key not in self._open:
-            self._close_samplers()
+            self.first = None
+            for other in [other for other in self._open if other[0] == "generator"]:
+                _close(self._open.pop(other))  # two would share one device's memory
         return self._once(key, lambda: self._sampler(model_sha256, lora_rank, kv_cache))
-
-    def _close_samplers(self) -> None:
-        """Close sampling engines, because two would share one device's memory."""
-        self.first = None
-        for key in [key for key in self._open if key[0] == "generator"]:
-            _close(self._open.pop(key))
 
     def samples(self, model_sha256: str, kv_cache: KVCache = "full") -> bool:
         """Return whether this sampling engine is open."""

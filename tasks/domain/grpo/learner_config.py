@@ -191,10 +191,6 @@ def check_learner(c: LearnerConfig) -> None:
     mistakes = [
         (c.minibatches > c.groups_per_step, f"{c.minibatches} minibatches of {c.groups_per_step} groups"),
         (
-            c.warmup_steps > c.steps,
-            f"warmup_steps is {c.warmup_steps} of {c.steps} steps: it never reaches the full rate",
-        ),
-        (
             of_k and k > c.group_size,
             f"{name} is about {k} attempts (advantage_k) {of_g}; lower the one or raise the other",
         ),
@@ -217,7 +213,6 @@ def check_learner(c: LearnerConfig) -> None:
             f"advantage {c.advantage} trains on several turns or answers, which a judge and rewards of other packages"
             " cannot score",
         ),
-        ("bonus" in objective.reads and not c.bonus, f"{name} with a bonus of 0 is standardised; name that"),
         (
             c.overlong_cache and c.overlong_cache >= (c.max_tokens or 0),
             f"overlong_cache {c.overlong_cache} counts back from max_tokens, which is {c.max_tokens}; set max_tokens to"
@@ -228,7 +223,6 @@ def check_learner(c: LearnerConfig) -> None:
             c.token_budget and c.lr_schedule != "constant",
             f"token_budget ends a training early, and lr_schedule={c.lr_schedule} falls by steps; use constant",
         ),
-        (c.cov_low >= c.cov_high, f"cov_low {c.cov_low:g} is not below cov_high {c.cov_high:g}"),
         (
             (c.expert_rank or 0) >= c.lora_rank,
             f"expert_rank is {c.expert_rank}, which is not below lora_rank, {c.lora_rank}",

@@ -153,7 +153,8 @@ def perturbed(gold: str) -> list[str]:
     texts = [item.text for item in items]
     match found.kind:
         case "list" | "choice" | "set" if len(items) > 1:
-            return [_wrap(found, parts) for parts in (texts[:-1], [*texts[:-1], _off(items[-1])])]
+            parts = (", ".join(texts[:-1]), ", ".join([*texts[:-1], _off(items[-1])]))
+            return [rf"\{{{part}\}}" if found.kind == "set" else part for part in parts]
         case "tuple":
             return [f"({', '.join([*texts[:-1], _off(items[-1])])})"]
         case "interval" if gold.strip()[:1] in ("(", "["):
@@ -162,11 +163,6 @@ def perturbed(gold: str) -> list[str]:
             return [texts[0]]
         case _:
             return [_off(found)]
-
-
-def _wrap(found: Shape, parts: list[str]) -> str:
-    inside = ", ".join(parts)
-    return rf"\{{{inside}\}}" if found.kind == "set" else inside
 
 
 def _off(term: Shape) -> str:

@@ -141,7 +141,10 @@ def pool_rows(
     kept, issues = [], []
     for problem, findings in zip(ready, found, strict=True):
         dropped = any(f.forced or policy.excludes(f) for f in findings)
-        issues += [_issue(problem, f, dropped and (f.forced or policy.excludes(f))) for f in findings]
+        about = {name: problem[name] for name in ("problem_id", "source_id", "source")}
+        for f in findings:
+            issue = {"code": f.code, "severity": f.severity, "detail": f.detail}
+            issues.append(about | issue | {"excluded": dropped and (f.forced or policy.excludes(f))})
         if not dropped and (policy.limit is None or len(kept) < policy.limit):
             kept.append(problem)
     names = [p["problem_id"] for p in kept]
@@ -181,12 +184,6 @@ def _add_duplicates(problems: Sequence[Row], found: list[list[Finding]]) -> None
         code = "duplicate" if same else "duplicate_with_other_gold"
         detail = f"same text as {other['source_id']}" + ("" if same else f", whose gold is {other['gold']}")
         findings.append(Finding(code, "exclude", detail, forced=True))
-
-
-def _issue(problem: Row, finding: Finding, excluded: bool) -> Row:
-    of_problem = {name: problem[name] for name in ("problem_id", "source_id", "source")}
-    about = {"code": finding.code, "severity": finding.severity, "detail": finding.detail}
-    return of_problem | about | {"excluded": excluded}
 
 
 # Held-out problems of a split.

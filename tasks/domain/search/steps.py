@@ -7,7 +7,7 @@ import dataclasses
 import random
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from math import exp, inf, log, prod, sqrt
 from typing import Annotated, Literal
 
@@ -160,7 +160,10 @@ class Particles(StepSearch):
         asks, ended = self.next_steps(None, self.particles), list[Candidate]()
         for depth in range(self.depth):
             new, found = yield asks
-            resampled_paths = resampled([*ended, *new], found, self.particles, self.temperature, depth)
+            paths = [*ended, *new]
+            rng = random.Random(derived_seed([c.name for c in paths], depth))
+            chances = weights([found[c.name] for c in paths], self.temperature)
+            resampled_paths = rng.choices(paths, chances, k=self.particles)
             ended = [c for c in resampled_paths if c.ended]
             times = Counter(c.name for c in resampled_paths)
             live = {c.name: c for c in resampled_paths if not c.ended}
@@ -182,14 +185,6 @@ def weights(scores: Sequence[float], temperature: float) -> list[float]:
     odds = [score / (1 - score) for score in held]
     shares = [(one / max(odds)) ** (1 / temperature) for one in odds]  # divided by the largest to avoid overflow
     return [share / sum(shares) for share in shares]
-
-
-def resampled(
-    particles: Sequence[Candidate], scores: Mapping[str, float], count: int, temperature: float, depth: int
-) -> list[Candidate]:
-    """Draw `count` particles by weight; the seed depends on the particles and the depth."""
-    rng = random.Random(derived_seed([c.name for c in particles], depth))
-    return rng.choices(particles, weights([scores[c.name] for c in particles], temperature), k=count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
