@@ -140,18 +140,19 @@ def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerByte
     return SamplerBytes(loaded_bytes(base, width) / parts + _WORKING, merging, slots, cache)
 
 
+def _check(what: str, needed: float, free: float, fix: str) -> None:
+    if needed > free:
+        raise UserError(f"{what} needs about {needed / GIB:.1f} GiB and {free / GIB:.1f} GiB are free; {fix}")
+
+
 def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: int) -> int:
     """Return the bytes of each GPU for the engine itself: its share of `total` without the memory for merging. Errors:
     UserError if the share is too small."""
     needed, share = sampler_bytes(base, hardware, lora_rank), hardware.memory_fraction * total
-    if needed.total > share:
-        adapters, less = needed.merging + needed.slots, "adapters=unmerged" if needed.merging else "max_model_len"
-        raise UserError(
-            f"{base.name}: sampling needs about {needed.total / GIB:.1f} GiB of each GPU ({adapters / GIB:.1f} for"
-            f" adapters, {needed.cache / GIB:.1f} for the cache of one rollout), and {share / GIB:.1f} are"
-            f" hardware.memory_fraction={hardware.memory_fraction:g} of it; raise that or hardware.tensor_parallel,"
-            f" change hardware.{less}, or take a larger GPU"
-        )
+    fix = "raise hardware.memory_fraction or tensor_parallel, lower max_model_len, or take a larger GPU"
+    if needed.merging:
+        fix = f"set hardware.adapters=unmerged, {fix}"
+    _check(f"{base.name}: sampling on each GPU", needed.total, share, fix)
     return int(share - needed.merging)
 
 
@@ -212,25 +213,19 @@ def check_training_memory(
 ) -> TrainingPlan:
     """Return the plan of a training. Errors: UserError if it does not fit into `free` bytes of the device."""
     plan = plan_training(base, learner, execution, bytes_per_value, free)
-    if plan.bytes > 0.95 * free:
-        raise UserError(
-            f"{base.name}: training needs about {plan.bytes / GIB:.1f} GiB with packs of {plan.largest} tokens and"
-            f" {free / GIB:.1f} GiB are free; lower token_budget, max_model_len or the sampler's memory share,"
-            " or take a larger GPU"
-        )
+    fix = "lower token_budget, max_model_len or the sampler's memory share, or take a larger GPU"
+    _check(f"{base.name}: training with packs of {plan.largest} tokens", plan.bytes, 0.95 * free, fix)
     return plan
 
 
 def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0) -> None:
     """Raise UserError if copies of a mixture's base for merging do not fit into host memory. copies: one for each
     sampling engine and each process of the learner. checkpoints: bytes of simultaneous checkpoints."""
-    weights = loaded_bytes(base, bytes_per_value)
-    if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
-        raise UserError(
-            f"{base.name}: adapters of a mixture are merged from copies in host memory ({copies} of"
-            f" {weights / GIB:.1f} GiB, beside {checkpoints / GIB:.1f} of checkpoints on their way to the disk), and"
-            f" {available / GIB:.1f} GiB are free; set hardware.adapters=unmerged, or take a machine with more memory"
-        )
+    if num_experts(read_config(base)):
+        needed = copies * loaded_bytes(base, bytes_per_value) + checkpoints
+        what = f"{base.name}: merging a mixture's adapters from {copies} copies in host memory"
+        fix = "set hardware.adapters=unmerged, or take a machine with more memory"
+        _check(what, needed, 0.9 * available, fix)
 
 
 def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from storage.errors import Parked, UserError
+from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import is_live
 from tasks.domain.grpo.credit import Groups, group_rewards
 from tasks.domain.grpo.learner_config import LearnerConfig
@@ -37,11 +37,7 @@ from tasks.engines.model_files import read_config
 MAX_SKIPPED = 3
 SampleFn = Callable[[StepPlan], list[TrainRollout]]
 Row = dict[str, Any]
-__all__ = ["Execution", "Interrupted", "SampleFn", "StepMetrics", "TrainResult", "train"]
-
-
-class Interrupted(Parked):
-    """Raised if training was asked to stop between two phases; the same call resumes the training."""
+__all__ = ["Execution", "SampleFn", "StepMetrics", "TrainResult", "train"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,6 @@ def train(
     sample: SampleFn,
     on_step: Callable[[StepMetrics], None] = lambda _: None,
     on_checkpoint: Callable[[Path], None] = lambda _: None,
-    stop_requested: Callable[[], bool] = lambda: False,
     pay: Callable[[int, str], None] = lambda *_: None,
     **given: Any,
 ) -> TrainResult:
@@ -94,14 +89,14 @@ def train(
     on_checkpoint: called with the folder of each complete checkpoint, in the thread that wrote it. pay: called with the
     number of tokens before a service trains on them, and a key by which they are charged once. Errors: UserError
     for an unusable base, adapter, checkpoint or configuration before sampling, and after MAX_SKIPPED gradients that are
-    not finite; Interrupted if `stop_requested` returns True.
+    not finite.
     """
     job = Job(**given)
     loss_for(job.config)
     read_config(job.base)
     try:
         with parallel.team(job.execution.processes, job, job.workdir / "processes"):
-            return _Training(job, sample, on_checkpoint, stop_requested, pay).run(on_step)
+            return _Training(job, sample, on_checkpoint, pay).run(on_step)
     except BaseException as error:
         clear_frames(error.__traceback__)  # a stored error must not keep the model on its device
         raise
@@ -113,16 +108,11 @@ class _Training:
     """The loop in one process of the learner. steps, exposure, diagnostics: rows so far; resumed from step `done`."""
 
     def __init__(
-        self,
-        job: Job,
-        sample: SampleFn,
-        on_checkpoint: Callable[[Path], None],
-        stop_requested: Callable[[], bool],
-        pay: Callable[[int, str], None],
+        self, job: Job, sample: SampleFn, on_checkpoint: Callable[[Path], None], pay: Callable[[int, str], None]
     ) -> None:
         self.config, self.execution = job.config, job.execution
         self.workdir, self.problems = job.workdir, job.problems
-        self.on_checkpoint, self.stop_requested = on_checkpoint, stop_requested
+        self.on_checkpoint = on_checkpoint
         if job.init_adapter is not None:
             adapter_config(job.init_adapter)
         self.recipe = checkpoints.recipe_hash(job.base, job.problems, job.config, job.init_adapter, job.temperature)
@@ -168,6 +158,7 @@ class _Training:
         finally:
             self.rollouts.close()
             self.adapters.close()
+            self._writer.shutdown(wait=True)
         self._written()
         return TrainResult(self.steps, self.exposure, self.diagnostics, self.adapters.finish())
 
@@ -175,7 +166,6 @@ class _Training:
         clock = Clock()
         with clock.phase("sample"):
             groups = self.rollouts.of(step)
-        self._check_stop(step, "sampled")
         self.rollouts.look_ahead(step + 1)
         with self.adapters.changing:
             row = self._updated(step, groups, clock)
@@ -206,7 +196,6 @@ class _Training:
             if step % every == 0 or step == self.config.steps:
                 self._save(step)
         self._check_finite()
-        self._check_stop(step, "trained")
         with clock.phase("sync"):
             self.adapters.serve(step)
         return row
@@ -241,11 +230,6 @@ class _Training:
                 " the weights before them are kept in the checkpoint: lower learning_rate or set grad_clip, and look at"
                 " those steps' behaviour log-probs"
             )
-
-    def _check_stop(self, step: int, phase: str) -> None:
-        if self.stop_requested():
-            self._written()
-            raise Interrupted(f"training stopped on request: step {step} is {phase}; the same command resumes it")
 
 
 def _like_this_thread() -> ThreadPoolExecutor:

@@ -7,9 +7,11 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,9 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning import checkpoints, policy
+from tasks.engines.learning.adapters import Adapters
 from tasks.engines.learning.attention import ATTENTION_NAME
-from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
+from tasks.engines.learning.learner import Execution, StepMetrics, StepRollouts, TrainResult, train
 from tasks.engines.learning.policy import scoring_policy
 from tasks.engines.learning.update import Updater
 from tests.engines.conftest import random_rollouts
@@ -51,7 +54,6 @@ def run(
     sample: Callable[[StepPlan], list[TrainRollout]] = sample,
     on_step: Callable[[StepMetrics], None] = lambda _: None,
     init: Path | None = None,
-    stop: Callable[[], bool] = lambda: False,
     execution: Execution | None = None,
 ) -> TrainResult:
     return train(
@@ -63,7 +65,6 @@ def run(
         sample=sample,
         on_step=on_step,
         init_adapter=init,
-        stop_requested=stop,
     )
 
 
@@ -73,6 +74,29 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def same(a: Path, b: Path) -> bool:
     return (a / "adapter_model.safetensors").read_bytes() == (b / "adapter_model.safetensors").read_bytes()
+
+
+class Stopped(Exception):
+    """A training is stopped between two phases."""
+
+
+@contextmanager
+def stopped_at(number: int) -> Iterator[None]:
+    """Stop in this block at the number-th phase: before a step's update, or before its weights are served."""
+    phases, look_ahead, serve = count(1), StepRollouts.look_ahead, Adapters.serve
+
+    def before(method: Callable[..., None]) -> Callable[..., None]:
+        def call(own: Any, step: int) -> None:
+            if step and next(phases) == number:
+                raise Stopped
+            method(own, step)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(StepRollouts, "look_ahead", before(look_ahead))
+        patched.setattr(Adapters, "serve", before(serve))
+        yield
 
 
 def check_resumed(
@@ -87,9 +111,9 @@ def check_resumed(
     returned. sampler: makes what samples in one training."""
     whole = run(base, folder / "whole", config, sample=sampler(), **how)
     for stop_at in stops:
-        calls, place, rollouts = iter(range(1, 99)), folder / f"stopped-{stop_at}", sampler()
-        with pytest.raises(Interrupted, match="the same command resumes it"):
-            run(base, place, config, sample=rollouts, stop=lambda c=calls, at=stop_at: next(c) == at, **how)
+        place, rollouts = folder / f"stopped-{stop_at}", sampler()
+        with stopped_at(stop_at), pytest.raises(Stopped):
+            run(base, place, config, sample=rollouts, **how)
         torch.manual_seed(stop_at)
         resumed = run(base, place, config, sample=rollouts, **how)
         assert (whole.steps, whole.exposure, whole.diagnostics) == (
