@@ -89,11 +89,16 @@ def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int
 
 
 def _of_the_kind(part: pa.Table, ref: Ref, schema: pa.Schema) -> pa.Table:
-    there, wanted = (Counter((f.name, str(f.type)) for f in one) for one in (part.schema, KINDS[ref.kind].schema))
-    if wrong := [*(there - wanted), *(wanted - there)]:
-        raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {wrong} are columns of only one of them")
-    if empty := [f.name for f in KINDS[ref.kind].schema if not f.nullable and part[f.name].null_count]:
-        raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {', '.join(empty)} may not be null")
+    wanted, there = KINDS[ref.kind].schema, Counter(part.column_names)
+    wrong = [*(there - Counter(wanted.names)), *(Counter(wanted.names) - there)] or [
+        field.name
+        for field in wanted
+        if part[field.name].type != field.type or (part[field.name].null_count and not field.nullable)
+    ]
+    if wrong:
+        raise WrongRows(
+            f"{ref}: rows are not of kind {ref.kind}: {', '.join(wrong)} are missing, unknown or of a wrong type"
+        )
     return part.select(schema.names).cast(schema)
 
 
