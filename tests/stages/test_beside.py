@@ -50,6 +50,6 @@ def test_parts_of_any_size_give_the_same_rows(part: int, tmp_path: Path, monkeyp
     assert classes["problem_id"].to_pylist() == sorted(rollouts["problem_id"].to_pylist())
     assert classes.num_rows == rollouts.num_rows and classes["trace_class"].null_count == 0
     assert answers["answer_class"].equals(classes["answer_class"]) and answers["trace_class"].null_count == 48
-    expected = ceilings_of(vectors).to_pylist()[0]
+    expected = ceilings_of([vectors], [(again, whole)]).to_pylist()[0]
     assert found["reworded"] == 12 and found["n"] == 48
     assert found == {k: pytest.approx(v, rel=1e-12) if isinstance(v, float) else v for k, v in expected.items()}
