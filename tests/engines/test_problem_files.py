@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.grade import grade
+from cli.pool import pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.sources import SOURCES
