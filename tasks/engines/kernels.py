@@ -1,10 +1,11 @@
 """Triton kernels for a GPU.
 
 `gated_backward`: the backward pass of silu(gate) * up over routed rows. The kernel reads and writes each number once;
-the version compiled by torch takes 3.5 times as long as its memory traffic. `token_logprobs`: the log-prob of one token
-per row of logits, bit-identical to vLLM's (tests/gpu/test_sampling_gpu.py). vLLM's kernel uses one program per row and
-reads the vocabulary twice: 0.12 ms of a 2.2 ms step on an H200. In this kernel several programs share a row and add its
-parts in vLLM's order, in blocks of 1,024.
+the version compiled by torch takes 3.5 times as long as its memory traffic.
+
+`sample_tokens`: one sampled token per row of logits, and its log-prob. vLLM adds noise to each logit, takes the
+largest, and reads the logits again for the log-prob. Here the first kernel reads the logits once and sums exp(logit) by
+block; the second draws a block and a token of this block, each with a probability proportional to its sum.
 """
 
 from __future__ import annotations
@@ -48,60 +49,92 @@ def _rows(grads, gate_up, weights, inner, both, grad_weights, width, BLOCK: tl.c
     tl.store(grad_weights + row, tl.sum(grad * product))
 
 
-#: Logits that are summed together, by as many warps as in vLLM's kernel.
-BLOCK = 1024
-#: Blocks per program: 19 programs for a row of 152,000.
-BLOCKS = 8
+#: Logits of a block, and blocks per program: 19 programs for a row of 152,000.
+BLOCK, BLOCKS = 1024, 8
 
 
-def token_logprobs(logits_BV: Tensor, tokens_B: Tensor) -> Tensor:
-    """Return float32 of [B]: log softmax of each row at its token. logits_BV: rows may be strided, entries of a row
-    not."""
+def sample_tokens(logits_BV: Tensor, slots_B: Tensor, seeds_S: Tensor, positions_B: Tensor, table_SL: Tensor) -> Tensor:
+    """Return int64 of [B]: a token per row, drawn by softmax of its logits, and store its log-prob at
+    table_SL[slot, position]; a row without a slot (-1) uses the last one. The draw is a function of the row's logits,
+    the slot's seed and the position. logits_BV: rows may be strided, entries of a row not."""
     rows, vocabulary = logits_BV.shape
-    parts = triton.cdiv(vocabulary, BLOCK * BLOCKS)
-    largest_BP = logits_BV.new_empty((rows, parts), dtype=torch.float32)
-    sums_BK = logits_BV.new_empty((rows, parts * BLOCKS), dtype=torch.float32)
-    logprobs_B = logits_BV.new_empty(rows, dtype=torch.float32)
-    given = (logits_BV, logits_BV.stride(0), vocabulary, largest_BP)
-    padded = triton.next_power_of_2(parts)
-    _largest[rows, parts](*given, CHUNK=BLOCK * BLOCKS, num_warps=8)  # pyright: ignore[reportIndexIssue]
-    _sums[rows, parts](*given, sums_BK, BLOCK=BLOCK, BLOCKS=BLOCKS, PARTS=padded, num_warps=4)  # pyright: ignore[reportIndexIssue]
-    _at_token[rows,](*given, sums_BK, tokens_B, logprobs_B, parts, BLOCKS=BLOCKS, PARTS=padded, num_warps=1)  # pyright: ignore[reportIndexIssue]
-    return logprobs_B
+    blocks = triton.cdiv(vocabulary, BLOCK)
+    largest_BK = torch.empty((rows, blocks), dtype=torch.float32, device=logits_BV.device)
+    sums_BK = torch.empty_like(largest_BK)
+    tokens_B = torch.empty(rows, dtype=torch.int64, device=logits_BV.device)
+    given = (logits_BV, logits_BV.stride(0), vocabulary, largest_BK, sums_BK, blocks)
+    _block_sums[rows, triton.cdiv(blocks, BLOCKS)](*given, BLOCK=BLOCK, BLOCKS=BLOCKS, num_warps=8)  # pyright: ignore[reportIndexIssue]
+    _draw[rows,](  # pyright: ignore[reportIndexIssue]
+        *given,
+        slots_B,
+        seeds_S,
+        positions_B,
+        table_SL,
+        len(table_SL),
+        table_SL.stride(0),
+        tokens_B,
+        BLOCK=BLOCK,
+        PADDED=triton.next_power_of_2(blocks),
+        num_warps=4,
+    )
+    return tokens_B
 
 
 @triton.jit
-def _largest(logits, stride, vocabulary, largest, CHUNK: tl.constexpr):
-    """Store the largest logit of each part of a row."""
-    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    at = part * CHUNK + tl.arange(0, CHUNK)
-    x = tl.load(logits + row * stride + at, mask=at < vocabulary, other=float("-inf"))
-    tl.store(largest + row * tl.num_programs(1) + part, tl.max(x).to(tl.float32))
+def _block_sums(logits, stride, vocabulary, largest, sums, blocks, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):
+    """Store the largest logit of each block of a row, and the sum of exp(logit - largest)."""
+    row = tl.program_id(0).to(tl.int64)
+    number = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
+    at = number[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    x = tl.load(logits + row * stride + at, mask=at < vocabulary, other=float("-inf")).to(tl.float32)
+    top = tl.max(x, axis=1)
+    # a block of -inf only: its sum is 0, not NaN
+    base = tl.where(top > float("-inf"), top, 0.0)
+    total = tl.sum(tl.exp(x - base[:, None]), axis=1)
+    tl.store(largest + row * blocks + number, base, mask=number < blocks)
+    tl.store(sums + row * blocks + number, total, mask=number < blocks)
 
 
 @triton.jit
-def _sums(logits, stride, vocabulary, largest, sums, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, PARTS: tl.constexpr):
-    """Store the sum of exp(logit - the row's largest) of each block of a row."""
-    row, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
-    others = tl.arange(0, PARTS)
-    top = tl.max(tl.load(largest + row * parts + others, mask=others < parts, other=float("-inf")))
-    for number in range(BLOCKS):
-        block = part * BLOCKS + number
-        at = block * BLOCK + tl.arange(0, BLOCK)
-        x = tl.load(logits + row * stride + at, mask=at < vocabulary, other=0.0).to(tl.float32)
-        added = tl.sum(tl.where(at < vocabulary, tl.exp(x - top), 0.0))
-        tl.store(sums + row * parts * BLOCKS + block, added)
-
-
-@triton.jit
-def _at_token(
-    logits, stride, vocabulary, largest, sums, tokens, logprobs, parts, BLOCKS: tl.constexpr, PARTS: tl.constexpr
+def _draw(
+    logits,
+    stride,
+    vocabulary,
+    largest,
+    sums,
+    blocks,
+    slots,
+    seeds,
+    positions,
+    table,
+    height,
+    width,
+    tokens,
+    BLOCK: tl.constexpr,
+    PADDED: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    others = tl.arange(0, PARTS)
-    top = tl.max(tl.load(largest + row * parts + others, mask=others < parts, other=float("-inf")))
-    total = 0.0
-    for block in range(parts * BLOCKS):
-        total += tl.load(sums + row * parts * BLOCKS + block)
-    x = tl.load(logits + row * stride + tl.load(tokens + row)).to(tl.float32)
-    tl.store(logprobs + row, x - top - tl.log(total))
+    slot = tl.load(slots + row).to(tl.int64)
+    position = tl.load(positions + row).to(tl.int64)
+    first, second, _, _ = tl.rand4x(tl.load(seeds + slot, mask=slot >= 0, other=0), position.to(tl.int32))
+    number = tl.arange(0, PADDED)
+    tops = tl.load(largest + row * blocks + number, mask=number < blocks, other=float("-inf"))
+    parts = tl.load(sums + row * blocks + number, mask=number < blocks, other=0.0)
+    top = tl.max(tl.where(parts > 0, tops, float("-inf")))
+    parts = tl.where(parts > 0, parts * tl.exp(tops - top), 0.0)
+    block = _drawn(parts, number, first)
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(logits + row * stride + at, mask=at < vocabulary, other=float("-inf")).to(tl.float32)
+    token = block * BLOCK + _drawn(tl.exp(x - tl.max(x)), tl.arange(0, BLOCK), second)
+    chosen = tl.load(logits + row * stride + token).to(tl.float32)
+    tl.store(tokens + row, token.to(tl.int64))
+    slot = tl.where(slot < 0, height - 1, slot)
+    tl.store(table + slot * width + position, chosen - top - tl.log(tl.sum(parts)))
+
+
+@triton.jit
+def _drawn(weights, number, uniform):
+    """Return an index with probability weight / sum of weights. A rounded sum never selects a weight of 0."""
+    upto = tl.cumsum(weights)
+    last = tl.max(tl.where(weights > 0, number, 0))
+    return tl.minimum(tl.sum((upto <= uniform * tl.max(upto)).to(tl.int32)), last)

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from tasks.engines.sampling.served_weights import base_weights, mergeable, serve
 
-#: Arguments of the sampler's `sample` that keeping log-probs needs.
-_SAMPLER_ARGUMENTS = {"logits", "expanded_idx_mapping", "pos"}
+#: Arguments of the sampler's `sample`, in the order of `apply_sampling_params`.
+_SAMPLER_ARGUMENTS = ("logits", "expanded_idx_mapping", "idx_mapping_np", "pos", "input_ids", "expanded_local_pos")
 #: Environment variable with the process id that an engine's processes end with.
 _USER = "VARBAND_ENGINE_USER"
 _STATE_PARTS = ("remove_request", "req_id_to_index", "prompt_len", "prefill_len", "max_seq_len")
@@ -94,7 +94,8 @@ def _keeps(runner: Any) -> bool:
     sample = getattr(sampler, "sample", None)
     if sample is None or states is None or getattr(runner, "rejection_sampler", None) is not None:
         return False
-    known = set(inspect.signature(sample).parameters) >= _SAMPLER_ARGUMENTS
+    known = {*_SAMPLER_ARGUMENTS} <= set(inspect.signature(sample).parameters)
+    known = known and hasattr(sampler, "sampling_states") and hasattr(sampler, "apply_sampling_params")
     return known and all(hasattr(states, part) for part in _STATE_PARTS) and states.device.type == "cuda"
 
 
@@ -105,7 +106,7 @@ def _slot(states: Any, index: int) -> Slot:
 
 def _install(runner: Any) -> KeptLogprobs:
     """Store log-probs as tokens are sampled, and keep them when a slot is freed."""
-    from tasks.engines.kernels import token_logprobs
+    from tasks.engines.kernels import sample_tokens
 
     sampler, states = runner.sampler, runner.req_states
     shape = (states.max_num_reqs + 1, states.max_model_len)
@@ -115,10 +116,15 @@ def _install(runner: Any) -> KeptLogprobs:
 
     def sample_and_keep(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         given = signature.bind(*args, **kwargs).arguments
-        sampled, processed = sample(*args, **kwargs)
-        logprobs_B = token_logprobs(processed, sampled)
-        kept.write(given["expanded_idx_mapping"], given["pos"], logprobs_B)
-        return sampled, processed
+        slots_B, positions_B = given["expanded_idx_mapping"], given["pos"]
+        settings, rows = sampler.sampling_states, given["idx_mapping_np"]
+        if settings.any_greedy(rows) or any(x is not None for x in settings.get_top_k_top_p(slots_B, rows)):
+            sampled, processed = sample(*args, **kwargs)
+            logprobs_B = torch.log_softmax(processed.float(), -1).gather(-1, sampled[:, None])[:, 0]
+            kept.table_SL[slots_B.long(), positions_B.long()] = logprobs_B
+            return sampled, processed
+        processed = sampler.apply_sampling_params(*(given[name] for name in _SAMPLER_ARGUMENTS), skip_top_k_top_p=True)
+        return sample_tokens(processed, slots_B, settings.seeds.gpu, positions_B, kept.table_SL), processed
 
     def remove_and_keep(request: str) -> int | None:
         if (index := states.req_id_to_index.get(request)) is not None:
@@ -153,9 +159,6 @@ class KeptLogprobs:
     table_SL: Tensor
     segments: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-
-    def write(self, slots_B: Tensor, positions_B: Tensor, logprobs_B: Tensor) -> None:
-        self.table_SL[slots_B.long(), positions_B.long()] = logprobs_B
 
     def release(self, request: str, slot: Slot) -> None:
         """Keep a request's log-probs before its slot is reused."""

@@ -29,7 +29,7 @@ class Simulation:
         self.ended: list[str] = []
 
     def write(self, slot: Slot, position: int, value: float) -> None:
-        self.kept.write(torch.tensor([slot.index]), torch.tensor([position]), torch.tensor([value]))
+        self.kept.table_SL[slot.index, position] = value
 
     def admit(self, name: str) -> None:
         prompt = self.prompts[name]
