@@ -54,6 +54,7 @@ def main() -> None:
         adapters=args.adapters,
         sampler_apart=args.sampler_apart,
         processes=args.processes,
+        determinism=args.determinism,
     )
     from tasks.engines.sampling.vllm import VllmGenerator
 
@@ -67,6 +68,7 @@ def main() -> None:
         token_budget=args.token_budget,
         async_checkpoints=True,
         processes=args.processes,
+        deterministic=args.determinism == "bits",
         merged=merges,
         stacked_adapters=merges and mixture,
     )
@@ -217,6 +219,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
     parser.add_argument("--adapters", default="auto", choices=("auto", "merged", "unmerged"))
+    parser.add_argument("--determinism", default="fast", choices=("fast", "bits"))
     parser.add_argument("--staleness", type=int, default=0, choices=(0, 1))
     parser.add_argument("--sampler-apart", action="store_true", help="the engine has the second GPU to itself")
     parser.add_argument("--max-model-len", type=int, help="else room for 1,024 tokens of prompt")

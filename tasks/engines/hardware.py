@@ -99,6 +99,10 @@ class Hardware(Checked):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Precision of the sampler's weights on a GPU. The learner's is bfloat16; on a CPU both are float32."""
 
+    determinism: Literal["fast", "bits"] = "fast"
+    """`bits`: on a GPU a rollout's bits depend on its request only, and each sum has one order, so that a training that
+    was killed and resumed equals an undisturbed one to the byte. Slower. `fast`: equal up to rounding."""
+
     def check(self) -> None:
         if self.sampler_apart and self.engine_process == "inside" and self.replicas == 1:
             raise UserError(
@@ -142,8 +146,8 @@ class Execution:
     one per GPU; they share each step's packs. merged: the forward pass uses merged weights like a merging sampler, so
     that both have one policy. stacked_adapters: write a step's adapter as `served.safetensors`, for a merging sampler
     on this machine. memory_share: the learner's share of a GPU; the sampler has the rest, even if its engine has not
-    started yet. service: the base model's name on the Tinker service that trains (empty: the folder's name); None:
-    train here.
+    started yet. deterministic: each sum on a GPU has one order. service: the base model's name on the Tinker service
+    that trains (empty: the folder's name); None: train here.
     """
 
     device: str = "auto"
@@ -159,6 +163,7 @@ class Execution:
     merged: bool = False
     stacked_adapters: bool = False
     memory_share: float = 1.0
+    deterministic: bool = False
     service: str | None = None
 
 

@@ -40,6 +40,7 @@ def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
         merged=merges,
         stacked_adapters=merges and num_experts(config) > 0 and engine_name(hardware.engine) == "vllm",
         memory_share=hardware.learner_share,
+        deterministic=hardware.determinism == "bits",
         service=hardware.served_model if hardware.engine == "tinker" else None,
     )
 

