@@ -37,6 +37,7 @@ from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.problems import heldout_of
 from tasks.domain.search.method import CERTAINTY, PREFIX
 from tasks.embedding import EncoderSpec
+from tasks.engines.hardware import SAME_BITS
 from tasks.metering import SAMPLED
 from tasks.rollouts import account_of
 
@@ -198,7 +199,8 @@ class Estimator:
             hardware = self.study.profile.hardware
             engines = 1 if learned else hardware.replicas
             sampling = (sampled + read) / self.prices.sampled_per_second / engines
-            hours = (sampling + learned / self.prices.trained_per_second) * hardware.gpus / 3600
+            seconds = sampling + learned / self.prices.trained_per_second
+            hours = seconds * hardware.gpus / 3600 * (SAME_BITS if hardware.determinism == "bits" else 1)
         usd = cost.usd + self.prices.of_hours(self.prices.device, hours)
         return cost.model_copy(update={"gpu_hours": hours, "usd": usd})
 

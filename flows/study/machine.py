@@ -11,7 +11,7 @@ from flows.study.profile import Profile
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import SAME_BITS, Hardware
 from tasks.engines.memory import check_sampler_memory
 from tasks.engines.model_checks import check_parallel
 
@@ -111,4 +111,6 @@ def gpus_line(hardware: Hardware, gpus: int) -> str:
         line += f"; arms at once: {hardware.arms_at_once}, of {hardware.gpus} each: {shared}"
     else:
         line += f", {hardware.gpus} for an arm"
+    if hardware.determinism == "bits":
+        line += f"; `determinism = bits` takes about {SAME_BITS} times as long"
     return f"{line}; an arm spans no second machine (docs/guide/cluster.md)"

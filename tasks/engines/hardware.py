@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+#: Time with `determinism = "bits"`, as a multiple. Measured with a model of 1.5 B parameters on one H200, 128 rollouts
+#: a step: 1.73 for sampling, 1.61 for training.
+SAME_BITS = 1.7
+
 EngineName = Literal["auto", "vllm", "transformers", "openai", "tinker"]
 ENGINES: tuple[str, ...] = get_args(EngineName)
 BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -205,3 +205,23 @@ def test_they_are_vllms_own() -> None:
     tokens = torch.multinomial(logits.softmax(-1), 1, generator=draw)[:, 0]
     theirs = compute_token_logprobs(logits, tokens[:, None])[:, 0]
     assert (token_logprobs(logits, tokens) == theirs).all()
+
+
+def test_tokens_are_drawn_by_softmax_and_their_logprobs_are_its_logarithm() -> None:
+    """A vocabulary of 152,000 with excluded tokens and an excluded block: 64,000 draws by chi-square."""
+    from tasks.engines.kernels import sample_tokens
+
+    torch.manual_seed(0)
+    logits = torch.randn(1, 151_936, device="cuda") * 3
+    logits[0, ::7] = float("-inf")
+    logits[0, 1024:2048] = float("-inf")
+    rows, slots = logits.repeat(128, 1), torch.randperm(128, device="cuda").int()
+    seeds, table = torch.randint(-(2**62), 2**62, (128,), device="cuda"), torch.zeros(129, 500, device="cuda")
+    drawn = torch.stack([sample_tokens(rows, slots, seeds, torch.full_like(slots, at), table) for at in range(500)])
+    logprobs = torch.log_softmax(logits[0], 0)
+    assert (table[slots.long()].T - logprobs[drawn]).abs().max() < 1e-5
+    counts, expected = torch.bincount(drawn.flatten(), minlength=151_936), logprobs.exp() * drawn.numel()
+    assert int(counts[expected == 0].sum()) == 0
+    often = expected > 5
+    chi2 = float(((counts - expected) ** 2 / expected)[often].sum())
+    assert abs(chi2 - int(often.sum())) < 4 * (2 * int(often.sum())) ** 0.5
