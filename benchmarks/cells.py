@@ -17,7 +17,7 @@ from benchmarks.jobs import Job
 from benchmarks.tally import tally
 from storage.bands import Band
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import contrast_curves
+from tasks.domain.statistics.curves_of_k import contrast_curves, k_curve
 from tasks.domain.statistics.means import MARGIN
 from tasks.measures.bands import crosstab_of
 from tasks.measures.curves import gain_rows, gains_of, heldout_rows
@@ -100,7 +100,7 @@ def _gain_of_k(cell: Cell, groups: pa.Table) -> Row:
     gain = truths(own)["after"][1][-1] - truths(cell)["after"][1][-1]
     counts = counts_of(query("from groups where arm = 'b'", groups=groups))
     sources = [source for _, step, source in counts.places if step and source != "all"]
-    pairs = [[counts.curve("b", step, source, (1, G)) for step in (0, 1)] for source in sources]
+    pairs = [[k_curve(counts.at(("b", step, source)), (1, G)) for step in (0, 1)] for source in sources]
     rows = [row for pair in pairs for row in contrast_curves(pair[0], pair[1], (1, G), 50, 0)]
     return judged(f"gain of pass@{G}", cell, [r for r in rows if (r["metric"], r["k"]) == ("gap", G)], gain)
 
