@@ -12,6 +12,7 @@ from flows.running.fit import Machine, memory_lines, or_refusal, problems_before
 from flows.running.plan import Planned, plan, sampled_here, why_not
 from flows.study.machine import gpus_line
 from flows.study.models import SHIPPED
+from flows.study.objectives import alike
 from flows.study.prices import host_of, team_prices, unpriced
 from flows.study.profile import Profile
 from flows.study.resolve import Study
@@ -81,6 +82,7 @@ class Forecast:
             *misread_traces(study),
             *unknown_prompts(study),
             prose_golds(study, planned),
+            *alike(study.profile),
             gpus_line(study.profile.hardware, num_gpus()),
             *(or_refusal(memory_lines(study, machine, samplings), "this machine") if machine else ()),
             *or_refusal(prompt_lines(study, store, planned), "the run"),

@@ -105,6 +105,10 @@ def _compared(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:
     if p.objectives and not (trained and p.seeds):
         lacking = "seeds is empty" if trained else f"none of {', '.join(p.arms)} is trained"
         yield Fault(("objectives",), f"objectives are compared where an arm is trained, and {lacking}")
+    one_answer = p.screening.group_size == 1 or not p.screening.sampling.temperature
+    if one_answer and trained and p.seeds and p.train_on != "all":
+        words = "give several rollouts and a temperature above 0: otherwise no problem is in the variance band"
+        yield Fault(("screening",), words)
 
 
 def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:

@@ -7,14 +7,15 @@ Equivalent objectives are listed once: `leave_one_out` differs from `centred` by
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from flows.study.profile import Objective, Profile
 from flows.study.reading import Fault, Tables, merged, named, spelt, validated
-from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.grpo.losses import read_by, unread
+from tasks.domain.grpo.learner_config import BASELINE, LearnerConfig
+from tasks.domain.grpo.losses import LOSSES, read_by, unread
 
 #: Settings of objectives that equal another one with a single update per batch.
 REUSED = {"minibatches": 2, "epochs": 2}
@@ -94,6 +95,30 @@ def objectives_of(study: Profile, base: Profile | None, given: object, faults: l
             if not read_by(one.training, setting):
                 faults.append(Fault(("objectives", one.name, setting), unread(setting, one.training)))
     return made
+
+
+def alike(study: Profile) -> list[str]:
+    """Return a sentence that names objectives that train alike, and the reason."""
+    groups = defaultdict[object, list[str]](list)
+    for name, training in [(BASELINE, study.training), *((one.name, one.training) for one in study.objectives)]:
+        groups[_first_update(training)].append(name)
+    words = (
+        "train alike: the policy has not moved from the sampling one when it gets its one update a batch, and these"
+        " losses have one direction there; set training.epochs or training.minibatches above 1, or leave one out"
+    )
+    return [f"objectives {', '.join(map(repr, names))} {words}" for names in groups.values() if len(names) > 1]
+
+
+def _first_update(training: LearnerConfig) -> object:
+    """Return a key that is equal for two trainings with the same updates. With one update per batch, factors of the
+    gradient and clipping do not count."""
+    loss = LOSSES[training.loss]
+    if training.updates > 1 or training.staleness or training.grad_clip or loss.weigh or not loss.reinforces:
+        return training
+    own = {"loss", "advantage", *loss.reads}
+    read = {name: value for name, value in spelt(training).items() if name not in own and read_by(training, name)}
+    advantage = {"leave_one_out": "centred"}.get(training.advantage, training.advantage)
+    return advantage, loss.reduction == "mean_of_means", str(read)
 
 
 def changes(training: LearnerConfig, before: LearnerConfig) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import plan
+from flows.study.objectives import alike
 from flows.study.profiles import PROFILES
 from flows.study.request import Request, profile_of
 from flows.study.settings import overridden
@@ -82,3 +83,15 @@ def test_the_ceiling_knows_every_rollout_that_a_method_may_draw(tmp_path: Path, 
     titles = [p.step.title.rpartition(": ")[0] for p in planned if p.step.ref.kind == "searches"]
     assert [title for title in titles if title.startswith("first")] == [base]
     assert set(titles) >= {name for name in methods.split(",") if not name.startswith("first")}
+
+
+def test_objectives_that_train_alike_are_named() -> None:
+    """With one update a batch of fresh rollouts a clipped ratio is 1; with two, or another divisor's weights, it counts."""
+    assert [alike(profile) for profile in PROFILES.values()] == [[]] * len(PROFILES)
+    head, text = (
+        'base = "demo"\n',
+        '[objectives.clipped]\nloss = "ppo"\nclip_low = 0.1\n[objectives.means]\nloss = "gspo"\n',
+    )
+    [sentence] = alike(profile_of("mine.toml", head + text))
+    assert sentence.startswith("objectives 'as the study has it', 'clipped' train alike")
+    assert not alike(profile_of("mine.toml", head + "[training]\nepochs = 2\n" + text))
