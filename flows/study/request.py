@@ -16,7 +16,7 @@ from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, PROFILES, questions
 from flows.study.reading import Fault, Written, apart, collected
 from flows.study.resolve import Study, resolve
-from flows.study.settings import overridden
+from flows.study.settings import SHORT, overridden, short_settings
 from storage.artifacts.ref import KINDS
 from storage.artifacts.store import Store
 from storage.errors import UserError, check_known
@@ -164,12 +164,14 @@ class Request:
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Request:
-        """Raise UserError for a request of another version. Those of earlier versions may contain `plain`."""
+        """Requests of earlier versions contain `plain`, and short options apart from settings. Raise UserError for a
+        request of a later version."""
+        short = {name: kept[name] for name in SHORT if name in kept}
         known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
-        if (unknown := {*kept} - {*known} - {"plain"}) or "profile" not in kept:
+        if (unknown := {*kept} - {*short} - {*known} - {"plain"}) or "profile" not in kept:
             words = ", ".join(sorted(unknown)) or "no profile"
             raise UserError(f"the run was requested by another version ({words}): run it again")
-        return replace(cls(**known), settings=tuple(known.get("settings", ())))
+        return replace(cls(**known), settings=(*known.get("settings", ()), *short_settings(short)))
 
 
 # Preregistration: a study's entry in the register, and earlier reports on the same question.

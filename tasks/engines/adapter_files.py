@@ -22,6 +22,7 @@ from tasks.domain.policies import ServedAdapter
 from tasks.engines.model_files import (
     ADAPTER_FILES,
     FLOATS,
+    former_identity,
     remembered_digest,
     stored_weights,
     weights_identity,
@@ -86,7 +87,7 @@ class AdapterFiles:
         that the model lacks: engines would ignore them or fail."""
         marked = self.folder / OF_BASE
         trained_on = json.loads(marked.read_text()) if marked.is_file() else None
-        if trained_on and trained_on["weights_identity"] != weights_identity(base):
+        if trained_on and trained_on["weights_identity"] not in (weights_identity(base), former_identity(base)):
             raise UserError(
                 f"adapter {self.folder} was trained on {trained_on['name']}, and the weights in {base} are not those:"
                 " name that model's folder, or start without the adapter"

@@ -181,6 +181,18 @@ def weights_identity(folder: Path) -> str:
     return hashlib.sha256("".join(map(remembered_digest, weight_files(folder))).encode()).hexdigest()
 
 
+def former_identity(folder: Path) -> str:
+    """Return the identity of earlier versions: sizes, first and last MiB of the weight files."""
+    digest = hashlib.sha256()
+    for path in weight_files(folder):
+        size, end = path.stat().st_size, 1 << 20
+        with path.open("rb") as file:
+            digest.update(f"{size}:".encode() + file.read(end))
+            file.seek(max(0, size - end))
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
 def remembered_digest(path: Path) -> str:
     """Return a file's sha256, cached for large files. The key is inode, size, modification time and status-change time;
     users cannot set the last one, so changes are noticed."""

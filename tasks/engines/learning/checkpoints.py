@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,15 +71,16 @@ def save(root: Path, state: State, keep: int) -> Path:
     return folder
 
 
-def latest(root: Path, recipe: str) -> State | None:
-    """Return the newest checkpoint, or None. Raise UserError if the checkpoint belongs to another recipe."""
+def latest(root: Path, recipe: str, former: str) -> State | None:
+    """Return the newest checkpoint, or None. former: the recipe by `former_identity`. Raise UserError if the checkpoint
+    belongs to another recipe."""
     for leftover in root.glob(".step-*"):
         shutil.rmtree(leftover)
     folders = _kept(root)
     if not folders:
         return None
     position = json.loads((folders[-1] / "state.json").read_text())
-    if position["recipe"] != recipe:
+    if position["recipe"] not in (recipe, former):
         raise UserError(
             f"{folders[-1]} is a checkpoint of another recipe (other base model, problems or learner settings);"
             " give this training a folder of its own or remove that one"
@@ -97,10 +98,15 @@ def _kept(root: Path) -> list[Path]:
 
 
 def recipe_hash(
-    base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None, temperature: float
+    base: Path,
+    problems: Sequence[PromptProblem],
+    config: LearnerConfig,
+    init: Path | None,
+    temperature: float,
+    identity: Callable[[Path], str] = weights_identity,
 ) -> str:
-    """Return a digest of everything that the trained numbers depend on."""
+    """Return a digest of everything that the trained numbers depend on. identity: digest of the base's weights."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    parts = [weights_identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
+    parts = [identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -31,7 +31,7 @@ from tasks.engines.learning import checkpoints, parallel
 from tasks.engines.learning.adapters import Adapters, evaluated
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, updater_for
-from tasks.engines.model_files import read_config
+from tasks.engines.model_files import former_identity, read_config
 
 #: A training stops after this many updates with gradients that are not finite.
 MAX_SKIPPED = 3
@@ -115,8 +115,10 @@ class _Training:
         self.on_checkpoint = on_checkpoint
         if job.init_adapter is not None:
             adapter_config(job.init_adapter)
-        self.recipe = checkpoints.recipe_hash(job.base, job.problems, job.config, job.init_adapter, job.temperature)
-        saved = checkpoints.latest(job.workdir / "checkpoints", self.recipe)
+        given = job.base, job.problems, job.config, job.init_adapter, job.temperature
+        self.recipe = checkpoints.recipe_hash(*given)
+        former = checkpoints.recipe_hash(*given, identity=former_identity)
+        saved = checkpoints.latest(job.workdir / "checkpoints", self.recipe, former)
         if saved is not None and bool(saved.remote) != (job.execution.service is not None):
             raise UserError(f"{job.workdir}: set hardware.engine to the engine that this training began with")
         name = self.recipe[:12]

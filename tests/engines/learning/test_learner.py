@@ -213,7 +213,7 @@ def test_the_newest_whole_and_finite_checkpoint_comes_back(tmp_path: Path) -> No
     for spoilt in (float("nan"), float("inf")):
         with pytest.raises(UserError, match=r"after step 4 weights are not finite"):
             checkpoints.save(tmp_path, replace(state(4), tensors={"weights": torch.tensor([1.0, spoilt])}), keep=1)
-    found = checkpoints.latest(tmp_path, "r")
+    found = checkpoints.latest(tmp_path, "r", "")
     assert found is not None
     assert (found.step, found.steps, found.tensors["weights"].tolist()) == (3, [{"step": 3}], [3.0] * 3)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0002", "step-0003"]
