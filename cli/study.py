@@ -66,7 +66,7 @@ def study() -> None:
 
 @study.command()
 @click.argument("name")
-@click.option("--base", default="demo", help="Profile with the settings that the file does not change.")
+@click.option("--base", default="demo", help="Built-in profile that gives all settings which your file does not set.")
 def new(name: str, base: str) -> None:
     """Write NAME.toml, a study to start from: a new scaffold compared with the panel."""
     path = Path(name if name.endswith(".toml") else f"{name}.toml")

@@ -186,8 +186,8 @@ class Search(Checked):
         stepless = [arm.name for arm in arms if not arm.scaffold.has_steps]
         for name, method in methods.items():
             if method.in_steps and stepless:
-                words = f"and the scaffold of {' and '.join(stepless)} marks no reasoning that has steps"
-                raise UserError(f"method {name} searches step by step, {words}: remove one of the two")
+                words = f"and the scaffold of {' and '.join(stepless)} marks no steps"
+                raise UserError(f"method {name} searches step by step, {words}: remove the method or the arm")
             if method.reward not in ("", CERTAINTY) and not self.reward:
                 raise UserError(f"method {name} is scored by a reward model: set reward to its folder")
         if self.methods and max_tokens >= self.tokens:

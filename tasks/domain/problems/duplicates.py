@@ -149,8 +149,8 @@ def find_leaks(one: pa.Table, other: pa.Table, one_split: str, other_split: str)
 
 
 def left_out(splits: pa.Table, leaks: pa.Table) -> pa.Table:
-    """Mark a lesson's training problems that leak into a held-out set as `near_heldout`, which excludes them from
-    training and evaluation. leaks: schema LEAKS, the lesson's problems as `other_id`.
+    """Mark training problems of a lesson (an earlier training) that resemble a held-out problem as `near_heldout`.
+    They are then neither trained on nor evaluated. leaks: schema LEAKS, with the lesson's problems as `other_id`.
 
     >>> splits = pa.table({"problem_id": ["a", "b"], "source": ["s", "s"], "split": ["train", "heldout"]})
     >>> leaks = pa.table({"other_id": ["a", "b"]})

@@ -89,7 +89,7 @@ def refining(question: str, attempt: Candidate, critique: Candidate) -> Ask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelOfTraces(Method):
     """Panel of traces: several attempts are summarised, and the problem is solved with the summary in the prompt. The
-    answer is the attempt after the summary, or else the majority of the attempts. width: summarised attempts."""
+    answer is that of the last attempt; if it has none, that of most attempts. width: number of attempts summarised."""
 
     width: AtLeastTwo = 4
 

@@ -187,7 +187,8 @@ def spread_of_difficulty(n_P: np.ndarray, c_P: np.ndarray, weights_BP: np.ndarra
 
 
 def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return pass@k_B at both k, with all logits shifted so that pass@k at the first k is first_B."""
+    """Return pass@k at each of the two ks, one value per bootstrap draw. All logits are shifted by one amount per draw,
+    so that pass@k at the first k equals first_B."""
 
     def passing(shift_B: np.ndarray, k: int) -> np.ndarray:
         fail_BJ = 1 / (1 + np.exp(GRID_J + shift_B[:, None]))

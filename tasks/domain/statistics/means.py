@@ -46,8 +46,8 @@ class Seeded:
 
 
 def same_adapters(policies: Sequence[np.ndarray]) -> bool:
-    """Return whether the policies with several seeds use the same adapters, for example under two prompts. policies:
-    adapter_S of each.
+    """Return whether all policies that have several training seeds use the same adapters, for example under two
+    prompts. policies: for each policy, the numbers of its adapters by seed.
 
     >>> same_adapters([np.array([4, 7]), np.array([4, 7]), np.array([0])]), same_adapters([np.array([4, 7])])
     (True, False)

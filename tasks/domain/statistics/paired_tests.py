@@ -220,7 +220,7 @@ Family = tuple[str, Literal["holm", "bh"]]
 
 
 def family_of_gain(row: Row) -> Family:
-    """Return the family of a measured or published gain."""
+    """Return the family of tests in which the p-value of this gain is corrected: its name and the correction."""
     return "gains" if row["source"] == "all" else "gains by source", "bh"
 
 

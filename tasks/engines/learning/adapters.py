@@ -112,7 +112,7 @@ class Adapters:
         self._aside.shutdown(wait=True)
 
     def _next(self, old: int, step: int) -> bool:
-        """Return whether a later step samples from the adapter after `old` when that after `step` is served."""
+        """Return whether the adapter of step `old` is still needed: a step after `step` samples from it."""
         return step - self.config.staleness <= old <= step
 
     def stay(self, step: int) -> None:

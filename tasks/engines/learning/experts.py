@@ -265,7 +265,7 @@ class MergedExperts:
         self._behind = True
 
     def begin(self) -> None:
-        """Start merging in the thread, if A or B changed."""
+        """Start merging the adapter in the background thread, if its matrices A or B changed."""
         if self._behind and self._places and self._under_way is None:
             self._behind, self._under_way = False, self._aside.submit(self._overwrite)
 

@@ -180,7 +180,7 @@ class Updater:
             return torch.stack([added, ratio.max().expand(6)]).double()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return host copies of the checkpoint's tensors, valid until the next call; write them before."""
+        """Return host copies of the checkpoint's tensors, valid until the next call: write them to a file before."""
         return self.snapshot.of(self.kept())
 
     def kept(self) -> dict[str, Tensor]:
