@@ -117,8 +117,9 @@ def _of_gains(
     differ = sum(one == "different" for (one, _), _ in pairs)
     several = f"Of {len(pairs)} pairs of arms {differ or 'none'} differ{'s' if differ == 1 else ''}."
     several = several if len(pairs) > 1 else ""
-    holds = _joined(several, few if verdict == "alike" else "", _detectable(row), _holds(row))
-    alike = f"No difference: {arms} gain the same to within {_points(MARGIN)}."
+    shown = few if verdict == "alike" else _detectable(row)
+    holds = _joined(several, shown, _number([row]), _holds(row))
+    alike = f"No difference: {arms} gain the same to within {_points(MARGIN)} (equivalence test at 5 %)."
     return {"different": more, "alike": alike, "undecided": f"Undecided: {more}"}[verdict], holds
 
 
@@ -175,6 +176,10 @@ def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
     if findings.excludes_zero(row, "gain") and not clear:
         chance = f"chance alone may give this difference (p = {row['p_adjusted']:.2f})"
         count = f"Corrected for several comparisons, {chance}."
+    if clear and not more and len(pairs) > 1:
+        difference = words.replace(" than the study's own objective", "")
+        words = f"None of {len(pairs)} objectives gains more than the study's own: {difference}"
+        count = f"{len(clear)} gain{'s' * (len(clear) == 1)} less, corrected for their number."
     furthest = "Undecided, the furthest: " if len(pairs) > 1 else "Undecided: "
     return words if clear else f"{furthest}{words}", _joined(count, _number(pairs), _holds(row))
 
