@@ -19,7 +19,7 @@ from tests.needs import lacks
 from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
-LONGER = ("--engine", "transformers", "--set", "training.steps=60")
+LONGER = ("--engine", "transformers", "--set", "training.steps=100")
 #: A requeued job starts as soon as its credential has expired, two minutes by default.
 CONFIGURATION = """
 ClusterName=varband
@@ -97,8 +97,8 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_job_that_reaches_its_time_limit_twice_makes_the_same_artifacts(
     tmp_path: Path, slurm: dict[str, str], calm: Path
 ) -> None:
-    """The limit is two minutes; the signal comes 60 to 90 seconds after the start."""
-    said = submitted(tmp_path / "root", slurm, *LONGER, "--time=2", "--sbatch=--signal=B:TERM@30")
+    """The limit is two minutes; the signal comes 30 to 60 seconds after the start."""
+    said = submitted(tmp_path / "root", slurm, *LONGER, "--time=2", "--sbatch=--signal=B:TERM@90")
     assert said.count("parked: stopped by SIGTERM") >= 2, said[-3000:]
     (run,) = all_runs(tmp_path / "root")
     assert run.state == "finished" and run.attempts >= 3
