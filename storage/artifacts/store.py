@@ -277,6 +277,8 @@ class Store:
         """Hold the lease of `ref` while it is made. A second process, on any machine, waits for the artifact and reuses
         it."""
         with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
+            if self._mirror:  # another machine may have made it since this one last looked
+                self._mirror.refresh(ref, now=True)
             yield
 
 

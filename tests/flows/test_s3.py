@@ -103,6 +103,17 @@ def test_what_one_machine_makes_another_reads(bucket: str, tmp_path: Path, monke
     assert b.refs() == [REF]
 
 
+def test_what_another_machine_made_meanwhile_is_not_made_again(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That an artifact is missing is believed for some seconds, but not by who holds its lease and would make it."""
+    one, two = (machine(bucket, tmp_path, name, monkeypatch) for name in ("one", "two"))
+    assert not one.has(REF)
+    write(two, 7)
+    with one.making(REF):
+        assert one.fresh(REF)
+
+
 def test_deleted_on_one_machine_is_gone_on_all_and_made_again_with_what_follows(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
