@@ -26,6 +26,7 @@ from tasks.domain.grading.shapes import (
     Shape,
     as_tuple,
     bare_label,
+    counts_periods,
     in_order_of,
     is_closed,
     is_inequality,
@@ -225,9 +226,10 @@ class Comparison:
 
     def compare(self, prediction: Shape, gold: Shape) -> Judgement:
         """Return (verdict, reason) after a comparison of the prediction's form with the gold's form."""
-        condition = prediction.condition
-        if condition not in ("", gold.condition) and (gold.condition or re.search(r"[23]$|>1$", condition)):
-            return WRONG
+        if (condition := prediction.condition) not in ("", gold.condition):
+            narrower = condition != r"\mathbb{Z}" if counts_periods(gold.text) else re.search(r"[23]$|>1$", condition)
+            if gold.condition or narrower:
+                return WRONG
         if squeeze(prediction.text) == squeeze(gold.text):
             return "correct", "identical text"
         if _joined_differently(prediction, gold):

@@ -13,7 +13,7 @@ _SPELLINGS = r"""
 - − – — ‐ ‑ ﹣  * ∗  / ÷ ∕ ⁄  " “ ”  ' ’ ‘ ′  '' ″  . 。  ( ⟨ langle  ) ⟩ rangle  < lt  > gt  \% ％  ^{\circ} ° º
 \frac dfrac tfrac cfrac nicefrac sfrac  \binom dbinom tbinom  \ldots … dots dotsc dotsb cdots  \times ×  \cdot ⋅ · ∙
 \pm ±  \mp ∓  \le ≤ ⩽ leq leqslant leqq  \ge ≥ ⩾ geq geqslant geqq  \ne ≠ neq  \approx ≈  \in ∈  \cup ∪  \cap ∩
-\emptyset ∅ varnothing empty  \infty ∞  \to →  \Rightarrow ⇒  \therefore ∴  \lfloor ⌊  \rfloor ⌋  \lceil ⌈  \rceil ⌉
+\emptyset ∅ Ø varnothing empty  \infty ∞  \to →  \Rightarrow ⇒  \therefore ∴  \lfloor ⌊  \rfloor ⌋  \lceil ⌈  \rceil ⌉
 \mathbb{R} ℝ  \mathbb{Z} ℤ  \mathbb{N} ℕ  \alpha α  \beta β  \gamma γ  \delta δ  \epsilon ε  \zeta ζ  \eta η  \theta θ
 \iota ι  \kappa κ  \lambda λ  \mu µ μ  \nu ν  \xi ξ  \omicron ο  \pi π  \rho ρ  \sigma σ  \tau τ  \upsilon υ  \phi φ
 \chi χ  \psi ψ  \omega ω  \Gamma Γ  \Delta Δ  \Theta Θ  \Lambda Λ  \Xi Ξ  \Pi Π  \Sigma Σ  \Upsilon Υ  \Phi Φ  \Psi Ψ
@@ -33,7 +33,7 @@ RENAMED = (
     (r"^[ $]*\\\\(?=[A-Za-z])", r"\\"),
     (
         r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>"
-        r"|\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge|displaystyle|textstyle|limits|nolimits|mathstrut|strut"
+        r"|\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge|displaystyle|textstyle|limits|nolimits|mathstrut|strut|bf"
         r"|q?quad|hfill|hspace\{[^}]*\}|newline)(?![A-Za-z])|(?<!\\)\\[,;:!\s>]|\\(?:text|mathrm) ?\{[ .,;]*\}|~",
         " ",
     ),
@@ -82,7 +82,8 @@ RENAMED = (
         r"\\text{ \1/\2}",
     ),
     (r"\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}( ?\\times ?)\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}", r"\\vec{\1}\2\\vec{\3}"),
-    (r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf)\s*\{([A-Za-z0-9]+)\}", r"\1"),
+    (r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf)\s*(?:\{([A-Za-z0-9]+)\}|(?=\{))", r"\1"),
+    (r"(\\in ?)\\?([RZNQC])(?![A-Za-z])|\\([RZNQC])(?![A-Za-z])", r"\1\\mathbb{\2\3}"),
     (r"\\[()\[\]]|(?<!\\)\$", " "),
 )
 
@@ -146,7 +147,7 @@ _BEFORE = rf"(?:(?!{_IMPLIES}).)*"
 _WHOLE = (
     (r"\s+|\\\\\s*$", " "),
     (r"^'([^']+)'$|^\*{1,2}([^*_]+)\*{1,2}$|^_{1,2}([^*_]+)_{1,2}$", r"\1\2\3"),
-    (rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{([^{{}}]*\d[^{{}}]*|{_LETTERS})\}} ?$", r"\1"),
+    (rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{((?=.*[\d\\])(?:[^{{}}]|{_GROUP})*|{_LETTERS})\}} ?$", r"\1"),
     (r"^[ ,;:]+|(?:(?<!\\)[ .,;:]|(?<![\w)}!\\])!)+$", ""),
     (rf"^(?:(?= *{_IMPLIES}|{_BEFORE}(?:[=<>]|\\(?:le|ge|in)\b)){_BEFORE}{_IMPLIES})+(?= *\S)", ""),
     (r"^ *(?:->|\\to(?![A-Za-z]))(?= *\S)", ""),

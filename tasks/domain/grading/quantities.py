@@ -13,53 +13,74 @@ _ONES = (  # noqa: SIM905
     " eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split(" ")  # noqa: SIM905
-_BELOW_100 = {word: value for value, word in enumerate(_ONES)}
-_BELOW_100 |= {word: 10 * value for value, word in enumerate(_TENS, start=2)}
+_BELOW_100 = {word: Fraction(value) for value, word in enumerate(_ONES)}
+_BELOW_100 |= {word: Fraction(10 * value) for value, word in enumerate(_TENS, start=2)}
 _BELOW_100 |= {f"{ten} {one}": _BELOW_100[ten] + _BELOW_100[one] for ten in _TENS for one in _ONES[1:10]}
 SCALES = {"dozen": 12, "trillion": 10**12, "billion": 10**9, "million": 10**6, "thousand": 1000, "hundred": 100}
-_ORDINALS = "half third fourth fifth sixth seventh eighth ninth tenth"
-_PARTS = {"quarter": 4, **{word: value for value, word in enumerate(_ORDINALS.split(), start=2)}}
+_PARTS = {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000}
+_ORDINALS = "third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+_PARTS |= {word: value for value, word in enumerate(_ORDINALS.split(), start=3)}
 
 
 def number_in_words(text: str) -> Fraction | None:
-    """Return the number that English words spell, or None.
+    """Return the number that English words spell, or None. `one hundred and one half` is none, because it may be 100.5
+    or 50.5.
 
-    >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("one and a half")
-    (Fraction(-2, 3), Fraction(36, 1), Fraction(3, 2))
+    >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("zero and a half")
+    (Fraction(-2, 3), Fraction(36, 1), Fraction(1, 2))
+    >>> number_in_words("two point five"), number_in_words("one and a half million"), number_in_words("two fifth")
+    (Fraction(5, 2), Fraction(1500000, 1), None)
     """
-    words = [word for word in re.sub(r"[-,]", " ", text.lower()).split() if word != "and"][:20]
+    words = re.sub("[-,]", " ", text.lower()).replace("half a ", "half ").split()[:20]
     sign = -1 if words[:1] in (["minus"], ["negative"]) else 1
     words = words[sign < 0 :]
-    words = words[words[:1] == ["a"] :]
-    part = _PARTS.get(re.sub("^halves$", "half", words[-1]).removesuffix("s")) if words else None
-    if part is None:
-        value = _cardinal(words)
-    elif words[-2:-1] == ["a"]:
-        whole = _cardinal(words[:-2])
-        value = whole and whole + Fraction(1, part)
-    else:
-        top = _cardinal(words[:-1]) if words[1:] else Fraction(1)
-        value = top and top / part
-    return value if value is None else sign * value
+    if not words:
+        return None
+    value = _with_part(words)
+    if value is None and words[-1] in SCALES and (times := _with_part(words[:-1])) is not None:
+        value = times * SCALES[words[-1]]
+    value = _cardinal(words) if value is None else value
+    return None if value is None else sign * value
+
+
+def _with_part(words: list[str]) -> Fraction | None:
+    """Read a decimal (`two point five`), a fraction (`two thirds`) or a mixed number (`two and a half`)."""
+    if "point" in words:
+        whole, decimals = words[: words.index("point")], words[words.index("point") + 1 :]
+        digits = "".join(str(_ONES.index(word)) for word in decimals if word in _ONES[:10])
+        value = _cardinal(whole)
+        return None if value is None or not decimals or len(digits) < len(decimals) else value + Fraction(f"0.{digits}")
+    if "and" in words[1:]:
+        start = len(words) - 1 - words[::-1].index("and")
+        value, part = _cardinal(words[:start]), _with_part(words[start + 1 :])
+        if value is None or part is None or part >= 1 or words[start - 1] in SCALES:
+            return None
+        return value + part
+    *top, name = words or [""]
+    part = _PARTS.get(name.removesuffix("s"))
+    one = top in (["a"], ["an"], ["one"]) or (not top and name in ("half", "quarter"))
+    above = Fraction(1) if one else _cardinal(top) if name.endswith("s") else None
+    return None if part is None or above is None else above / part
 
 
 def _cardinal(words: list[str]) -> Fraction | None:
-    """Words after a scale such as `thousand` must be smaller than it; digits may only precede a scale."""
+    """Read a whole number. Words after a scale such as `thousand` must be smaller than it."""
     scale = next((scale for scale in SCALES if scale in words), None)
     if scale is None:
-        small = _BELOW_100.get(" ".join(words))
-        return None if small is None else Fraction(small)
+        text = " ".join(words)
+        return Fraction(text) if text.isdecimal() else _BELOW_100.get(text)
     above, below = words[: words.index(scale)], words[words.index(scale) + 1 :]
-    digits = len(above) == 1 and re.fullmatch(r"\d+(\.\d+)?", above[0])
-    times = Fraction(above[0]) if digits else _cardinal(above) if above else Fraction(1)
+    below = below[below[:1] == ["and"] and len(below) > 1 :]
+    decimal = len(above) == 1 and re.fullmatch(r"\d+\.\d+", above[0])
+    times = Fraction(above[0]) if decimal else Fraction(1) if above in ([], ["a"]) else _cardinal(above)
     rest = _cardinal(below) if below else Fraction(0)
     return None if times is None or rest is None or rest >= SCALES[scale] else times * SCALES[scale] + rest
 
 
-_NUMBER_WORD = rf"(?:{'|'.join([*_ONES, *_TENS, *SCALES, *_PARTS])}|halve|minus|negative|a)s?"
+_NUMBER_WORD = rf"(?:{'|'.join([*_ONES, *_TENS, *SCALES, *_PARTS])}|minus|negative|an?)s?"
 _SPELLED = re.compile(
     r"(?:(?P<twice>\d+) ?\()?(?<![A-Za-z\\])"
-    rf"(?P<words>(?:\d+(?:\.\d+)? (?:and )?)?{_NUMBER_WORD}(?:[ -]+(?:and )?{_NUMBER_WORD})*)"
+    rf"(?P<words>(?:\d+(?:\.\d+)? (?:and )?)?{_NUMBER_WORD}(?:[ -]+(?:and |point )?{_NUMBER_WORD})*)"
     r"(?![A-Za-z])(?P<after>\)| ?\(\d+\))?",
     re.I,
 )
@@ -76,10 +97,15 @@ def in_digits(text: str) -> str:
 
 
 def _digits(found: re.Match[str]) -> str:
-    """The match in digits; unchanged if the number given twice differs."""
+    """Return the match in digits; unchanged if the words are no numbers, or if a number given twice differs."""
     words, after = found["words"], found["after"] or ""
-    spelt = [words] if number_in_words(words) is not None else words.split(" and ")
-    digits = " and ".join(part if (value := number_in_words(part)) is None else str(value) for part in spelt)
+    spelt = [
+        number_in_words(part) for part in ([words] if number_in_words(words) is not None else words.split(" and "))
+    ]
+    numbers = [value for value in spelt if value is not None]
+    if len(numbers) < len(spelt) or numbers[0].denominator == 1 < numbers[-1].denominator:
+        return found[0]
+    digits = " and ".join(map(str, numbers))
     if found["twice"]:
         return digits if (found["twice"], after) == (digits, ")") else found[0]
     return digits + after if after in ("", ")") else digits if after == f" ({digits})" else found[0]

@@ -167,14 +167,17 @@ _ADJECTIVE = (
     r"|required|desired|expected|common|general|real|positive|negative|integer|distinct|different|such|primes?)"
 )
 _NUMBER_OF = r"numbers? of (?P<of>[a-z]+(?: [a-z]+)?)"
-_THING = r"(?:expression|sum|product|equation|system|function|triangle|circle|square|rectangle|sequence)"
+_THING = (
+    r"(?:the (?:expression|sum|product|equation|system|function|triangle|circle|square|rectangle|sequence)"
+    r"|(?:all )?(?:the |these |such )?(?:(?:possible|real|positive) )*(?:values|solutions|roots|integers)(?: of #)?)"
+)
 _KIND = (
     rf"(?:(?:the|a|an|my|our|its) )?(?:{_ADJECTIVE} )*(?:answers?|ans|results?|solutions?|values?|numbers?|totals?"
     r"|sums?|products?|differences?|quotients?|ratios?|probability|area|volume|mass|weight|perimeter|lengths?|width|height"
     r"|radius|diameter|distance|measure|angle|slope|equation|expression|functions?|polynomial|coefficient|coordinates?"
     r"|points?|vector|matrix|intervals?|range|domain|sets?|minimum|maximum|average|mean|median|mode|cost|price|time"
     rf"|speed|remainder|integers?|primes?|roots?|count|limit|derivative|integral|inverse|{_NUMBER_OF})"
-    rf"(?: (?:of|for) (?:#|the {_THING}))?"
+    rf"(?: (?:of|for) (?:#|{_THING}))?"
 )
 _IS = r"(?: is| are| equals| is equal to| are equal to| must be| :| =)(?: :)?"
 _SUBJECT = rf"(?:(?:it|this|that)(?: is| equals|'s)|{_KIND}{_IS})"
@@ -189,13 +192,25 @@ _ANY_COMPARED = "|".join(pattern for pattern, _ in _COMPARED)
 _THEN = r"(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore)(?: ,)?"
 _LIST = rf"#(?:(?: ?[,;]| and| or| , and| , or|{_THEN}) #)*"
 _VALUE = rf"(?:(?P<rel>{_ANY_COMPARED}) (?P<bound>#)|(?P<list>{_LIST})(?P<unit> [a-z][a-z' -]*?)??)"
+#: What a letter may stand for, and how conditions write it; real letters need no condition.
+_DOMAINS = {
+    "integer": r"\mathbb{Z}",
+    "positive integer": r"\mathbb{Z}^+",
+    "non-negative integer": r"\mathbb{Z}_{\ge 0}",
+    "natural number": r"\mathbb{N}",
+    **dict.fromkeys(("number", "real", "constant", "value"), ""),
+}
+_DOMAIN = rf"(?: real(?= (?:number|constant|value)))?(?: (?P<NAME>{'|'.join(_DOMAINS)})s?)?"
 _FOR_ALL = (
-    r"(?: ?,)? for(?: (?:all|any|every|each)|(?= integer| real| natural))(?: (?:real|positive|non-?negative|natural"
-    r"|whole|integers?|numbers?|values?|of))*(?: (?P<every>#))?"
+    r"(?: ?,)? for(?: (?:all|any|every|each|an?)(?: values? of)?| some(?= (?:real )?(?:integer|constant)))?"
+    rf"{_DOMAIN.replace('NAME', 'of_every')}(?: (?P<every>#))?"
 )
-_WHEN = r"(?: ?,)? (?:for|where|with|when) (?P<condition>#)"
+_WHEN = (
+    r"(?: ?,)? (?:for|where|with|when) (?P<condition>#)"
+    rf"(?:(?: is| are)? (?:an?|any|some){_DOMAIN.replace('NAME', 'of_condition')})?"
+)
 _TAIL = (
-    rf"(?:(?: ?,)? (?:in total|in all|total|altogether)|{_FOR_ALL}|{_WHEN}"
+    rf"(?:(?: ?,)? (?:in total|in all|total|altogether|only)|{_FOR_ALL}|{_WHEN}"
     r"| (?:is|are) (?:the|my|our) (?:final |correct )?(?:answers?|solutions?))?(?: \. i hope it is correct)?(?: ?[.!])*"
 )
 _SENTENCES = tuple(
@@ -243,6 +258,7 @@ _DECORATION = (
         lambda m: rf"{m[1]}_{{\mathrm{{{m[2].lower()}}}}}",
     ),
     (r"\bsq\.(?!\w)", "sq"),
+    (r"[,(]\s*\$?([A-Za-z])\$? (?:\\text ?\{)? ?(?:is )?an integer ?\}?\)?\$?\.?$", r", \1 \\in \\mathbb{Z}"),
     (r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}"),
     (r"(?i)^ ?(?:(?:#+ )+|(?:答案[是为]?|Ответ|Réponse|Respuesta|Antwort)[ :：]*|(?:step|case) \d+: |no\. (?=\d))", ""),
     (r"(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\)+$|\s*\?+$", ""),
@@ -268,7 +284,8 @@ def _answer(group: dict[str, str], formulas: list[str]) -> str:
     answer = re.sub(f"(?i:{_THEN}) ", ", ", group["list"])
     if (unit := units[0] or units[1]) and "," not in answer:
         answer = rf"{answer} \text{{ {unit}}}"
-    for restriction in (group.get("every"), group.get("condition")):
-        if restriction and not re.fullmatch("[A-Za-z]", restriction):
-            answer = f"{answer}, {restriction}"
+    for restriction in ("every", "condition"):
+        letter, domain = group.get(restriction, ""), _DOMAINS.get(group.get(f"of_{restriction}", "").lower())
+        if letter and (domain or not re.fullmatch("[A-Za-z]", letter)):
+            answer = f"{answer}, {letter}" + (rf" \in {domain}" if domain else "")
     return f"{name}= {answer}" if name else answer

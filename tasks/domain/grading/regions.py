@@ -90,7 +90,7 @@ def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
 
 
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
-_NESTED = re.compile(rf"\s*{_BOX.pattern}\{{([^{{}}]*)\}}?\s*")
+_NESTED = re.compile(rf"[\s$]*{_BOX.pattern}\{{")
 _BARE = re.compile(r"[^\s$]+?(?=,?\\boxed|[\s$]|$)")
 _PERCENT = re.compile(r"\s*\\?%")
 _DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
@@ -132,7 +132,11 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
         else:
             end = stop + 1
         inner = text[start + 1 : stop]
-        inner = nested[1] if (nested := _NESTED.fullmatch(inner)) else inner
+        for _ in range(3):  # a box that holds only another box
+            nested = _NESTED.match(inner)
+            last = closing(inner, nested.end()) if nested else None
+            if nested and (last is None or not inner[last + 1 :].strip(" $")):
+                inner = inner[nested.end() : last]
         percent = not cut and _PERCENT.match(text, end)
         found.append(("not " if _DENIAL.search(gap) else "") + inner + (r"\%" if percent else ""))
     commas = len(found) > 1 and all(gap.strip() == "," for gap in gaps[1:])

@@ -51,6 +51,11 @@ def with_letters_of(text: str, gold: str) -> str:
     return text
 
 
+def counts_periods(text: str) -> bool:
+    r"""Return whether a letter counts periods, as in `k\pi`."""
+    return bool(_FREE[0].search(text))
+
+
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
 #: `7!=5040` is about a factorial.
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|(?<![\d)])!=|==|=|<|>")
@@ -69,14 +74,15 @@ _MATRIX = re.compile(
 _POINTS = re.compile(r"^\{(.*)\}$")
 #: Other ways to write a set of numbers.
 _NOTATIONS = (
-    (r"\\R|\\mathbb\{R\}", r"(-\\infty,\\infty)"),
+    (r"\\mathbb\{R\}", r"(-\\infty,\\infty)"),
     (r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", r"(-\\infty,\\infty)"),
     (r"\\mathbb ?\{?R\}? ?\^ ?\{? ?\+ ?\}?", "x>0"),
     (r"\\mathbb ?\{?R\}? ?\^ ?\{? ?- ?\}?", "x<0"),
     (r"\\mathbb ?\{?R\}? ?_ ?\{ ?(<|>|\\[lg]e) ?0 ?\}", r"x\1 0"),
     (
         r"(?:\\text ?\{)? ?(?:there (?:is|are) )?no(?: such)?(?: (?:real|integer|positive))?"
-        r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?",
+        r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?"
+        r"|(?:\\text ?\{)? ?(?:(?:the )?(?:(?:solution )?set is )?(?:the )?(?:empty|null)(?: set)?) ?\}?",
         r"\\emptyset",
     ),
     (r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\mid) ?(.*?) ?\\\}", r"\1"),
