@@ -45,6 +45,7 @@ from tasks.domain.grading.values import (
     same_solutions,
     same_value,
     values,
+    with_values,
 )
 
 VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable"]
@@ -321,7 +322,7 @@ class Comparison:
         known = {some[0]: some[-1] for some in sides if some[0].op == "name" and is_constant(some[-1])}
         if (name := sides[-1][0]) in known:
             known = {name: sides[-1][-1]}
-        sides = [[_with_values(side, known) for side in some] for some in sides]
+        sides = [[with_values(side, known) for side in some] for some in sides]
         if not all(is_constant(side) for some in sides for side in some):
             return None
         true = all(self.decided(same_value, *pair) for some in sides for pair in pairwise(some))
@@ -406,11 +407,6 @@ def _lists_values(found: Shape) -> bool:
     """Return whether all parts are values, or equations for the same name."""
     names = {item.items[0].text if item.kind == "relation" else "" for item in found.items}
     return len(names) == 1 and all(i.kind != "relation" or set(i.marks) <= {"="} for i in found.items)
-
-
-def _with_values(formula: Expr, known: dict[Expr, Expr]) -> Expr:
-    parts = (_with_values(part, known) if isinstance(part, Expr) else part for part in formula.args)
-    return known.get(formula) or Expr(formula.op, tuple(parts))
 
 
 # ---- sets of real numbers

@@ -194,6 +194,8 @@ def repaired(text: str) -> str | None:
 def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
     """Return the parts between separators outside all brackets, and the separators."""
     parts, marks, depth, start = [], [], 0, 0
+    if not separator.search(text):
+        return [text.strip()], []
     for found in re.finditer(rf"(?P<mark>{separator.pattern})|[(\[{{]|[)\]}}]", text):
         if found["mark"] is None:
             depth = max(depth, 0) + (1 if found[0] in "([{" else -1)

@@ -371,34 +371,32 @@ def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
 
 
 def factor_between(one: Expr, other: Expr) -> Any:
-    """The constant factor of the first formula relative to the second; None if there is none."""
-    factor = None
-    for (a, b), slack in _numbers((one, other)):
-        if abs(a) <= slack or abs(b) <= slack:
-            return None
-        with mp.workdps(DIGITS):
-            ratio = a / b
-            if factor is not None and not _alike(real(ratio), real(factor), mp.mpf(10) ** -40):
-                return None
-        factor = ratio if factor is None else factor
-    return factor
+    """Return the constant factor of the first formula relative to the second; None if there is none."""
+    ratios = [found for (found,), _ in _numbers((Expr("/", (one, other)),))]
+    with mp.workdps(DIGITS):
+        same = all(_alike(real(ratio), real(ratios[0]), mp.mpf(10) ** -40) for ratio in ratios)
+    return ratios[0] if ratios and same and ratios[0] else None
 
 
 def same_solutions(one: Expr, other: Expr) -> bool:
     """Return whether `one = 0` and `other = 0` have the same solution for a variable that is linear in both."""
     names = names_in(one)
-    return names == names_in(other) and any(_same_root(one, other, name) for name in names)
-
-
-def _same_root(one: Expr, other: Expr, name: str) -> bool:
-    """Return whether the first formula is linear in a variable and a multiple of the second, whatever the others."""
-    at = [list(_numbers((one, other), {name: Fraction(x)})) for x in (0, Fraction(5, 7), Fraction(-11, 7))]
-    if not at[0] or len({len(some) for some in at}) > 1:
+    if names != names_in(other):
         return False
-    with mp.workdps(DIGITS):
-        for rows in zip(*at, strict=True):
-            (f, g), (f_5, g_5), (f_11, g_11) = (map(real, found) for found, _ in rows)
-            alike = [(5 * (f_11 - f), 11 * (f - f_5)), (f * g_5, g * f_5), (f * g_11, g * f_11), (f, f_5), (g, g_5)]
-            if [_alike(*pair, mp.mpf(10) ** -40) for pair in alike] != [True, True, True, False, False]:
-                return False
-    return True
+    solutions = ((_solution(one, name), _solution(other, name)) for name in names)
+    return any(mine and theirs and same_value(mine, theirs) for mine, theirs in solutions)
+
+
+def _solution(formula: Expr, name: str) -> Expr | None:
+    """Return the solution of `formula = 0` for a variable; None if the formula is not linear in the variable."""
+    at = {x: with_values(formula, {Expr("name", (name,)): number(Fraction(x, 7))}) for x in (-11, 0, 5)}
+    slope, before = (Expr("/", (Expr("+", (at[x], Expr("neg", (at[0],)))), number(Fraction(x, 7)))) for x in (5, -11))
+    if same_value(slope, number(0)) or not same_value(slope, before):
+        return None
+    return Expr("/", (Expr("neg", (at[0],)), slope))
+
+
+def with_values(formula: Expr, known: dict[Expr, Expr]) -> Expr:
+    """Return the formula with its known parts replaced."""
+    parts = (with_values(part, known) if isinstance(part, Expr) else part for part in formula.args)
+    return known.get(formula) or Expr(formula.op, tuple(parts))
