@@ -5,15 +5,13 @@ Graders of other packages run in a separate process, which is killed if it hangs
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from multiprocessing import TimeoutError, get_context
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -53,45 +51,33 @@ class GradeItem:
 
 
 class _Plugins:
-    """A process that runs graders of other packages."""
+    """A process that runs graders of other packages. A process that hangs is killed."""
 
-    def __init__(self) -> None:
-        self._process: BaseProcess | None = None
+    _pool: Pool | None = None
 
     def grade(self, key: Key) -> Verdict:
         seconds = PLUGIN_SECONDS
-        if self._process is None:
-            context = get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            self._process.start()
-            theirs.close()
+        if self._pool is None:
+            self._pool = get_context("spawn").Pool(1, _without_output)
             seconds += START_SECONDS
-        self._pipe.send(key)
         try:
-            if self._pipe.poll(seconds):
-                found: Verdict = self._pipe.recv()
-                return found
-        except EOFError:
+            return self._pool.apply_async(grade_region, key).get(seconds)
+        except TimeoutError:
             self.close()
-            return Verdict("ungradable", "the grading process died", None, None)
-        self.close()
-        return Verdict("timeout", f"took longer than {PLUGIN_SECONDS:.0f} s", None, None)
+            return Verdict("timeout", f"took longer than {PLUGIN_SECONDS:.0f} s", None, None)
+        except (MemoryError, RecursionError) as error:
+            return Verdict("ungradable", f"the grader failed: {error!r:.100}", None, None)
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._process = None
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool = None
 
 
-def _serve(pipe: Connection) -> None:
-    """Grade pairs of answer text and gold until the pipe is closed. Output of the graders is dropped."""
+def _without_output() -> None:
+    """Drop what the graders print in this process."""
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    with contextlib.suppress(EOFError):
-        while True:
-            pipe.send(grade_region(*pipe.recv()))
 
 
 class Graders:
