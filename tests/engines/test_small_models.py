@@ -17,16 +17,6 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.rewarding import BATCH_TOKENS, RewardModel, check_reward_model
 from tests.tiny_model import write_tiny_model
 
-# The demo's tokenizer as it is shipped.
-
-
-MODEL = Path(__file__).resolve().parents[2] / "models" / "demo"
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(MODEL)
-
 
 # The encoder: same vectors as a plain call, whatever the order and length; honest coverage; windows.
 
@@ -90,7 +80,7 @@ def model(folder: Path) -> RewardModel:
 
 def test_a_score_is_that_of_the_text_alone_whatever_is_scored_beside_it(folder: Path, model: RewardModel) -> None:
     import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoModelForSequenceClassification
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     plain = AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -120,7 +110,7 @@ def test_a_score_is_the_same_to_the_bit_in_any_company(model: RewardModel, monke
 def test_a_judge_scores_the_probability_of_yes_against_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Computed by transformers from the whole prompt alone; of a byte tokenizer's replies the first letters count."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     monkeypatch.setattr(rewarding, "DIGITS", 17)
     folder = write_tiny_model(tmp_path)

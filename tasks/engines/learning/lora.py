@@ -30,7 +30,6 @@ from tasks.domain.policies import AS_CRITIC
 from tasks.engines.adapter_files import read_peft, write_peft, write_served
 from tasks.engines.learning.experts import (
     EXPERT_PROJECTIONS,
-    SILU,
     LoraExperts,
     MergedExperts,
     expert_layers,
@@ -39,6 +38,9 @@ from tasks.engines.learning.experts import (
 )
 from tasks.engines.learning.merging import merged
 from tasks.engines.model_checks import check_rank
+
+#: Class names of SiLU modules.
+SILU = ("SiLU", "SiLUActivation")
 
 
 def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:

@@ -152,20 +152,6 @@ def test_settings_that_do_not_go_together(wrong: dict, said: str) -> None:
         loss_for(replace(CONFIG, **wrong))
 
 
-def test_bandit_gradient_is_the_policy_gradient() -> None:
-    """Three arms, softmax policy: over all actions weighted by the behaviour policy, the importance-sampled loss has the
-    gradient of -E[reward], p_i (r_i - p·r), wherever the behaviour policy stands."""
-    logits = torch.tensor([0.3, -0.7, 1.1], requires_grad=True)
-    rewards = torch.tensor([1.0, 0.0, 0.4])
-    behaviour = torch.tensor([0.2, 0.5, 0.3])
-    t = Tokens(logits.log_softmax(0), behaviour.log(), rewards - 0.6, torch.arange(3))
-    terms = LOSSES["importance_sampling"].term(t, CONFIG)
-    (behaviour * terms).sum().backward()
-    p = logits.detach().softmax(0)
-    expected = -p * (rewards - (p * rewards).sum())
-    assert logits.grad is not None and torch.allclose(logits.grad, expected, atol=1e-6)
-
-
 # What stands beside clipping, by hand: a soft gate, weights of tokens, a rewarded entropy.
 
 
@@ -177,13 +163,6 @@ def test_weighed_tokens_by_hand() -> None:
     summed(LOSSES["kl_cov"], t, None, CONFIG).backward()
     ratio = math.exp(0.1)
     assert at.grad is not None and at.grad.tolist() == pytest.approx([0.0, 3 - ratio, -ratio])
-
-
-def test_entropy_is_rewarded_beside_each_term() -> None:
-    entropy = torch.tensor([0.5, 2.0], requires_grad=True)
-    t = Tokens(torch.zeros(2), torch.zeros(2), torch.zeros(2), torch.tensor([0, 0]), None, entropy)
-    summed(LOSSES["grpo"], t, None, CONFIG, entropy_weight=0.25).backward()
-    assert entropy.grad is not None and entropy.grad.tolist() == [-0.125, -0.125]
 
 
 #: Log-probs -1 -1 -3 -3 and advantages 2 -2 2 -2: means -2 and 0, covariances 2 -2 -2 2.

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.engines.learning.lora import Kernels, LoraModule, gated, gated_backward, merged_mlp
 from tasks.engines.learning.policy import Execution, Policy, token_logprobs
@@ -40,32 +39,6 @@ def gradient(
     policy = policy_of(base, config)
     Updater(policy, config, budget).gradient(grouped(rollouts), Clock())
     return policy.lora.grad.clone()
-
-
-def plain_logprobs(base: Path, policy: Policy, rollout: TrainRollout) -> torch.Tensor:
-    """By transformers' own attention over the whole sequence and a full log-softmax, with LoRA through peft."""
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    folder = base.parent / "plain"
-    policy.lora.export(folder, base, torch.float32)
-    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(folder))
-    ids = torch.tensor([[*rollout.prompt_ids, *rollout.token_ids]])
-    logprobs = torch.log_softmax(model(ids).logits[0, len(rollout.prompt_ids) - 1 : -1].float(), -1)
-    return logprobs.gather(1, torch.tensor(rollout.token_ids)[:, None])[:, 0]
-
-
-def test_packed_logprobs_are_those_of_one_rollout_at_a_time(tiny_base: Path) -> None:
-    rollouts = random_rollouts(PROBLEMS, 4, seed=1)
-    policy = policy_of(tiny_base)
-    groups = [
-        PromptGroup(g[0].prompt_ids, [Trajectory(i, r.token_ids, r.logprobs_T, 1.0) for i, r in enumerate(g)])
-        for g in grouped(rollouts).values()
-    ]
-    logprobs, entropy = policy.logprobs(build_pack(groups))
-    expected = torch.cat([plain_logprobs(tiny_base, policy, r) for r in rollouts])
-    assert torch.allclose(logprobs, expected, atol=1e-5, rtol=0)
-    assert (entropy > 0).all() and (entropy <= np.log(64) + 1e-5).all()
 
 
 @pytest.mark.parametrize("budget", [1, 30, 60, 8192])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,14 +10,13 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_config import ALL_LINEAR, LearnerConfig
+from tasks.domain.grpo.learner_config import ALL_LINEAR
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.engines.hardware import Execution
-from tasks.engines.learning.update import Clock, Updater
 from tasks.engines.tinker_server.checkpoints import Missing, Shape, find, folder_of, listed, writing
 from tasks.engines.tinker_server.learner import Datum, Learner, Model, packs_of
-from tests.engines.conftest import random_rollouts, shifted
-from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
+from tests.engines.conftest import random_rollouts
+from tests.engines.learning.test_packed import PROBLEMS, grouped
 
 ADAM = SimpleNamespace(learning_rate=1e-2, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.0, grad_clip_norm=0.0)
 
@@ -42,32 +40,6 @@ def data_of(rollouts: list[TrainRollout], scale: float = 1.0) -> list[Datum]:
             targets = np.array([0] * before + [*r.token_ids])
             data.append(Datum(np.array([*r.prompt_ids, *r.token_ids][:-1]), targets, inputs))
     return data
-
-
-@pytest.mark.parametrize(
-    ("loss", "config", "settings"),
-    [
-        ("importance_sampling", CONFIG, {}),
-        ("ppo", replace(CONFIG, loss="ppo", clip_low=0.3, clip_high=0.1), {"low": 0.7, "high": 1.1}),
-        ("cispo", replace(CONFIG, loss="cispo", clip_high=0.5), {"low": 0.0, "high": 1.5}),
-    ],
-)
-@pytest.mark.parametrize("budget", [8192, 20])
-def test_the_gradient_of_a_batch_is_the_local_learners(
-    tiny_base: Path, loss: str, config: LearnerConfig, settings: dict[str, float], budget: int
-) -> None:
-    rollouts = random_rollouts(PROBLEMS, 4, seed=1)
-    local = policy_of(tiny_base, config)
-    sums = Updater(local, config, 8192).gradient(grouped(rollouts), Clock())
-    server = learner_of(tiny_base, budget)
-    shifted(server.policy)
-    # cispo is a mean over the step's tokens
-    scale = 1 / sum(len(r.token_ids) for r in rollouts) if loss == "cispo" else 1.0
-    given = {f"clip_{name}_threshold": value for name, value in settings.items()}
-    _, total = server.losses(data_of(rollouts, scale), loss, given, forward_only=False)
-    wanted, got = local.lora.grad, server.policy.lora.grad
-    assert float((got - wanted).norm() / wanted.norm()) < 1e-4
-    assert total == pytest.approx(sums.loss, rel=1e-4)
 
 
 def test_models_take_turns_without_a_trace(tiny_base: Path) -> None:
