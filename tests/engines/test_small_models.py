@@ -17,7 +17,6 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.rewarding import BATCH_TOKENS, RewardModel, check_reward_model
 from tests.tiny_model import write_tiny_model
 
-
 # The encoder: same vectors as a plain call, whatever the order and length; honest coverage; windows.
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,34 @@ def test_a_model_is_trained_saved_resumed_and_sampled(client: Any, url: str, tmp
 
     adapter_files(tmp_path).check_base(DEMO)
     assert adapter_files(tmp_path).alpha == 16
+
+
+def test_a_server_that_is_started_again_continues_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new server repeats the requests since the last saved state: losses and samples are those of one server."""
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    port, adam, found = free_port(), tinker.AdamParams(learning_rate=1e-2, eps=1e-8), {}
+    for restarts in (False, True):
+        with ExitStack() as server:
+
+            def start() -> None:
+                server.enter_context(tinker_server(tmp_path / str(restarts), port))  # noqa: B023
+
+            start()
+            client = tinker.ServiceClient(base_url=f"http://127.0.0.1:{port}", api_key="tml-test")
+            model = client.create_lora_training_client(base_model="demo", rank=16, seed=0).result()
+            data = data_of(sampled(client.create_sampling_client(base_model="demo").result(), 4))
+            losses = []
+            for step in range(4):
+                losses.append(model.forward_backward(data, "importance_sampling").result().metrics["loss:sum"])
+                if restarts:  # before the first state, after it, and with a gradient that no update has used
+                    server.close()
+                    start()
+                model.optim_step(adam).result()
+                if step == 1:
+                    model.save_state("one").result()
+                    sampler = model.save_weights_and_get_sampling_client().result()
+            found[restarts] = losses, [one.tokens for one in sampled(sampler, 3)]
+    assert found[True] == found[False] and len({*found[True][0]}) == 4
 
 
 def test_a_stop_ends_a_sample(client: Any) -> None:
