@@ -62,8 +62,9 @@ def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray,
 
 
 def in_other_words(rollouts: pa.Table, known: set[str] | None = None) -> pa.Table:
-    """Return, for each problem, its first trace with synonyms, reworded, for the floor of distances. known: problems
-    that have one already; new ones are added."""
+    """Return one reworded trace for each problem: its first trace in which words can be replaced by synonyms. The
+    distance between a trace and its reworded version is a floor: smaller distances mean nothing. known: problems that
+    have a reworded trace already; new ones are added."""
     known, found = set() if known is None else known, list[tuple[int, str]]()
     for i, (problem, trace) in enumerate(zip(*(rollouts[c].to_pylist() for c in ("problem_id", "trace")), strict=True)):
         if trace is not None and problem not in known and (rewritten := reworded(trace)) is not None:

@@ -34,9 +34,9 @@ def installed_graders(version: str) -> Graders:
 def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Sequence[bool] | None = None) -> pa.Table:
     """Return ledger rows, in order, with verdicts of the session's grader.
 
-    Present verdicts are kept, unless a plugin grader raised on them, because it may have been fixed. Errors: UserError
-    if the grader always raises. scaffold: parses every row; None: the scaffold of each row's arm. stands: whether each
-    row's verdict is of this parser and gold; None: all are.
+    Present verdicts are kept, unless a plugin grader raised an error on them, because it may have been fixed. scaffold:
+    parses every row; None: each row is parsed by the scaffold of its arm. stands: whether each row's verdict was made
+    with this parser and gold; None: all were. Errors: UserError if the grader always raises an error.
     """
     tools = toolbox()
     versions = rows["grader_version"].to_pylist()
@@ -60,9 +60,9 @@ def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Se
 
 
 def by_grader(graders: Graders, kind: str = MATH) -> Equal:
-    """Return a function for equality of answers: each must be correct with the other as gold. Graders of other packages
-    run in processes that can be killed. For built-in kinds other than mathematics, different texts are different
-    answers."""
+    """Return a function that compares pairs of answers. Two answers are equal if each is correct with the other as
+    gold. Graders of other packages run in processes that can be killed. For built-in kinds other than mathematics,
+    different texts are different answers."""
     bare = replace(BARE["tag"], answer_kind=kind)
 
     def equal(pairs: Sequence[Pair]) -> Sequence[bool]:

@@ -146,8 +146,8 @@ class Meter:
         return count
 
     def pay_for_training(self, arm: str, tokens: int, key: str = "") -> None:
-        """Charge the tokens of an update before a service gets them; once, if it has a key. Raise BudgetExceeded if the
-        tokens do not fit the budget."""
+        """Charge the tokens of an update before they are sent to a service. A charge with a key is made only once.
+        Raise BudgetExceeded if the tokens do not fit the budget."""
         if key and self.journal.has(key):
             return
         if self._limits():

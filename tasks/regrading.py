@@ -82,7 +82,8 @@ def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table
 
 
 def moved(before: pa.Table, after: pa.Table) -> pa.Table:
-    """Return figures of one set of rollouts before and after: accuracy, and problems with a changed band."""
+    """Return the accuracy before and after a regrading, and the number of problems whose band changed, by arm and
+    step."""
     return query(
         """
         with groups as (

@@ -52,7 +52,8 @@ def account_of(policy: Policy, sampling: Sampling) -> Account:
 
 
 def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
-    """Return a readable description of a ledger account. rewarded_by: grader version of the training that samples."""
+    """Return a readable description of a ledger account. rewarded_by: version of the grader that rewards the rollouts
+    of the present training."""
     own = isinstance(making(), Training) and policy.adapter == str(making())
     rewarded: dict[str, object] = {"rewarded_by": toolbox().grader.version} if own else {}
     return rewarded | described(policy, sampling)
@@ -114,11 +115,15 @@ def ensure_rollouts(
     """Sample the rollouts that the ledger lacks, all with one kv_cache. Return the sampling statistics.
 
     If another process is sampling the same problems, wait until their rollouts are in the ledger or that process is
-    gone. adapter: the weights of the policy; None if all rollouts are in the ledger. more: receives stored rows, and
-    returns further requests for the same accounts. ahead, total: for callers that request in parts: number of earlier
-    requests, and of all requests. score: scores tokens under the policy; None loads a learner for it. The learner
-    scores the first tokens after a change of weights before these rollouts count. If the process is killed before the
-    check, the next process makes it. Errors: UserError if the engine samples from other weights.
+    gone. After a change of weights the learner checks the log-probs of the first sampled tokens, before these rollouts
+    are used. If the process is killed before this check, the next process makes it.
+
+    - adapter: the weights of the policy; None if all rollouts are in the ledger.
+    - more: receives stored rows, and returns further requests for the same accounts.
+    - ahead, total: for callers that request in parts: the number of earlier requests, and of all requests.
+    - score: returns the learner's log-probs of tokens under the policy; None: load a learner.
+
+    Errors: UserError if the engine samples from other weights.
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)

@@ -90,14 +90,15 @@ def train_adapter(
     calibration: Calibrations | None = None,
     context: int | None = None,
 ) -> Payload:
-    """Rows: Training. Files: `step-NNNN/`, the adapters of evaluated steps in PEFT format, a critic's in its `critic/`;
-    exposure.parquet, diagnostics.parquet.
+    """Train a LoRA adapter. Rows: Training. Files: `step-NNNN/`, the adapter of each evaluated step in PEFT format,
+    with a critic's in its folder `critic`; exposure.parquet; diagnostics.parquet.
 
-    bands: if given, train on the variance band only; None trains on all problems that are not held out. init: the
-    training whose last adapter this one starts from, with a new optimiser; `start` is that policy. second, calibration,
-    context: for objectives with a second scaffold, with classes of traces by an encoder, or with later turns that must
-    fit a number of tokens. Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot
-    reproduce exactly.
+    bands: train only on problems in the variance band; None: train on all problems that are not held out. init: the
+    training whose last adapter this training starts from, with a new optimiser; `start` is that policy. second: the
+    second scaffold of objectives with two. calibration: the encoder's threshold, for objectives with classes of traces.
+    context: token limit of prompt and completion, for objectives with several turns.
+
+    Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot reproduce exactly.
     """
     from tasks.engines.learning.learner import StepMetrics, train
     from tasks.engines.memory import execution_on
@@ -232,8 +233,8 @@ def last_adapter(files: Path) -> Path:
 
 @stage(Training, version=1)
 def import_adapter(*, adapter: MadeElsewhere, base: BaseModel) -> Payload:
-    """The artifact has no rows, because the adapter's training steps are unknown. Files: `step-0001/`, the given
-    adapter in PEFT format."""
+    """Store an adapter that was trained elsewhere. The artifact has no rows, because the training steps are unknown.
+    Files: `step-0001/`, the given adapter in PEFT format."""
     given, files = toolbox().place(adapter.sha256, f"the adapter {adapter.name}"), workdir() / "files"
     shutil.rmtree(files, ignore_errors=True)
     (files / "step-0001").mkdir(parents=True)

@@ -1,9 +1,10 @@
 """Sample a training's rollouts in the way that its objective needs: in one turn or three, with one answer or several,
 by one agent or two, with classes of traces.
 
-Three turns are drafts, a critique of each by the critic's scaffold, and a refinement of each that heeds it. A later
-turn's request is identified by its content, like a search's, so a step that was killed between two turns repeats the
-same requests and pays nothing twice. A turn whose prompt outgrows the context is left out, and reported.
+In three turns a model writes a draft, a critique of the draft, and a refinement that follows the critique. The critique
+has a scaffold of its own. Requests of the second and third turn are identified by their content. A step that was killed
+between two turns therefore repeats the same requests, and no rollout is paid for twice. If a prompt exceeds the
+context, its turn is left out and reported.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tasks.metering import at_work_here
 from tasks.stage import progress, store, toolbox
 
 Row = dict[str, Any]
-#: Columns that rewards of other packages see, after the problem.
+#: Columns that reward functions of other packages receive, after the problem.
 SCORED = ("completion", "answer", "verdict", "num_tokens", "finish")
 #: Samples one turn's requests durably; returns their ledger rows, in order.
 Serve = Callable[[Sequence[RolloutRequest]], pa.Table]
@@ -46,7 +47,7 @@ Turn = tuple[RolloutRequest, Row]
 
 
 def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRollout:
-    """Return the learner's view of a ledger row."""
+    """Return a ledger row as the learner needs it."""
     return TrainRollout(
         problem_id=row["problem_id"],
         source=row["source"],
@@ -63,7 +64,8 @@ def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRo
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A draft with its critique and refinement; None if a prompt exceeded the context."""
+    """A draft with its critique and its refinement. The critique or the refinement is None if its prompt exceeded the
+    context."""
 
     request: RolloutRequest
     draft: Row
@@ -82,7 +84,8 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Refining:
-    """context: limit of a prompt with its completion. apart: critiques are sampled from another policy than drafts."""
+    """Sampling in three turns. context: token limit of a prompt with its completion. apart: critiques are sampled from
+    another policy than drafts."""
 
     learner: LearnerConfig
     model: BaseModel
@@ -113,7 +116,8 @@ class Refining:
         ]
 
     def refined(self, chain: Chain) -> TrainRollout:
-        """Return the refinement; if it was cut, the draft marked as truncated and wrong."""
+        """Return the refinement of a draft for training. If there is none, return the draft, marked as truncated and
+        wrong."""
         row = chain.refinement or chain.draft
         found = as_train_rollout(row, self.own, self.learner.tag_rule)
         if chain.refinement is None:
@@ -138,7 +142,8 @@ class Refining:
         return replace(policy, scaffold=self.critic, role=AS_CRITIC if self.apart else policy.role)
 
     def _turn(self, name: str, wanted: Sequence[RolloutRequest | None], serve: Serve) -> list[Turn | None]:
-        """Return each request's result; None if there was no request or it does not fit."""
+        """Sample one turn. Return each request with its row, or None if there was no request or its prompt does not
+        fit."""
         generator = toolbox().generator(self.model.sha256, self.learner.lora_rank)
         lengths = {place: prompt_length(one, generator) for place, one in enumerate(wanted) if one is not None}
         fitting = {p: one for p, n in lengths.items() if (one := wanted[p]) and n + one.max_tokens <= self.context}
@@ -169,7 +174,7 @@ def _seen(ask: Ask, row: Row, name: str) -> Candidate:
     return Candidate(name=name, ask=ask, answer=row["canonical"], **{column: row[column] for column in names})
 
 
-#: Traces of a step by problem → their classes.
+#: Returns the classes of a step's traces, problem by problem.
 Classify = Callable[[Sequence[Sequence[str | None]]], Sequence[Classes]]
 
 

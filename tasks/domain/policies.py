@@ -23,8 +23,8 @@ SERVED = "served:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """A model by content (tasks/engines/model_files.py), or by its name on a server (`served:NAME`). `name` is a
-    label."""
+    """A model, identified by its content (tasks/engines/model_files.py) or by its name on a server (`served:NAME`).
+    `name` is a label."""
 
     name: str = field(default="", compare=False)
     sha256: str

@@ -98,7 +98,7 @@ class Scaffold(Ruled, Checked):
 
     @property
     def pairs(self) -> tuple[str, ...]:
-        """The tags of a well-formed completion: each pair exactly once, in this order, none empty.
+        """Return the tags of a well-formed completion. Each pair occurs exactly once, in this order, and none is empty.
 
         | scaffold   | pairs                     | trace                        | answer                         |
         |------------|---------------------------|------------------------------|--------------------------------|
@@ -117,7 +117,7 @@ class Scaffold(Ruled, Checked):
 
     @property
     def region_form(self) -> AnswerForm:
-        """The form in which the region of an answer is parsed: `boxed`, or any text (`tag`)."""
+        """Return the form in which the region of an answer is parsed: `boxed`, or any text (`tag`)."""
         return "boxed" if self.answer_form == "boxed" else "tag"
 
     @property
@@ -132,13 +132,13 @@ class Scaffold(Ruled, Checked):
 
     @property
     def digest(self) -> str:
-        """A hash of all fields of the scaffold."""
+        """Return a hash of all fields of the scaffold."""
         return fingerprint(self)
 
     @property
     def reading(self) -> str:
-        """A hash of the scaffold's fields that affect parsing and grading. If one of these fields changes, stored
-        rollouts are parsed again, not sampled again."""
+        """Return a hash of the fields that affect parsing and grading. If one of these fields changes, stored rollouts
+        are parsed again, not sampled again."""
         fields = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
         return fingerprint({name: value for name, value in fields.items() if (name, value) != ("answer_kind", MATH)})
 
@@ -345,7 +345,7 @@ class Arm:
 
     @property
     def head(self) -> str:
-        """Name of the arm whose adapter this arm is evaluated with, by default its own."""
+        """Return the name of the arm whose adapter this arm is evaluated with; by default its own name."""
         return self.trained_as or self.name
 
 

@@ -73,7 +73,7 @@ class AdapterFiles:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The adapted linear layers."""
+        """Return the names of the adapted linear layers."""
         return tuple(sorted({name.rpartition(".")[2] for name in _layers(self.shapes)}))
 
     @property
@@ -212,7 +212,7 @@ class Products:
     alpha: float
 
     def scale(self, name: str) -> float:
-        """alpha / rank."""
+        """Return alpha / rank of the matrices with this name."""
         return self.alpha / self.pairs[name][0].shape[-2]
 
 

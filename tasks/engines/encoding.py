@@ -50,8 +50,8 @@ class SentenceEncoder:
         self.most = max_tokens - self.model.tokenizer.num_special_tokens_to_add()
 
     def encode(self, texts: Sequence[str], window: Window | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return (vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw). window:
-        the part of each text to encode; None for its beginning up to max_tokens."""
+        """Return (vectors_ND float32 of norm 1, coverage_N). The coverage is the share of a text's tokens that the
+        encoder read. window: the part of each text to encode; None for its beginning up to max_tokens."""
         vectors_WND, coverage_WN = self.encode_windows(texts, [window])
         return vectors_WND[0], coverage_WN[0]
 

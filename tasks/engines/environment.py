@@ -77,8 +77,8 @@ def keep_compiled(gpu: str) -> Path:
 
 
 def settle_threads() -> None:
-    """Set torch's number of threads, because an OpenMP that was loaded earlier did not see our environment. The number
-    decides the last bits of sums."""
+    """Set torch's number of threads from OMP_NUM_THREADS. An OpenMP library that was loaded earlier did not see this
+    variable. The number of threads decides the last bits of sums."""
     import torch
 
     if wanted := os.environ.get("OMP_NUM_THREADS", "").split(",")[0]:

@@ -82,12 +82,12 @@ class Shape:
 
     @property
     def attention(self) -> int:
-        """The number of attention weights."""
+        """Return the number of attention weights."""
         return self.layers * 2 * self.hidden * self.head * (self.heads + self.kv_heads)
 
     @property
     def mlp(self) -> int:
-        """The number of MLP weights; for a mixture, of one expert per layer."""
+        """Return the number of MLP weights; for a mixture, of one expert per layer."""
         return self.layers * 3 * self.hidden * self.inner
 
 

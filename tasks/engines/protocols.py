@@ -20,8 +20,8 @@ Finish = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """Sampling parameters of one rollout, part of its identity. Rollouts for training need T=1 and no truncation of the
-    distribution, so that the recorded log-probs are those of the policy."""
+    """The sampling parameters of one rollout, which are part of its identity. Rollouts for training need temperature 1
+    and the whole distribution, so that the recorded log-probs are those of the policy."""
 
     max_tokens: int
     temperature: float = 1.0
@@ -73,8 +73,8 @@ class Generator(Protocol):
         ...
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        """Yield completions as they finish, each request exactly once. A deque is emptied during sampling, and requests
-        appended to it meanwhile are sampled too."""
+        """Yield completions as they finish, one for each request. A deque of requests is emptied during sampling, and
+        requests that are appended to it meanwhile are sampled too."""
         ...
 
     def close(self) -> None: ...

@@ -23,7 +23,7 @@ from storage.errors import UserError
 from tasks.engines.problem_files import records_of
 
 Record = Mapping[str, Any]
-#: Our fields by the names that files give them, the first that is there.
+#: The names that each field may have in a file. The first name that the file has is used.
 FIELDS = {
     "problem": ("problem", "question"),
     "prompt": ("prompt", "input", "query", "messages"),
@@ -40,9 +40,9 @@ FIELDS = {
     "token_ids": ("token_ids",),
     "logprobs": ("logprobs",),
 }
-#: Fields that a row with several completions has once for each.
+#: Fields that a row with several completions may have as a list, one value for each completion.
 OF_ROLLOUTS = ("correct", "finish", "num_tokens", "token_ids", "logprobs")
-#: Of the files of a folder.
+#: Endings of the files that are read in a folder.
 ENDINGS = (".eval", ".jsonl", ".csv", ".parquet")
 CUT = ("length", "max_tokens", "model_length")
 FORMATS = (
@@ -109,7 +109,7 @@ def _read(path: Path) -> tuple[str, list[Foreign]]:
 
 
 def _row(record: Record) -> Iterator[Foreign]:
-    """The rollouts of a row of a file with columns, or of TRL."""
+    """Yield the rollouts of a row of a file with columns, or of TRL."""
     there = {name: value for name, value in record.items() if value is not None}
     found = {ours: next((there[name] for name in names if name in there), None) for ours, names in FIELDS.items()}
     named = {name: _text(found[name]) for name in ("problem", "gold", "key", "arm") if found[name] is not None}
@@ -167,7 +167,7 @@ def _asked(value: Any) -> tuple[str, str | None]:
 
 
 def _nth(value: Any, n: int, of: int) -> Any:
-    """Return the part of a cell for the nth of several completions."""
+    """Return the part of a cell that belongs to the nth of several completions."""
     each = of > 1 and isinstance(value, Sequence) and not isinstance(value, str)
     return (value[n] if len(value) == of else None) if each else value
 

@@ -38,7 +38,7 @@ class Line:
 
     @property
     def id(self) -> str:
-        """The identity of a step's line, the same with and without its costs.
+        """Return the identity of a step's line. It is the same with and without the costs of the step.
 
         >>> Line("panel seed 0", 3, {"train/reward": 0.5, "spent/usd": 1.0}).id
         'panel seed 0 step 3: train'
@@ -48,8 +48,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class TrackerRun:
-    """project: the study. group: of all its tracker runs. name: of this one. folder: for the tracker's files. config:
-    the study's settings and limits, by path."""
+    """A run on a tracker. project: the study. group: the name of all its tracker runs together. name: of this run.
+    folder: for the tracker's files. config: the study's settings and limits, by path."""
 
     project: str
     group: str
@@ -198,9 +198,9 @@ def check_installed(names: Sequence[str]) -> None:
 
 
 def receive(lines: Iterable[Line], name: str, of: TrackerRun) -> None:
-    """In a tracker's process: log every line, then finish the tracker's runs. A failure is one sentence on standard
-    error; what else the tracker prints goes to `<folder>/<name>.log`. Lines that an earlier attempt logged are in
-    `<folder>/sent/<group>-<name>` and are left out."""
+    """Log every line, then finish the tracker's runs. This function runs in a process of its own. A failure is printed
+    as one sentence to standard error; all other output goes to `<folder>/<name>.log`. Lines that an earlier attempt
+    logged are listed in `<folder>/sent/<group>-<name>` and are left out."""
     of.folder.mkdir(parents=True, exist_ok=True)
     stderr, printed = os.fdopen(os.dup(2), "w"), of.folder / f"{name}.log"
     with printed.open("a") as file:

@@ -24,9 +24,9 @@ Groups = Mapping[str, Sequence[TrainRollout]]
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """advantages: keyed by problem, float64, in the order of its rollouts. diagnostics: means over the step's groups of
-    the objective's diagnostics, and `signal_groups`, the share of groups with an advantage. trains: a group is live, or
-    has an advantage although its rewards are equal."""
+    """The credit of a step. advantages: keyed by problem, float64, in the order of its rollouts. diagnostics: means of
+    the objective's diagnostics over the step's groups, and `signal_groups`, the share of groups with an advantage.
+    trains: at least one group is live, or has an advantage although its rewards are equal."""
 
     advantages: Mapping[str, np.ndarray]
     diagnostics: Mapping[str, float]
@@ -92,9 +92,9 @@ def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Cr
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveState:
-    """visits: counts of each problem's answers, if the objective needs them. entropy: value at the last step with an
-    update. entropy_coefficient: value adapted to the target; None before the first step, which uses the recipe's
-    entropy_weight. critic: state of the second agent, if a training has one."""
+    """The state of an objective after earlier steps. visits: counts of each problem's answers, if the objective needs
+    them. entropy: value at the last step with an update. entropy_coefficient: value adapted to the target; None before
+    the first step, which uses the recipe's entropy_weight. critic: state of the second agent, if a training has one."""
 
     visits: Visits = field(default_factory=dict)
     entropy: float | None = None
@@ -111,7 +111,7 @@ class ObjectiveState:
         return self._coefficient(config)
 
     def after(self, groups: Iterable[Group], entropy: float | None, config: LearnerConfig) -> ObjectiveState:
-        """The state after a step. entropy: mean over its trained tokens; None without an update. The entropy
+        """Return the state after a step. entropy: mean over the trained tokens; None without an update. The entropy
         coefficient rises by `entropy_delta` if the entropy is below the target and falls by as much if it is above,
         never below zero."""
         visits = _counted(self.visits, groups) if "visits" in ADVANTAGES[config.advantage].needs else self.visits
@@ -133,7 +133,8 @@ class ObjectiveState:
 
 
 def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
-    """
+    """Return the counts after these groups.
+
     >>> from numpy import ones
     >>> _counted({"p": {"7": 2}}, [Group(ones(3), ones(3), "p", ("7", "3", None))])
     {'p': {'7': 3, '3': 1}}
@@ -147,9 +148,9 @@ def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
 
 
 def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None = None) -> list[PromptGroup]:
-    """Groups with a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. The result is
-    empty if no group of the step is live. If one is, KL to the start and entropy act on every rollout. credit: credit
-    of the whole step, which may have more groups; None: these are all."""
+    """Return the groups with a gradient, each rollout with its advantage. The result is empty if no group of the step
+    is live. With a KL or entropy term every rollout has a gradient. `index` numbers the rollouts of all groups. credit:
+    the credit of the whole step, which may have more groups; None: compute it from these groups."""
     credit = credit or credited(groups, config, ObjectiveState())
     if not credit.trains:
         return []

@@ -53,7 +53,7 @@ def log_ratio(logprobs_T: Tensor, behaviour_T: Tensor) -> Tensor:
 
 
 def importance_sampling(t: Tokens, _: LearnerConfig) -> Tensor:
-    """-ratio · A, unclipped up to MAX_LOG_RATIO, with the gradient through the ratio."""
+    """Return -ratio · A, unclipped up to MAX_LOG_RATIO, with the gradient through the ratio."""
     return -log_ratio(t.logprobs_T, t.behaviour_T).exp() * t.advantages_T
 
 
@@ -63,13 +63,13 @@ def _clipped(ratio: Tensor, advantages: Tensor, config: LearnerConfig) -> Tensor
 
 
 def clipped(t: Tokens, config: LearnerConfig) -> Tensor:
-    """-min(ratio · A, clip(ratio, 1 - low, 1 + high) · A): Schulman et al. 2017 (arXiv 1707.06347), eq. 7."""
+    """Return -min(ratio · A, clip(ratio, 1 - low, 1 + high) · A): Schulman et al. 2017 (arXiv 1707.06347), eq. 7."""
     return _clipped(log_ratio(t.logprobs_T, t.behaviour_T).exp(), t.advantages_T, config)
 
 
 def sequence_clipped(t: Tokens, config: LearnerConfig) -> Tensor:
-    """`clipped` with one ratio per rollout, exp(mean over its tokens of the log-ratio): Zheng et al. 2025 (GSPO, arXiv
-    2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4, since a mean varies less than a token."""
+    """Return `clipped` with one ratio per rollout, exp(mean over its tokens of the log-ratio): Zheng et al. 2025 (GSPO,
+    arXiv 2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4, since a mean varies less than a token."""
     mean_T = _mean_of_rollout(t.logprobs_T - t.behaviour_T, t.rollout_T)
     return _clipped(mean_T.clamp(max=MAX_LOG_RATIO).exp(), t.advantages_T, config)
 
@@ -81,19 +81,19 @@ def _mean_of_rollout(values_T: Tensor, rollout_T: Tensor) -> Tensor:
 
 
 def reinforce(t: Tokens, _: LearnerConfig) -> Tensor:
-    """-log-prob · A, without a ratio (REINFORCE, Williams 1992; RLOO by its advantage, arXiv 2402.14740)."""
+    """Return -log-prob · A, without a ratio (REINFORCE, Williams 1992; RLOO by its advantage, arXiv 2402.14740)."""
     return -t.logprobs_T * t.advantages_T
 
 
 def cispo(t: Tokens, config: LearnerConfig) -> Tensor:
-    """-sg(min(ratio, 1 + high)) · A · log-prob: clips the weight and keeps every token's gradient (MiniMax-M1,
-    arXiv 2506.13585, eq. 4 and 5)."""
+    """Return -sg(min(ratio, 1 + high)) · A · log-prob, where sg stops the gradient. This clips the weight and keeps
+    every token's gradient (MiniMax-M1, arXiv 2506.13585, eq. 4 and 5)."""
     return _weighted(t, 1 + config.clip_high)
 
 
 def truncated_importance(t: Tokens, config: LearnerConfig) -> Tensor:
-    """`cispo` with its own cap: bounds the effect of the mismatch between sampler and trainer (Ionides 2008; Yao et al.
-    2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
+    """Return `cispo` with its own cap. The cap bounds the effect of the mismatch between sampler and trainer (Ionides
+    2008; Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
     return _weighted(t, config.tis_cap)
 
 
@@ -102,8 +102,8 @@ def _weighted(t: Tokens, cap: float) -> Tensor:
 
 
 def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
-    """-(4/τ) · σ(τ (ratio - 1)) · A, with τ depending on the advantage's sign: a soft gate on both sides in place of
-    clipping (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1 the term has the same slope as the
+    """Return -(4/τ) · σ(τ (ratio - 1)) · A, where τ depends on the advantage's sign: a soft gate on both sides in place
+    of clipping (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1 the term has the same slope as the
     ratio."""
     tau_T = t.advantages_T.new_full(t.advantages_T.shape, config.tau_negative)
     tau_T = tau_T.masked_fill(t.advantages_T > 0, config.tau_positive)
@@ -135,10 +135,10 @@ WeighTokens = Callable[[np.ndarray, np.ndarray, "LearnerConfig", Sequence[object
 
 
 def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
-    """cov_t = (logp_t - mean logp) · (A_t - mean A), over the tokens of one update that have an advantage. A large
-    covariance lowers the entropy, mostly through few tokens (Cui et al. 2025, arXiv 2505.22617, eq. 6, the basis of
-    Clip-Cov and KL-Cov). logp is the sampler's, known before the forward pass, so that packing has no effect; the
-    authors use the current policy's and include the tokens of dead groups.
+    """Return cov_t = (logp_t - mean logp) · (A_t - mean A), over the tokens of one update that have an advantage. A few
+    tokens with a large covariance cause most of the loss of entropy (Cui et al. 2025, arXiv 2505.22617, eq. 6). logp is
+    the sampler's, known before the forward pass, so that packing has no effect; the authors use the current policy's
+    and include the tokens of dead groups.
 
     >>> covariances(np.array([-1.0, -3.0]), np.array([1.0, -1.0])).tolist()
     [1.0, 1.0]
@@ -149,8 +149,8 @@ def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
 def clip_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, key: Sequence[object]
 ) -> TokenWeights:
-    """A random `cov_share` of all tokens (at least one), chosen from those between cov_low and cov_high, has no
-    gradient (eq. 9, 10)."""
+    """Give no gradient to a random `cov_share` of all tokens (at least one), chosen from those with a covariance
+    between cov_low and cov_high (Clip-Cov, eq. 9 and 10)."""
     found_T = covariances(logprobs_T, advantages_T)
     eligible = np.flatnonzero((found_T > config.cov_low) & (found_T < config.cov_high))
     chosen = shuffled([str(i) for i in eligible], *key)[: max(1, int(config.cov_share * len(found_T)))]
@@ -162,8 +162,8 @@ def clip_cov(
 def kl_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, _: Sequence[object]
 ) -> TokenWeights:
-    """The `cov_share` of the tokens (at least one) with the largest covariance has a KL penalty to the sampler of
-    weight `cov_kl` (eq. 11, 12; |log-ratio| as in the authors' code)."""
+    """Add a KL penalty towards the sampler, of weight `cov_kl`, to the `cov_share` of the tokens (at least one) with
+    the largest covariance (KL-Cov, eq. 11 and 12; |log-ratio| as in the authors' code)."""
     found_T = covariances(logprobs_T, advantages_T)
     kl_T = np.zeros(len(found_T), np.float32)
     kl_T[np.argsort(-found_T, kind="stable")[: max(1, int(config.cov_share * len(found_T)))]] = config.cov_kl

@@ -53,7 +53,7 @@ def several(own: Scaffold, number: int) -> Scaffold:
 
 
 def solutions(completion: str, number: int) -> list[str]:
-    """The solutions in a completion with several, without duplicates.
+    """Return the solutions in a completion that has several, without duplicates.
 
     >>> solutions("a <answer>7</answer> b <answer>8</answer>a <answer>7</answer> c", 3)
     ['a <answer>7</answer>', 'b <answer>8</answer>']
@@ -64,13 +64,13 @@ def solutions(completion: str, number: int) -> list[str]:
 
 #: Key of every correct answer: the grader considers them equal.
 RIGHT = "correct"
-#: From which on two strategies are one, as the labelled traces set it (tests/domain/grpo/test_advantages.py).
+#: Least similarity of two traces with the same strategy, calibrated on labelled traces (tasks/engines/encoding.py).
 THRESHOLD = 0.31
 
 
 def answer_key(canonical: str | None, *, correct: bool, kind: str = MATH) -> str | None:
-    """Key of an answer's class, the same in every step: correct, a mathematical number by value, else by text; None
-    without an answer. kind: kind of the answer.
+    """Return the key of an answer's class, which is the same in every step: `correct`, the value of a mathematical
+    number, or else the text; None without an answer. kind: kind of the answer.
 
     >>> [answer_key(text, correct=False) for text in ("1/2", "0.5", "even", None)], answer_key("7", correct=True)
     (['1/2', '1/2', 'even', None], 'correct')

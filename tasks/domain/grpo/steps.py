@@ -35,12 +35,13 @@ class PromptProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """Sampling of one step: one group per problem, with the adapter of `policy_step`, which is `staleness` steps before
-    the previous one.
+    """The sampling of one step: one group per problem, with the adapter of `policy_step`, which is `staleness` steps
+    before the previous one.
 
     - critic: the critic's adapter of that step, if the training has two.
-    - score: compute the learner's log-probs with these weights (tasks/engines/sampling/same_policy.py), for the critic
-      or not. - step: number, from 1; steps + 1 is the evaluation after the last step, which has no problems.
+    - score: returns the learner's log-probs with these weights (tasks/engines/sampling/same_policy.py); `critic=True`
+      uses the critic's.
+    - step: number, from 1; steps + 1 is the evaluation after the last step, which has no problems.
     - evaluate: sample held-out problems in the same call.
     """
 
@@ -117,7 +118,7 @@ LANES: dict[str, Callable[[PromptProblem], str]] = {
 
 
 def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) -> list[tuple[str, ...]]:
-    """The problem ids of every step, one per group, distinct within a step.
+    """Return the problem ids of every step, one per group, distinct within a step.
 
     Lanes alternate across steps. A problem that recurs within a step waits for the next one; a pool smaller than
     `groups_per_step` is used completely in every step.
@@ -165,9 +166,9 @@ def extra_prompts(
 
 
 def learning_rate(config: LearnerConfig, step: int) -> float:
-    """Learning rate of every update of a step, counted from 1. The warm-up ends at the full rate; a decay after it
-    (linear, or half a cosine: Loshchilov and Hutter 2016, arXiv 1608.03983, eq. 5) would reach zero at the step after
-    the last.
+    """Return the learning rate of every update of a step, counted from 1. The warm-up ends at the full rate. A decay
+    after it would reach zero at the step after the last; it is linear, or half a cosine (Loshchilov and Hutter 2016,
+    arXiv 1608.03983, eq. 5).
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=6, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1,
@@ -183,8 +184,8 @@ def learning_rate(config: LearnerConfig, step: int) -> float:
 
 
 def update_groups(problem_ids: Sequence[str], config: LearnerConfig, step: int) -> list[tuple[str, ...]]:
-    """The groups of each update of a step, by problem: every epoch uses each group once, divided among the minibatches
-    in its own order. A single minibatch keeps the given order.
+    """Return the groups of each update of a step, by problem. Every epoch uses each group once, divided among the
+    minibatches in its own order. A single minibatch keeps the given order.
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=1, groups_per_step=3, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)

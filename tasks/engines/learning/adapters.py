@@ -22,7 +22,7 @@ from tasks.engines.adapter_files import SERVED
 
 
 def evaluated(config: LearnerConfig, policy_step: int) -> bool:
-    """Return whether the policy after this step is sampled on held-out problems."""
+    """Return whether the policy after this step is evaluated on held-out problems."""
     return policy_step in evaluated_steps(config.steps, config.eval_every)
 
 
@@ -30,10 +30,10 @@ def evaluated(config: LearnerConfig, policy_step: int) -> bool:
 class Adapters:
     """The adapters of a training.
 
-    name: the training's name; prefix of every served adapter's name. writes: whether this process writes (only one
-    does). stacked: a merging sampler reads one file, and kept adapters are written in PEFT format during the sampling
-    of the next step; otherwise all adapters are written in PEFT format before sampling. changing: lock held while
-    weights change and while they score tokens.
+    name: the training's name, which begins every served adapter's name. writes: whether this process writes (only one
+    does). stacked: a merging sampler reads one file per adapter, and kept adapters are written in PEFT format while the
+    next step is sampled; otherwise all adapters are written in PEFT format before sampling. changing: lock that is held
+    while weights change and while they score tokens.
     """
 
     policy: Any
@@ -81,8 +81,8 @@ class Adapters:
         self.policy.lora.experts.begin()
 
     def _remember(self, step: int) -> None:
-        """Keep the weights (and the critic's) that later rollouts are sampled with after the learner's next update;
-        None if staleness is 0, because the weights then do not change in between."""
+        """Keep the present weights (and the critic's), with which later rollouts are sampled after the learner's next
+        update. If staleness is 0, keep None, because the weights do not change before then."""
         lora, stale = self.policy.lora, self.config.staleness > 0
         second = lora.second if lora.second is None or not stale else lora.second.clone()
         self._recent[step] = lora.work.clone() if stale else None, second
@@ -90,8 +90,8 @@ class Adapters:
             del self._recent[old]
 
     def scorer(self, step: int) -> Any:
-        """Return a function that scores tokens by the policy after `step` (tasks/engines/sampling/same_policy.py), or
-        None if a resumed training no longer has its weights."""
+        """Return a function that scores tokens by the policy after `step` (tasks/engines/sampling/same_policy.py).
+        Return None if a resumed training no longer has these weights."""
         return partial(self._score, step) if step in self._recent else None
 
     def _score(
@@ -116,7 +116,7 @@ class Adapters:
         return step - self.config.staleness <= old <= step
 
     def stay(self, step: int) -> None:
-        """Serve these weights for every later evaluation: there is no further update."""
+        """Serve these weights for every later evaluation, because there is no further update."""
         for later in (s for s in evaluated_steps(self.config.steps, self.config.eval_every) if s >= step):
             self.serve(later)
 

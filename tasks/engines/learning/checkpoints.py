@@ -30,8 +30,8 @@ from tasks.engines.model_files import weights_identity
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state after `step` optimiser updates. tensors: kept in host memory. recipe: hash of all inputs of the
-    training. steps, exposure, diagnostics: rows so far. objective: its state. remote: path of the state on a Tinker
+    """The state after `step` optimiser updates. tensors: in host memory. recipe: hash of all inputs of the training.
+    steps, exposure, diagnostics: rows so far. objective: the objective's state. remote: path of the state on a Tinker
     service, which then has the tensors."""
 
     step: int
@@ -72,8 +72,8 @@ def save(root: Path, state: State, keep: int) -> Path:
 
 
 def latest(root: Path, recipe: str, former: str) -> State | None:
-    """Return the newest checkpoint, or None. former: the recipe by `former_identity`. Raise UserError if the checkpoint
-    belongs to another recipe."""
+    """Return the newest checkpoint, or None. former: the recipe's hash with the identity that earlier versions gave to
+    weights (`former_identity`). Raise UserError if the checkpoint belongs to another recipe."""
     for leftover in root.glob(".step-*"):
         shutil.rmtree(leftover)
     folders = _kept(root)

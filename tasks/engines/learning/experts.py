@@ -116,8 +116,9 @@ def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
 
 
 class Routed(torch.autograd.Function):
-    """y_TD of x_TD. names: projections with LoRA, whose A and B follow in turn. merged: the weights contain LoRA
-    already; otherwise it is computed separately."""
+    """The output of a layer of experts, T x D. names: projections with LoRA; their matrices A and B follow as
+    arguments, in this order. merged: the weights contain LoRA already; otherwise its products are computed
+    separately."""
 
     @staticmethod
     def forward(

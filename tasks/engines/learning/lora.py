@@ -44,15 +44,15 @@ SILU = ("SiLU", "SiLUActivation")
 
 
 def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
-    """Add the gradients of A and B for an output gradient `grad`, as if the merged weight were not rounded, directly to
-    their sums."""
+    """Add the gradients of A and B for an output gradient `grad` directly to their sums, as if the merged weight were
+    not rounded."""
     layer.a.grad.addmm_((grad @ layer.b).T, x, alpha=layer.scale)
     layer.b.grad.addmm_(grad.T, x @ layer.a.T, alpha=layer.scale)
 
 
 class LoraLinear(torch.autograd.Function):
-    """x Wᵀ + b + scale · (x Aᵀ) Bᵀ. In a merged layer W already contains scale · B · A; the gradients of A and B ignore
-    the rounding of W."""
+    """The output of a linear layer with LoRA: x Wᵀ + b + scale · (x Aᵀ) Bᵀ. In a merged layer W already contains scale
+    · B · A; the gradients of A and B ignore the rounding of W."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -80,8 +80,8 @@ class LoraLinear(torch.autograd.Function):
 
 
 class MergedMlp(torch.autograd.Function):
-    """down(silu(gate(x)) · up(x)) of three merged layers. The product before `down` is not stored: the backward kernel
-    recomputes it together with the gradients."""
+    """The output of an MLP of three merged layers: down(silu(gate(x)) · up(x)). The product before `down` is not
+    stored: the backward kernel recomputes it together with the gradients."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layers: tuple[Any, Any, Any], kernels: Any, *_lora: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ _team: _Team | None = None
 
 @contextmanager
 def team(processes: int, job: object, logs: Path) -> Iterator[None]:
-    """Start `processes - 1` others on this job and stop them at the end. The team does nothing with one process, or in
+    """Start `processes - 1` other processes on this job, and stop them at the end. Do nothing with one process, or in
     processes other than the first. Errors: Parked if another process died; its output is in `logs`."""
     global _team
     if processes == 1 or _team is not None:

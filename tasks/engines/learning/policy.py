@@ -48,8 +48,8 @@ SCORED_ROWS, ROOM, SHARE_OF_HOST = 1024, 0.9, 0.2
 
 
 class Policy:
-    """A base model with LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in its working
-    copies. temperature: the sampler's temperature, whose softmax defines the trained policy."""
+    """A base model with LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in the working
+    copies of the weights. temperature: the sampler's temperature, whose softmax defines the trained policy."""
 
     def __init__(self, base: Path, config: LearnerConfig, execution: Execution, temperature: float = 1.0) -> None:
         quiet_libraries()
@@ -122,7 +122,7 @@ class Policy:
         self, groups: Sequence[PromptGroup], temperature: float, weights: Tensor | None = None, *, base: bool = False
     ) -> np.ndarray:
         """Return the log-probs of completion tokens with known behaviour log-probs, concatenated. weights: used instead
-        of LoRA's present ones, like `lora.work`. base: without any adapter."""
+        of LoRA's present weights, in the form of `lora.work`. base: use no adapter."""
         torch.get_num_threads()  # otherwise a new thread computes with all cores
         pack, other = build_pack(groups), torch.zeros_like(self.lora.work) if base else weights
         if other is None:  # with a gradient, so that updates reuse the compiled kernels

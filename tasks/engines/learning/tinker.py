@@ -64,8 +64,8 @@ def refuse_unserved(config: LearnerConfig, temperature: float) -> None:
 
 
 class RemoteModel:
-    """The model in training on the service. path: of the state after its last saved step; empty before the first.
-    name: prefix of its states' names. step, first: the step in progress, and the number of its first request."""
+    """The model in training on the service. path: of the state after the last saved step; empty before the first. name:
+    begins the names of its states. step, first: the step in progress, and the number of its first request."""
 
     def __init__(self, job: Job, name: str, path: str, pay: Pay) -> None:
         self.base, self.config, self.name, self.path, self.pay = job.base, job.config, name, path, pay
@@ -106,8 +106,8 @@ class RemoteModel:
         return f"{self.name}-{step:04d}"
 
     def settle(self, step: int) -> list[Sums]:
-        """Find out what became of a step that an earlier process sent. Return the metrics of its updates if its state
-        was saved; otherwise none, and the step is to be sent."""
+        """Find out what became of a step that an earlier process sent. If the state after the step was saved, return
+        the metrics of its updates. Otherwise return nothing, and the step must be sent."""
         sent = json.loads(self.sent.read_text()) if self.sent.is_file() else {}
         if sent.get("step") == step:
             path = next((path for path in self._saved(sent["model"]) if path.endswith(f"/{self.name_of(step)}")), "")
@@ -139,7 +139,7 @@ class RemoteModel:
         return False
 
     def _note(self, sums: Sequence[Sums] = ()) -> None:
-        """Write what a later process must know to settle the step in progress."""
+        """Write the position of the step in progress, for a process that resumes it."""
         where = {"session": self.client.holder.get_session_id(), "model": self.client.model_id, "first": self.first}
         sent = {"step": self.step, **where, "sums": [asdict(one) for one in sums]}
         write_durably(self.sent, json.dumps(sent).encode())

@@ -57,9 +57,9 @@ class Clock:
 
 
 class Updater:
-    """Policy and optimiser over one flat float32 vector. start: reference weights of the KL term. state: the
-    objective's memory of earlier steps; diagnostics: its values for the last step. remote: path of the state, if it is
-    on a service."""
+    """The policy and its optimiser, over one flat float32 vector of weights. start: reference weights of the KL term.
+    state: the objective's state after earlier steps. diagnostics: the objective's values for the last step. remote:
+    path of the state, if it is on a Tinker service."""
 
     remote = ""
 
@@ -326,6 +326,6 @@ class TwoAgents(Updater):
 
 
 def criticised(groups: Groups) -> Groups:
-    """Return the critiques of each problem's drafts, without problems that have none."""
+    """Return the critiques of each problem's drafts. Problems without critiques are left out."""
     found = {problem: [r.critique for r in group if r.critique is not None] for problem, group in groups.items()}
     return {problem: group for problem, group in found.items() if group}

@@ -181,8 +181,8 @@ def _listen(pipe: Connection, inbox: SimpleQueue[Any]) -> None:
 
 
 class _Feed(deque[Request]):
-    """The queue of requests that an engine empties, filled from the pipe. over: the call has ended; running requests
-    are then aborted."""
+    """The queue of requests of one call, filled from the pipe and emptied by the engine. over: the call has ended;
+    running requests are then aborted."""
 
     def __init__(self, inbox: SimpleQueue[Any]) -> None:
         super().__init__()

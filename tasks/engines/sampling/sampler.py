@@ -31,8 +31,8 @@ FLUSH_SECONDS, FLUSH_ROWS, LINGER_SECONDS = 3.0, 512, 0.1
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """A request for one rollout. `request_seed` is a function of its identity. begun: given start of the completion,
-    which is not stored as part of it. left: its token limit, if lower than that of `sampling`."""
+    """A request for one rollout. `request_seed` is a function of its identity. begun: a given start of the completion,
+    which is not stored with the completion. left: its token limit, if lower than that of `sampling`."""
 
     problem_id: str
     source: str
@@ -186,8 +186,9 @@ def rows_of(
 
 
 class LiveSampling:
-    """Sampling with a growing queue. keep: makes rows durable and returns further requests. admit: receives running
-    requests too, which come first. linger: seconds that finished rollouts may wait to be made durable together."""
+    """Sampling from a queue that may grow. keep: makes rows durable and returns further requests. admit: receives the
+    running requests, then the waiting ones. linger: seconds that finished rollouts may wait to be made durable
+    together."""
 
     def __init__(
         self,
@@ -263,8 +264,8 @@ class LiveSampling:
             self._changed.notify()
 
     def _ask(self, wanted: Sequence[RolloutRequest]) -> None:
-        """Queue the requests that may be sampled now, for a running engine. Raise Parked if no request may be sent and
-        none is running."""
+        """Queue the requests that may be sampled now, also while the engine runs. Raise Parked if no request may be
+        sampled and none is running."""
         for one in wanted:
             self._held.append(len(self._wanted))
             self._requests.append(request_of(len(self._wanted), one, self._generator, self._stats))

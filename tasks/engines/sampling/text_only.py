@@ -50,8 +50,8 @@ class _Answer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form in which requests are sent. chat: send plain prompts too as one user message. without: parameters that
-    are left out."""
+    """The form of requests to a server. chat: send plain prompts too as one user message. without: parameters that are
+    left out."""
 
     chat: bool = False
     without: frozenset[str] = frozenset()

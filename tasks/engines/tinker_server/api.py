@@ -45,8 +45,8 @@ Json = dict[str, Any]
 
 
 class Api:
-    """A base model that clients train and sample by. name: of the base model. alpha: of every adapter; its scale is
-    alpha / rank. samplers: checkpoint or None for the base model, by id."""
+    """A base model that clients train and sample from. name: of the base model. alpha: LoRA alpha of every adapter; its
+    scale is alpha / rank. samplers: by id, the checkpoint that a sampler samples from, or None for the base model."""
 
     def __init__(
         self, base: Path, name: str, root: Path, generator: Generator, execution: Execution, *, alpha: int, context: int

@@ -18,7 +18,7 @@ from tasks.engines.tinker_server import checkpoints
 from tasks.engines.tinker_server.api import UNNAMED, Api
 from tasks.engines.tinker_server.checkpoints import KINDS, PREFIX, SHAPE, Checkpoint, Missing
 
-#: A client that asks for an answer waits as long before it must ask again; it gives up after 45.
+#: A request for an answer is held for so many seconds. Then the client must ask again; it would give up after 45.
 WAIT_SECONDS = 20.0
 PROTOBUF = "application/x-protobuf"
 #: Answers that are always the same.
@@ -88,7 +88,7 @@ def app_of(api: Api) -> FastAPI:
 
 
 def _add_checkpoints(app: FastAPI, api: Api) -> None:
-    """Routes that list and describe checkpoints, and hand out adapters."""
+    """Add routes that list and describe checkpoints, and hand out adapters."""
 
     def shown(one: Checkpoint) -> Json:
         *_, kind, name = one.folder.parts

@@ -38,7 +38,8 @@ class Jobs:
         self._thread = ThreadPoolExecutor(1, "tinker", initializer=torch.get_num_threads)
 
     def submit(self, whose: str, number: int | None, start: Callable[[], Future[Answer]]) -> str:
-        """Start a job and return its id; that of the first, if this number of this model or sampler was sent before."""
+        """Start a job and return its id. If a request with this number of this model or sampler was sent before, return
+        the id of its job."""
         with self._lock:
             request = f"{whose}/{uuid.uuid4() if number is None else number}"
             if request in self._sent:
@@ -51,7 +52,7 @@ class Jobs:
         return request
 
     def run(self, whose: str, number: int, keep: Callable[[], None], work: Callable[[], Answer]) -> str:
-        """Queue a call. keep: writes its request first, unless it is queued already."""
+        """Queue a call. keep: writes the request to disk first, unless it is queued already."""
 
         def start() -> Future[Answer]:
             keep()

@@ -34,7 +34,7 @@ class Datum:
 
 @dataclass(slots=True)
 class Model:
-    """A model in training. tensors: weights, summed gradient and Adam's state, while another model is in its place;
+    """A model in training. tensors: weights, summed gradient and Adam's state, while the learner holds another model;
     empty before the first turn. since: number of the first request that the server knows."""
 
     id: str

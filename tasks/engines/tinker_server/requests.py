@@ -17,7 +17,7 @@ KEPT_SECONDS = 7 * 24 * 3600
 
 
 class Requests:
-    """Requests by the id of their session, model or sampler, in the order of their numbers."""
+    """Requests by the id of their session, model or sampler, in the order of their numbers, in an SQLite file."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ class Requests:
         self._all("insert or ignore into requests values (?, ?, ?, ?, ?)", of, number, path, body, encoding)
 
     def saved(self, of: str, number: int, path: str, body: bytes) -> None:
-        """Put the request that loads a saved state in the place of all before the one that saved it."""
+        """Replace all requests before the one that saved a state by a request that loads this state."""
         with self._lock, self._file:
             self._file.execute("delete from requests where id = ? and number < ?", (of, number))
             self._file.execute("insert into requests values (?, 0, ?, ?, null)", (of, path, body))

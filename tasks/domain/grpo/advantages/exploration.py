@@ -36,13 +36,14 @@ def ucb_mean(group: Group, context: Context) -> Advantages:
 
 
 def ucb_constant(group: Group, context: Context) -> Advantages:
-    """b_i minus a constant b0 (`bonus_baseline`; 0.5 in the paper, 1 for easy problems): an answer given more than
-    1/b0² times is penalised."""
+    """Return b_i minus a constant b0 (`bonus_baseline`; 0.5 in the paper, 1 for easy problems). An answer that was
+    given more than 1/b0² times is penalised."""
     return _beside(group, context, (_novelty(group, context) - context.bonus_baseline) * _earners(group, context))
 
 
 def batch(group: Group, context: Context) -> Advantages:
-    """Minus the share of the group with the same answer, itself excluded: -(1/n) Σ_{j≠i} 1[a_i = a_j].
+    """Return minus the share of the group with the same answer, the rollout itself excluded: -(1/n) Σ_{j≠i} 1[a_i =
+    a_j].
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> free = Context(gated=False)

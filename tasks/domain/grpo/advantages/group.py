@@ -28,15 +28,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """rewards_G: total rewards; correct_G: 1 or 0. Both float64.
+    """The rollouts of one problem. rewards_G: total rewards; correct_G: 1 or 0. Both are float64. A field that the
+    objective does not need is empty.
 
     - answers: the key of each answer's class, the same in every step; None without an answer.
     - traces: the strategy of each trace among the group's; None counts as one.
     - candidates: one list per rollout, if rollouts give several answers.
     - of_right_drafts: for critiques, whether the draft was correct.
     - lengths: tokens of each completion.
-
-    A field that the objective does not need is empty.
     """
 
     rewards_G: np.ndarray
@@ -50,8 +49,8 @@ class Group:
 
     @property
     def form_G(self) -> np.ndarray:
-        """The format part of each reward: tags and length. Rounded, because 0.8 - 1 is not -0.2 in floats, and a part
-        shared by all rollouts must cancel."""
+        """Return the format part of each reward: tags and length. It is rounded, because 0.8 - 1 is not -0.2 in floats,
+        and a part shared by all rollouts must cancel."""
         return (self.rewards_G - self.correct_G).round(12)
 
     @property
@@ -61,8 +60,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """k: number of attempts, for objectives about several. bonus, gate, baseline: settings of exploration. visits:
-    before this step. step: all groups of the step; empty for the group alone."""
+    """The settings and the other groups that an objective may use. k: number of attempts, for objectives about several.
+    bonus, gated, bonus_baseline: settings of exploration. visits: counts of answers in earlier steps. step: all groups
+    of the step; empty for the group alone."""
 
     k: int = 1
     bonus: float = 0.2

@@ -54,7 +54,8 @@ def worths(candidates_G: Sequence[Sequence[Candidate]]) -> list[np.ndarray]:
 
 
 def _scored(group: Group, raw: Sequence[float]) -> np.ndarray:
-    """Standardised by the population standard deviation, or zero if that is zero; format centred separately."""
+    """Return the scores minus their mean, divided by the population standard deviation, or zero if that is zero. The
+    format reward is centred separately."""
     raw_G = np.array(raw, np.float64)
     spread = raw_G.std() if len(raw_G) else 0.0
     return ((raw_G - raw_G.mean()) / spread if spread >= 1e-6 else 0.0) + centred_form(group)
