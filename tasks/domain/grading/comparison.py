@@ -17,10 +17,9 @@ from typing import Any, Literal, TypeVar
 
 from mpmath import mp
 
-from tasks.domain.grading import formulas
-from tasks.domain.grading.formulas import Expr, Unreadable, is_constant, parse
+from tasks.domain.grading.formulas import Expr, Number, Unreadable, constant, is_constant, number, parse, split_unit
 from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, prose_words
-from tasks.domain.grading.quantities import Number, number, same_in_base, split_unit
+from tasks.domain.grading.reading import number_in_words
 from tasks.domain.grading.shapes import (
     MIRROR,
     Shape,
@@ -87,6 +86,35 @@ def decimal_tolerance(written: Number) -> Fraction:
     if written.place is None or abs(written.value) < written.place * 10 ** (LEAST_DIGITS - 1):
         return Fraction(0)
     return max(min(written.place / abs(written.value), Fraction(1, 10**LEAST_DIGITS)), MACHINE_TOLERANCE)
+
+
+_BASED = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?(\\(?:text|mathrm|mbox) ?\{ ?)?\(?(\d{1,2}|[a-z]+)\)?[ }]*")
+
+
+def _based(text: str) -> tuple[str, int, bool] | None:
+    """Return (digits, base, whether the base is in words) of a number with an explicit base."""
+    found = _BASED.fullmatch(text.strip(" $"))
+    base = None if found is None else int(found[3]) if found[3].isdigit() else number_in_words(found[3])
+    return (found[1], int(base), bool(found[2])) if found and base in range(2, 37) else None  # type: ignore[arg-type]
+
+
+def same_in_base(prediction: str, gold: str) -> bool | None:
+    r"""`101_2` equals 5, and an answer to the gold `101_2` may omit the base; None if no base is given. An answer with
+    a base in words matches only a gold with the same base.
+
+    >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base(r"7_{\text{eight}}", "7")
+    (True, True, False)
+    """
+    want, got = _based(gold), _based(prediction)
+    if want and not got:
+        return prediction == want[0] or None
+    if got is None:
+        return None
+    digits, base, in_words = got
+    if want or in_words:
+        return want is not None and got[:2] == want[:2]
+    plain = number(gold)
+    return None if plain is None else max(map(int, digits)) < base and int(digits, base) == plain.value
 
 
 # ---- formulas
@@ -486,7 +514,7 @@ def same_set(one: Shape, other: Shape) -> bool | None:
     try:
         for found in (one, other):
             _holds(found, 0, lambda text: ends.setdefault(text, 0))
-        tried = list(values((*map(parse, ends), formulas.number(0))))
+        tried = list(values((*map(parse, ends), constant(0))))
     except _NoSet:
         return None
     except (Unreadable, Undecided):

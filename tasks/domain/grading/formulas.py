@@ -1,4 +1,4 @@
-r"""A parser for LaTeX formulas. A formula is parsed completely or not at all; no token is dropped."""
+r"""A parser for LaTeX formulas and numbers with units. It parses all of a text or raises: it drops no token."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _THOUSANDS = re.compile(r"^[-+ ]*(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(
 MAX_NUMERAL = 2_000
 
 
-def number(value: int | Fraction) -> Expr:
+def constant(value: int | Fraction) -> Expr:
     return Expr("num", (Fraction(value), None))
 
 
@@ -253,7 +253,7 @@ class _Parser:
             case "binom":
                 return Expr("binom", (self.argument(), self.argument()))
             case "sqrt":
-                degree = self.group("[")[0] if self.peek() == "[" else number(2)
+                degree = self.group("[")[0] if self.peek() == "[" else constant(2)
                 return Expr("root", (self.argument(), degree))
             case "sum" | "prod" | "lim" | "int":
                 return self.running(bare)
@@ -284,10 +284,10 @@ class _Parser:
     def function(self, name: str) -> Expr:
         base = power = None
         if name == "log":
-            base = self.argument() if self.peek() == "_" and self.take() else number(10)
+            base = self.argument() if self.peek() == "_" and self.take() else constant(10)
         if self.peek() == "^" and self.take():
             power = self.argument()
-            if power == Expr("neg", (number(1),)) and name in _INVERSES:
+            if power == Expr("neg", (constant(1),)) and name in _INVERSES:
                 name, power = _INVERSES[name], None
             elif power.op == "neg":
                 raise Unreadable("a negative power of a function")
@@ -314,7 +314,7 @@ class _Parser:
                 self.take("}")
         if op == "int":
             self.integrals += 1
-            body = number(1) if self.peek() == "d" else self.sum()
+            body = constant(1) if self.peek() == "d" else self.sum()
             self.integrals -= 1
             self.take("d")
             variable = self.take()
@@ -340,3 +340,158 @@ class _Parser:
             raise Unreadable(name)
         found = Expr("matrix", tuple(Expr("row", tuple(row)) for row in rows))
         return Expr("det", (found,)) if name == "vmatrix" else found
+
+
+# ---- numbers as written, with their units
+
+#: Longer texts hold no number with a unit; patterns that look for one are kept away from them.
+MAX_UNIT_CHARS = 200
+_PREFIXES = {"": "", "milli": "m", "centi": "c", "deci": "d", "kilo": "k", "micro": "u", "nano": "n", "mega": "M"}
+_PREFIXED = {"meter": "m", "metre": "m", "gram": "g", "second": "s", "liter": "L", "litre": "L", "watt": "W"}
+#: Signs of units, each followed by its names in the singular.
+_NAMES = """
+° degree,deg  % percent,percentage,pct  $ dollar,usd  euro euro,eur  yuan yuan,rmb  cent cent  in inch,inches,in
+ft foot,feet,ft  yd yard,yd  mi mile,mi  h hour,hr,h  min minute,min  s sec  day day  week week  month month
+year year,yr  lb pound,lb  gal gallon,gal  oz ounce,oz  rad radian,rad  L l  celsius celsius  fahrenheit fahrenheit
+mL ml  mi/h mph  km/h kph
+"""
+#: Names that are their own signs.
+_SIGNS = (
+    "m cm dm mm km nm g kg mg s ms L mL kW kWh Hz kHz MHz KB MB GB TB"
+    " 个 元 只 人 种 本 张 次 天 年 月 小时 分钟 秒 米 厘米 毫米 千米 公里 平方厘米 平方米 立方厘米 立方米"
+    " 千克 克 吨 度 岁 支 块 рублей рубля рубль руб часов часа час минут минуты минута штук шт дней дня день лет"
+    " года год человек человека способов способа см км м мм кг г градусов чисел"
+)
+_SINGULAR = {
+    **dict.fromkeys("unit square cubic sq".split(" "), ""),  # noqa: SIM905
+    **{name: name for name in _SIGNS.split()},
+    **{f"{prefix}{name}": f"{sign}{unit}" for prefix, sign in _PREFIXES.items() for name, unit in _PREFIXED.items()},
+    **{name: sign for sign, names in zip(*[iter(_NAMES.split())] * 2, strict=True) for name in names.split(",")},
+}
+_SIGNS_OF_UNITS = {**{f"{name}s": sign for name, sign in _SINGULAR.items() if len(name) > 1}, **_SINGULAR}
+_CURRENCIES = {"€": "euro", "£": "lb", "¥": "yen", "₹": "rupee"}
+_SIGNED = re.compile(
+    r"(?P<before>\\?\$|[€£¥₹])[\\$ ]*(?P<price>.*)"
+    r"|(?P<number>.*?) *(?:(?P<after>\\?[$%]|[€£¥₹])"
+    r"|\^\{\\circ\} ?(?:(?:\\(?:text|mathrm) ?\{ ?)?(?P<scale>[CF]) ?\}?)?)",
+    re.S,
+)
+_UNIT = re.compile(
+    r"(?P<number>.+?)(?: ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname|hbox) ?\{(?P<text>[^{}]*)\}"
+    r"|(?<=[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|(?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec)|[^\W\d_a-zA-Z]+)"
+    r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z])))(?P<power> ?\^ ?\{?[23]\}?)?",
+    re.S,
+)
+#: What may be counted: an answer is a number with one of these. No other noun is read.
+_NOUNS = (
+    "solution value integer number point digit term element way possibility case arrangement permutation combination"
+    " subset triple quadruple triangle rectangle polygon person people child children man men woman women boy girl"
+    " student friend player team passenger apple orange egg onion strawberry cookie candy sandwich cake slice piece cup"
+    " bottle can bag box pack book page photo movie song album game match question problem marble ball card coin nickel"
+    " dime penny toy car plant tree flower fish dog cat rabbit bird tile row step pencil pen eraser room house calorie"
+    " function polynomial pair"
+)
+_PLURALS = (("", ""), ("", "s"), ("", "es"), ("y", "ies"))
+#: Forms of nouns, each with its singular.
+_COUNTED = {n.removesuffix(y) + end: n for n in _NOUNS.split() for y, end in _PLURALS if n.endswith(y)}
+_ADJECTIVES = re.compile(
+    "(?:(?:such|ordered|unordered|distinct|different|positive|negative|real|complex|possible|total|whole|prime|even|odd"
+    "|valid|red|blue|green|black|white|yellow|integer|rational|non-?negative|of|these) )*"
+)
+_POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"\b(?:cubic|cubed)\b", re.I), "3"))
+
+
+def split_unit(text: str) -> tuple[str, str | None]:
+    r"""(remainder, unit or None). A single letter is a variable, never a unit: `6m` is 6·m.
+
+    A counted noun is a unit (`7 apples`); any other word stays in the remainder.
+
+    >>> split_unit(r"6\text{ m}"), split_unit("6m"), split_unit("45^{\\circ}"), split_unit(r"\$5")
+    (('6', 'm'), ('6m', None), ('45', '°'), ('5', '$'))
+    >>> split_unit("7 red apples"), split_unit("20 miles per hour"), split_unit("7 dozens")
+    (('7', 'red apple'), ('20', 'mi/h'), ('7 dozens', None))
+    """
+    text = text.strip()
+    if len(text) > MAX_UNIT_CHARS:
+        return text, None
+    if match := _SIGNED.fullmatch(text):
+        sign = (match["before"] or match["after"] or f"°{match['scale'] or ''}").lstrip("\\")
+        return match["price"] or match["number"] or "", _CURRENCIES.get(sign, sign)
+    if match := _UNIT.fullmatch(text):
+        word = (match["text"] or match["glued"] or match["word"] or "").strip()
+        if (unit := unit_of(word)) is not None:
+            power = (match["power"] or "").strip(" ^{}") or next((p for w, p in _POWERS if w.search(word)), "")
+            return match["number"].strip(), (unit + power) or "unit"
+    return text, None
+
+
+def unit_of(words: str) -> str | None:
+    """Return the unit that words name (`km`, `apples`, `km per hour`), or None for other words."""
+    words = re.sub(r" ?/ ?", " per ", re.sub(r"[. ]+", " ", words).strip())
+    above, per, below = f" {words}".partition(" per ")
+    parts = [_product(part.split()) for part in ((above, below) if per else (above,)) if part.strip()]
+    return None if None in parts or not parts else "/".join(["", *parts][-2:] if per else parts)  # type: ignore[arg-type]
+
+
+def _product(words: list[str]) -> str | None:
+    """`square feet` as `ft`, `red apples` unchanged, in the singular."""
+    if words[1:] and words[-1].lower() in ("squared", "cubed", "old"):
+        words = words[:-1]
+    signs = _SIGNS_OF_UNITS  # only signs are case-sensitive
+    known = [signs.get(word, signs.get(word.lower()) if len(word) > 1 else None) for word in words]
+    if None not in known:
+        return "".join(sign for sign in known if sign)
+    adjectives, noun = " ".join([*words[:-1], ""]).lower(), _COUNTED.get(words[-1].lower())
+    if noun == "pair" and "ordered" not in adjectives:
+        return None
+    return adjectives + noun if noun and _ADJECTIVES.fullmatch(adjectives) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An exact number as written. value: without unit; place: value of one unit in the last digit, if there is a
+    decimal point; unit: `%`, `°`, a word."""
+
+    value: Fraction
+    place: Fraction | None = None
+    unit: str | None = None
+
+
+def terminates(value: Fraction) -> bool:
+    """Return whether the value has a finite decimal form."""
+    return pow(10, value.denominator.bit_length(), value.denominator) == 0
+
+
+def number(text: str) -> Number | None:
+    r"""An integer, fraction, decimal, mixed number or power of ten, with an optional unit; None for anything else.
+
+    >>> number("1,234").value, number(r"-3\frac{1}{2}").value, number("0.50").value, number(r"62.5\%").unit
+    (Fraction(1234, 1), Fraction(-7, 2), Fraction(1, 2), '%')
+    """
+    if len(text) > MAX_UNIT_CHARS and not re.fullmatch(r"[-+\d.,]+", text):
+        return None
+    if not any(c.isdigit() for c in text):
+        return None
+    text, unit = split_unit(text.strip())
+    try:
+        found = _plain(parse(text))
+    except Unreadable:
+        return None
+    return None if found is None else Number(*found, unit)
+
+
+def _plain(formula: Expr) -> tuple[Fraction, Fraction | None] | None:
+    """Return (value, place) of a number."""
+    parts = [_plain(part) for part in formula.args if isinstance(part, Expr)]
+    match formula.op, parts:
+        case "num", _:
+            return formula.args
+        case "neg", [(value, place)]:
+            return -value, place
+        case "/", [(above, None), (below, None)] if below and above.denominator == below.denominator == 1:
+            return above / below, None
+        case "^", [(base, None), (power, None)] if base == 10 and power.denominator == 1 and abs(power) < 10_000:
+            return base ** int(power), None
+        case "*", [(value, place), (scale, None)] if formula.args[1].op == "^":
+            return value * scale, place and place * scale
+    return None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
+from tasks.domain.grading.formulas import unit_of
 from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, rewritten
-from tasks.domain.grading.quantities import in_digits, unit_of
 from tasks.domain.grading.regions import answer_blocks, boxed
 from tasks.domain.scaffolds import AnswerForm
 
@@ -154,6 +155,111 @@ def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
 _WORD = re.compile(
     r"[aA] (?!(?:and|or)\b)[a-z]{2}|[A-Za-z] hope\b|in (?:all|total|sum)\b|(?:(?i:and|or)|ANSWER|FINAL)(?![A-Za-z])"
 )
+
+
+# ---- numbers in words
+
+_ONES = (  # noqa: SIM905
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split(" ")  # noqa: SIM905
+_BELOW_100 = {word: Fraction(value) for value, word in enumerate(_ONES)}
+_BELOW_100 |= {word: Fraction(10 * value) for value, word in enumerate(_TENS, start=2)}
+_BELOW_100 |= {f"{ten} {one}": _BELOW_100[ten] + _BELOW_100[one] for ten in _TENS for one in _ONES[1:10]}
+SCALES = {"dozen": 12, "trillion": 10**12, "billion": 10**9, "million": 10**6, "thousand": 1000, "hundred": 100}
+_PARTS = {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000}
+_ORDINALS = "third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+_PARTS |= {word: value for value, word in enumerate(_ORDINALS.split(), start=3)}
+
+
+def number_in_words(text: str) -> Fraction | None:
+    """Return the number that English words spell, or None. `one hundred and one half` is none, because it may be 100.5
+    or 50.5.
+
+    >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("zero and a half")
+    (Fraction(-2, 3), Fraction(36, 1), Fraction(1, 2))
+    >>> number_in_words("two point five"), number_in_words("one and a half million"), number_in_words("two fifth")
+    (Fraction(5, 2), Fraction(1500000, 1), None)
+    """
+    words = re.sub("[-,]", " ", text.lower()).replace("half a ", "half ").split()[:20]
+    sign = -1 if words[:1] in (["minus"], ["negative"]) else 1
+    words = words[sign < 0 :]
+    if not words:
+        return None
+    value = _with_part(words)
+    if value is None and words[-1] in SCALES and (times := _with_part(words[:-1])) is not None:
+        value = times * SCALES[words[-1]]
+    value = _cardinal(words) if value is None else value
+    return None if value is None else sign * value
+
+
+def _with_part(words: list[str]) -> Fraction | None:
+    """Read a decimal (`two point five`), a fraction (`two thirds`) or a mixed number (`two and a half`)."""
+    if "point" in words:
+        whole, decimals = words[: words.index("point")], words[words.index("point") + 1 :]
+        digits = "".join(str(_ONES.index(word)) for word in decimals if word in _ONES[:10])
+        value = _cardinal(whole)
+        return None if value is None or not decimals or len(digits) < len(decimals) else value + Fraction(f"0.{digits}")
+    if "and" in words[1:]:
+        start = len(words) - 1 - words[::-1].index("and")
+        value, part = _cardinal(words[:start]), _with_part(words[start + 1 :])
+        if value is None or part is None or part >= 1 or words[start - 1] in SCALES:
+            return None
+        return value + part
+    *top, name = words or [""]
+    part = _PARTS.get(name.removesuffix("s"))
+    one = top in (["a"], ["an"], ["one"]) or (not top and name in ("half", "quarter"))
+    above = Fraction(1) if one else _cardinal(top) if name.endswith("s") else None
+    return None if part is None or above is None else above / part
+
+
+def _cardinal(words: list[str]) -> Fraction | None:
+    """Read a whole number. Words after a scale such as `thousand` must be smaller than it."""
+    scale = next((scale for scale in SCALES if scale in words), None)
+    if scale is None:
+        text = " ".join(words)
+        return Fraction(text) if text.isdecimal() else _BELOW_100.get(text)
+    above, below = words[: words.index(scale)], words[words.index(scale) + 1 :]
+    below = below[below[:1] == ["and"] and len(below) > 1 :]
+    decimal = len(above) == 1 and re.fullmatch(r"\d+\.\d+", above[0])
+    times = Fraction(above[0]) if decimal else Fraction(1) if above in ([], ["a"]) else _cardinal(above)
+    rest = _cardinal(below) if below else Fraction(0)
+    return None if times is None or rest is None or rest >= SCALES[scale] else times * SCALES[scale] + rest
+
+
+_NUMBER_WORD = rf"(?:{'|'.join([*_ONES, *_TENS, *SCALES, *_PARTS])}|minus|negative|an?)s?"
+_SPELLED = re.compile(
+    r"(?:(?P<twice>\d+) ?\()?(?<![A-Za-z\\])"
+    rf"(?P<words>(?:\d+(?:\.\d+)? (?:and )?)?{_NUMBER_WORD}(?:[ -]+(?:and |point )?{_NUMBER_WORD})*)"
+    r"(?![A-Za-z])(?P<after>\)| ?\(\d+\))?",
+    re.I,
+)
+
+
+def in_digits(text: str) -> str:
+    """Return a text in which numbers in words are replaced by digits.
+
+    >>> in_digits("twenty one ways"), in_digits("3 dozen"), in_digits("seven (7)"), in_digits("minus 5")
+    ('21 ways', '36', '7', '-5')
+    """
+    text = re.sub(r"\\text ?\{ ?(-?\d+(?:/\d+)?) ?\}", r"\1", _SPELLED.sub(_digits, text))
+    return re.sub(r"\b(?:minus|negative) (?=\d)", "-", text)
+
+
+def _digits(found: re.Match[str]) -> str:
+    """Return the match in digits; unchanged if the words are no numbers, or if a number given twice differs."""
+    words, after = found["words"], found["after"] or ""
+    spelt = [
+        number_in_words(part) for part in ([words] if number_in_words(words) is not None else words.split(" and "))
+    ]
+    numbers = [value for value in spelt if value is not None]
+    if len(numbers) < len(spelt) or numbers[0].denominator == 1 < numbers[-1].denominator:
+        return found[0]
+    digits = " and ".join(map(str, numbers))
+    if found["twice"]:
+        return digits if (found["twice"], after) == (digits, ")") else found[0]
+    return digits + after if after in ("", ")") else digits if after == f" ({digits})" else found[0]
 
 
 # ---- the grammar: sentences over the line of marks. Every word is written here or names a unit; no other word is read.

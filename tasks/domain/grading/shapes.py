@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from typing import Literal
 
-from tasks.domain.grading.formulas import GREEK, Unreadable, is_constant, nodes, parse
+from tasks.domain.grading.formulas import GREEK, Unreadable, is_constant, nodes, number, parse
 from tasks.domain.grading.latex_normalisation import normalise, split
-from tasks.domain.grading.quantities import number
 from tasks.domain.grading.regions import closing
 
 #: Relations as they are compared.

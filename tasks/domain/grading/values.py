@@ -18,8 +18,7 @@ from typing import Any
 
 from mpmath import mp
 
-from tasks.domain.grading.formulas import FUNCTIONS, Expr, names_in, nodes, number
-from tasks.domain.grading.quantities import terminates
+from tasks.domain.grading.formulas import FUNCTIONS, Expr, constant, names_in, nodes, terminates
 
 
 class Undecided(Exception):
@@ -199,7 +198,7 @@ class _Evaluation:
         first, last = (_whole(self.of(end), 10**9) for end in (low, high))
         if last - first > 2_000:
             raise Undecided("a sum of too many terms")
-        kept, found = self.at, number(op == "prod").args[0]
+        kept, found = self.at, constant(op == "prod").args[0]
         for value in range(first, last + 1):
             self.at = {**kept, variable: Fraction(value)}
             pair = [found, self.of(body)]
@@ -389,9 +388,9 @@ def same_solutions(one: Expr, other: Expr) -> bool:
 
 def _solution(formula: Expr, name: str) -> Expr | None:
     """Return the solution of `formula = 0` for a variable; None if the formula is not linear in the variable."""
-    at = {x: with_values(formula, {Expr("name", (name,)): number(Fraction(x, 7))}) for x in (-11, 0, 5)}
-    slope, before = (Expr("/", (Expr("+", (at[x], Expr("neg", (at[0],)))), number(Fraction(x, 7)))) for x in (5, -11))
-    if same_value(slope, number(0)) or not same_value(slope, before):
+    at = {x: with_values(formula, {Expr("name", (name,)): constant(Fraction(x, 7))}) for x in (-11, 0, 5)}
+    slope, before = (Expr("/", (Expr("+", (at[x], Expr("neg", (at[0],)))), constant(Fraction(x, 7)))) for x in (5, -11))
+    if same_value(slope, constant(0)) or not same_value(slope, before):
         return None
     return Expr("/", (Expr("neg", (at[0],)), slope))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from storage.errors import UserError
-from tasks.domain.grading.quantities import number
+from tasks.domain.grading.formulas import number
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.partitions.by_strategy import by_strategy

@@ -18,7 +18,7 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.grading.comparison import same_terms
-from tasks.domain.grading.quantities import number
+from tasks.domain.grading.formulas import number
 from tasks.domain.grading.values import start_work
 
 Classes = list[int | None]

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tasks.domain.grading.formulas import number
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.grading.latex_normalisation import repaired
-from tasks.domain.grading.quantities import number
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.scaffolds import BARE, MATH
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.domain.grading.comparison import same_terms
+from tasks.domain.grading.formulas import number
 from tasks.domain.grading.grading import grade_region
 from tasks.domain.grading.latex_normalisation import normalise, repaired
-from tasks.domain.grading.quantities import number, number_in_words
-from tasks.domain.grading.reading import extract_answers
+from tasks.domain.grading.reading import extract_answers, number_in_words
 from tasks.domain.grading.shapes import shape
 from tasks.domain.problems.problems import answer_type, canonical_gold, problem_id
 

@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tasks.domain.grading.comparison import decimal_tolerance, same_terms
+from tasks.domain.grading.formulas import number, terminates
 from tasks.domain.grading.grading import grade_region
-from tasks.domain.grading.quantities import number, terminates
 
 
 def verdict(answer: str, gold: str) -> str:
