@@ -35,7 +35,7 @@ RULES = r"""
 sentence: lead-ins, what is asked for and `is`, the answer, its unit | `Thus 7 apples`, `The sum is $7$.` | reading._SENTENCES | without 0
 sentence: a name, `is`, the answer | `x is 8` | reading._SENTENCES | without 1
 sentence: a count | `There are seven integers.` | reading._SENTENCES | without 2
-units and counted nouns | `6\text{ m}` for 6, `18 red apples` | quantities.split_unit comparison.split_unit | no unit
+units and counted nouns | `6\text{ m}` for 6, `18 red apples` | formulas.split_unit comparison.split_unit | no unit
 numbers in words | `twenty one` | reading.in_digits | argument
 answers in words | `monday` | comparison.worded grading.worded | empty
 yes and no | `True` for `Yes` | grading.yes_or_no | empty

@@ -13,14 +13,13 @@ from tasks.domain.grading.latex_normalisation import normalise, split
 from tasks.domain.grading.regions import closing
 
 #: Relations as they are compared.
-CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
+CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne"}
 #: Inequalities read from right to left.
 MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 
 
 def squeeze(text: str) -> str:
     """Text without insignificant spaces."""
-    text = re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)
     return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
 
 
@@ -57,11 +56,11 @@ def counts_periods(text: str) -> bool:
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
 #: `7!=5040` is about a factorial.
-_RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|(?<![\d)])!=|==|=|<|>")
+_RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv)(?![A-Za-z])|<=|>=|(?<![\d)])!=|=|<|>")
 _COMMA, _SEMICOLON, _BETWEEN = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\);"), re.compile(r"(?<!\\)[,;]")
 _CUP = re.compile(r"\\cup(?![A-Za-z])")
 _JOINED = re.compile(
-    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(?:and|or) ?\}|(?<![A-Za-z\\])(?:and|or|OR|AND)(?![A-Za-z])"
+    r"\\text ?\{ ?,? ?(?:and|or) ?\}|(?<![A-Za-z\\])(?:and|or|OR|AND)(?![A-Za-z])"
     r"|\\(?:vee|lor|wedge|land)(?![A-Za-z])"
 )
 _JOINS = {"vee": "lor", "lor": "lor", "wedge": "land", "land": "land"}
@@ -76,7 +75,6 @@ _NOTATIONS = (
     (r"\\mathbb\{R\}", r"(-\\infty,\\infty)"),
     (r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", r"(-\\infty,\\infty)"),
     (r"\\mathbb ?\{?R\}? ?\^ ?\{? ?\+ ?\}?", "x>0"),
-    (r"\\mathbb ?\{?R\}? ?\^ ?\{? ?- ?\}?", "x<0"),
     (r"\\mathbb ?\{?R\}? ?_ ?\{ ?(<|>|\\[lg]e) ?0 ?\}", r"x\1 0"),
     (
         r"(?:\\text ?\{)? ?(?:there (?:is|are) )?no(?: such)?(?: (?:real|integer|positive))?"
@@ -234,12 +232,9 @@ def is_inequality(relation: Shape) -> bool:
 
 
 _NAME = re.compile(
-    r"(?:\\?[A-Za-z]+|\\(?:text|mathrm|angle) ?\{?[A-Za-z ]+\}?)(?: ?_ ?(?:\{[^{}]*\}"
-    r"|\w))?'*(?: ?\^ ?\{ ?(?:-1|\(\d\)) ?\}(?= ?\())?(?: ?\([A-Za-z](?:, ?[A-Za-z])*\))?"
+    r"(?!(?:e|i|\\pi|\\infty|\\emptyset) ?$)(?:\\?[A-Za-z]+|\\(?:text|mathrm|angle) ?\{?[A-Za-z ]+\}?)"
+    r"(?: ?_ ?(?:\{[^{}]*\}|\w))?'*(?: ?\^ ?\{ ?(?:-1|\(\d\)) ?\}(?= ?\())?(?: ?\([A-Za-z](?:, ?[A-Za-z])*\))?"
 )
-
-
-_CONSTANTS = ("e", "i", r"\pi", r"\infty", r"\emptyset")
 
 
 def is_name(text: str) -> bool:
@@ -251,13 +246,12 @@ def is_closed(text: str) -> bool:
     try:
         return is_constant(parse(text))
     except Unreadable:
-        rest = re.sub(r"\\(?!text|mathrm|max|min|sup|inf(?!ty)|lim)[A-Za-z]+", "", re.sub(GREEK, "x", text))
-        return bool(text) and not re.search("[A-Za-z]", rest)
+        return bool(text) and not re.search("[A-Za-z]", text)
 
 
 def named(relation: Shape) -> set[str]:
-    """Return the sides of a relation that are names, including Greek letters but not constants."""
-    return {i.text for i in relation.items if is_name(i.text) and i.text.strip() not in _CONSTANTS}
+    """Return the sides of a relation that are names, including Greek letters."""
+    return {i.text for i in relation.items if is_name(i.text)}
 
 
 def in_order_of(names: Sequence[Shape] | None, answer: Shape) -> Shape:
@@ -283,7 +277,6 @@ def in_order_of(names: Sequence[Shape] | None, answer: Shape) -> Shape:
 
 _SIGN = re.compile("[-+]")
 _PLAIN = re.compile(rf"(?:[a-z]|{GREEK})(?:_.*)?")
-_QUANTITIES = {"abs", "lim", "int", "sum", "prod", "max", "min", "gcd", "lcm", "det"}
 
 
 def is_label(text: str) -> bool:
@@ -301,7 +294,7 @@ def is_label(text: str) -> bool:
     except Unreadable:
         return len(split(text, _SIGN)[0]) == 1
     base = formula.args[0] if formula.op == "^" else formula
-    if base.op in _QUANTITIES or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
+    if base.op in ("abs", "lim", "int") or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
         return True
     return not any(n.op == "name" and _PLAIN.fullmatch(n.args[0]) for n in nodes(base))
 

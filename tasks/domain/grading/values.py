@@ -70,9 +70,7 @@ def _power(base: Any, power: Any) -> Any:
         if abs(power.numerator) * size <= 4 * _MAX_BITS or abs(base) in (0, 1):
             return base ** (int(power) if abs(base) != 1 else int(power) % 2)
     base, power = real(base), real(power)
-    if base == 0:
-        return Fraction(0) if power > 0 else 1 / Fraction(0)
-    if abs(base) != 1 and abs(power) * (1 + abs(mp.mag(base))) > 8 * _MAX_BITS:
+    if base and abs(base) != 1 and abs(power) * (1 + abs(mp.mag(base))) > 8 * _MAX_BITS:
         raise Undecided("a power of too many digits")
     return mp.power(base, power)
 
@@ -87,8 +85,6 @@ def _root(value: Any, degree: Any) -> Any:
 
 def _binomial(above: Any, below: Any) -> Any:
     k = _whole(below)
-    if isinstance(above, Fraction) and above.denominator == 1 and above >= 0:
-        return Fraction(math.comb(int(above), k))
     return math.prod((above - j for j in range(k)), start=Fraction(1)) / math.factorial(k)
 
 
