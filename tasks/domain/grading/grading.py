@@ -29,7 +29,7 @@ from tasks.domain.grading.comparison import (
 )
 from tasks.domain.grading.kinds import grade_as
 from tasks.domain.grading.latex_normalisation import normalise, repaired
-from tasks.domain.grading.reading import MAX_ANSWER_CHARS, MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
+from tasks.domain.grading.reading import EMPTY, MAX_ANSWER_CHARS, MAX_ANSWERS, answer_texts, read
 from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_letters_of
 from tasks.domain.grading.values import start_work
@@ -72,16 +72,21 @@ def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = 
     if kind != MATH:
         return grade_as(kind, region, gold, form, finish)
     start_work()
+    texts, joined, fault = answer_texts(region, form, truncated=finish == "length")
+    texts = texts[: MAX_ANSWERS + 1]
     try:
-        texts, _, _ = answer_texts(region, form)
-        if finish == "stop" and (verdict := _in_words(texts[: MAX_ANSWERS + 1], gold)) is not None:
+        if finish == "stop" and (verdict := _in_words(texts, gold)) is not None:
             return verdict
-        found = extract_answers(region, form, truncated=finish == "length")
-        if found.status == "ok":
-            return _judge(found, gold)
+        stated = [found for found in map(read, texts) if found.fault != EMPTY]
+        if fault or not stated:
+            return Verdict("no_answer", fault or EMPTY, None, None)
+        if len(texts) > MAX_ANSWERS:
+            return Verdict("ambiguous", f"more than {MAX_ANSWERS} answers", stated[0].answer, None)
+        if unread := next((found for found in stated if found.fault), None):
+            return Verdict("wrong", unread.fault, unread.answer, None)
+        return _judge(list(dict.fromkeys(found.answer for found in stated)), joined, gold)
     except RecursionError:
         return Verdict("ungradable", "nested too deeply", None, None)
-    return Verdict(found.status, found.reason, found.answers[0] if found.answers else None, None)
 
 
 def _in_words(texts: list[str], gold: str) -> Verdict | None:
@@ -106,22 +111,23 @@ def _in_words(texts: list[str], gold: str) -> Verdict | None:
     return None
 
 
-def _judge(found: Extraction, gold: str) -> Verdict:
-    text = " , ".join(found.answers)
-    for name, length in (("gold", len(gold)), ("answer", max(map(len, found.answers)))):
+def _judge(answers: list[str], joined: bool, gold: str) -> Verdict:
+    """Return the verdict on the different answers of a region. joined: whether they form one list."""
+    text = " , ".join(answers)
+    for name, length in (("gold", len(gold)), ("answer", max(map(len, answers)))):
         if length > MAX_ANSWER_CHARS:
             return Verdict("ungradable", f"{name} longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
-    whole = [repaired(with_letters_of(normalise(answer), gold)) for answer in found.answers]
+    whole = [repaired(with_letters_of(normalise(answer), gold)) for answer in answers]
     if None in whole:
         return Verdict("ungradable", "unbalanced or empty brackets", text, None)
     comparison = Comparison()
-    if (stated := read(gold)).status == "ok":
-        gold = stated.answers[0]
+    if not (stated := read(gold)).fault:
+        gold = stated.answer
     want, got = shape(gold), [shape(answer) for answer in whole if answer is not None]
     if len(got) > 1:
         if all(comparison.agree(got[0], other) and comparison.agree(other, got[0]) for other in got[1:]):
             got = got[:1]
-        elif found.joined and (want.kind in ("list", "set", "choice") or all(g.kind == "relation" for g in got)):
+        elif joined and (want.kind in ("list", "set", "choice") or all(g.kind == "relation" for g in got)):
             got = [Shape("list", text, tuple(got))]
         else:
             return Verdict("ambiguous", "several different answers", text, None)

@@ -40,13 +40,10 @@ def integers(text: str) -> list[str]:
     [['7'], ['1024'], ['12'], ['-3'], ['7'], [], [], [], ['6']]
     """
     found = read(text)
-    if found.status != "ok":
+    written = number(re.sub(r"^[A-Za-z]\w* ?= ?", "", normalise(found.answer)))
+    if found.fault or written is None or written.unit or re.search(r"/|\\[dt]?frac", found.answer):
         return []
-    numbers = [number(re.sub(r"^[A-Za-z]\w* ?= ?", "", normalise(answer))) for answer in found.answers]
-    if not numbers or any(n is None or n.unit or n.value.denominator != 1 for n in numbers):
-        return []
-    written = all(not re.search(r"/|\\[dt]?frac", answer) for answer in found.answers)
-    return list(dict.fromkeys(str(n.value.numerator) for n in numbers if n)) if written else []
+    return [str(written.value.numerator)] if written.value.denominator == 1 else []
 
 
 _LETTER = r"\(?([A-J])\)?"

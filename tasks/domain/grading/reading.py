@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
 
 from tasks.domain.grading.formulas import unit_of
 from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, rewritten
@@ -23,41 +22,17 @@ MAX_ANSWER_CHARS = 1_500
 MAX_ANSWERS = 50
 NO_BOX = r"no \boxed{} in the final answer"
 CUT_OFF = "truncated inside the answer"
-NOT_UNDERSTOOD = "not understood"
+EMPTY, NOT_UNDERSTOOD = "empty answer", "not understood"
 #: A text with more marks is not read.
 MAX_MARKS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Extraction:
-    """answers: several texts if the region states several answers. joined: they form one list (`a, b and c`)."""
+class Reading:
+    """answer: a formula or words, without the sentence around it. fault: the reason if the text has no answer."""
 
-    status: Literal["ok", "no_answer", "wrong", "ambiguous"]
-    reason: str
-    answers: tuple[str, ...] = ()
-    joined: bool = False
-
-
-def extract_answers(region: str | None, form: AnswerForm, truncated: bool = False) -> Extraction:
-    r"""Return the answers that a region states.
-
-    >>> extract_answers(r"It is $\boxed{7}$.", "boxed").answers, extract_answers("The answer is 12.", "tag").answers
-    (('7',), ('12',))
-    >>> extract_answers("7", "boxed").reason
-    'no \\boxed{} in the final answer'
-    """
-    texts, joined, fault = answer_texts(region, form, truncated)
-    if fault:
-        return Extraction("no_answer", fault)
-    found = [read(text) for text in texts[: MAX_ANSWERS + 1]]
-    stated = [t for t in found if t.status != "no_answer"]
-    if not stated:
-        return Extraction("no_answer", "empty answer")
-    if len(found) > MAX_ANSWERS:
-        return Extraction("ambiguous", f"more than {MAX_ANSWERS} answers", stated[0].answers)
-    if unread := next((t for t in stated if t.status != "ok"), None):
-        return unread
-    return Extraction("ok", "", tuple(dict.fromkeys(a for t in stated for a in t.answers)), joined)
+    answer: str
+    fault: str = ""
 
 
 def answer_texts(region: str | None, form: AnswerForm, truncated: bool = False) -> tuple[list[str], bool, str]:
@@ -331,27 +306,27 @@ _SENTENCES = tuple(
 
 
 @lru_cache(maxsize=8192)
-def read(text: str) -> Extraction:
-    r"""Read the answers in one text.
+def read(text: str) -> Reading:
+    r"""Read the answer in one text.
 
-    >>> read("The answer is $8$ ways.").answers, read("at least 8").answers, read("a fifth of $20$").status
-    (('8 \\text{ ways}',), ('\\ge 8',), 'wrong')
+    >>> read("The answer is $8$ ways.").answer, read("at least 8").answer, read("a fifth of $20$").fault
+    ('8 \\text{ ways}', '\\ge 8', 'not understood: a fifth of $20$')
     """
     text = rewritten(text, _DECORATION).strip()
     if states_nothing(text):
-        return Extraction("no_answer", "empty answer")
+        return Reading(text, EMPTY)
     if len(text) > MAX_ANSWER_CHARS:
-        return Extraction("ok", "", (text,))
+        return Reading(text)
     spelt = normalise(text)
     formulas: list[str] = []
     line = line_of(digits := in_digits(spelt), formulas)
     if not re.search("[A-Za-z]", line):
-        return Extraction("ok", "", (text if digits == spelt else digits,))
+        return Reading(text if digits == spelt else digits)
     line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
     for sentence in _SENTENCES if line.count(" ") < MAX_MARKS else ():
         if (found := sentence.fullmatch(line)) and (answer := _answer(found.groupdict(""), formulas)):
-            return Extraction("ok", "", (answer,))
-    return Extraction("wrong", f"{NOT_UNDERSTOOD}: {text[:120]}", (text,))
+            return Reading(answer)
+    return Reading(text, f"{NOT_UNDERSTOOD}: {text[:120]}")
 
 
 #: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.

@@ -286,14 +286,14 @@ def _coordinate(name: str, place: int, sign: int | None = None) -> Fraction:
 Values = tuple[list[Any], Any]
 
 
-def values(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = None) -> Iterator[Values]:
-    """Values of several formulas at each point where all have one: real ones, or all if none is real."""
-    names = sorted(frozenset().union(*map(names_in, formulas)) - set(fixed or ()))
+def values(formulas: tuple[Expr, ...]) -> Iterator[Values]:
+    """Return the values of formulas at each point where all have one: only the real values, if there are any."""
+    names = sorted(frozenset().union(*map(names_in, formulas)))
     complex_ones: list[Values] = []
     any_real = False
     for at in points(names, formulas):
         try:
-            found, bits, real = _at_point(formulas, {**at, **(fixed or {})})
+            found, bits, real = _at_point(formulas, at)
         except NoValue:
             continue
         exact = all(isinstance(value, Fraction) for value in found)
@@ -347,9 +347,9 @@ def same_value(one: Expr, other: Expr) -> bool:
     return met or (one == other and any(map(_has_infinity, (one, other))))
 
 
-def _numbers(formulas: tuple[Expr, ...], fixed: dict[str, Fraction] | None = None) -> Iterator[Values]:
+def _numbers(formulas: tuple[Expr, ...]) -> Iterator[Values]:
     """Return the values at each test point at which no value is a matrix."""
-    return (found for found in values(formulas, fixed) if not any(isinstance(v, mp.matrix) for v in found[0]))
+    return (found for found in values(formulas) if not any(isinstance(v, mp.matrix) for v in found[0]))
 
 
 def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
