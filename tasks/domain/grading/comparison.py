@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from mpmath import mp
 
@@ -220,7 +220,6 @@ def _same_relation(one: Shape, other: Shape) -> bool:
 
 # ---- forms
 
-T = TypeVar("T")
 _SEVERAL = ("list", "choice", "set")
 Judgement = tuple[Literal["correct", "wrong", "ambiguous"], str]
 RIGHT: Judgement = ("correct", "equal")
@@ -229,24 +228,15 @@ _RESIDUE = re.compile(r"(\d+) ?\\pmod ?\{ ?(\d+) ?\}")
 
 
 class Comparison:
-    """Compares answers, and records roundings and undecided terms."""
+    """Compares answers, and records roundings. Methods raise Undecided if numbers are too large."""
 
     def __init__(self) -> None:
         self.roundings: list[str] = []
-        self.undecided: list[str] = []
-
-    def decided(self, compare: Callable[..., T], *both: Any) -> T | Literal[False]:
-        """Return what a comparison returns; False, recorded, if it cannot be decided."""
-        try:
-            return compare(*both)
-        except Undecided as why:
-            self.undecided.append(str(why))
-            return False
 
     def same(self, prediction: Shape, gold: Shape) -> bool:
         if gold.kind == "relation":
-            return self.decided(_same_relation, prediction, gold)
-        match = self.decided(same_terms, prediction.text, gold.text)
+            return _same_relation(prediction, gold)
+        match = same_terms(prediction.text, gold.text)
         self.roundings += [match] if match and match != EQUAL else []
         return bool(match)
 
@@ -353,7 +343,7 @@ class Comparison:
         sides = [[with_values(side, known) for side in some] for some in sides]
         if not all(is_constant(side) for some in sides for side in some):
             return None
-        true = all(self.decided(same_value, *pair) for some in sides for pair in pairwise(some))
+        true = all(same_value(*pair) for some in sides for pair in pairwise(some))
         return equations[-1].items[-1] if true else None
 
     def _value(self, prediction: Shape, gold: Shape) -> Judgement:

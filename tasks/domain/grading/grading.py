@@ -32,7 +32,7 @@ from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.reading import EMPTY, MAX_ANSWER_CHARS, MAX_ANSWERS, answer_texts, read
 from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_letters_of
-from tasks.domain.grading.values import start_work
+from tasks.domain.grading.values import Undecided, start_work
 from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
@@ -87,6 +87,8 @@ def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = 
         return _judge(list(dict.fromkeys(found.answer for found in stated)), joined, gold)
     except RecursionError:
         return Verdict("ungradable", "nested too deeply", None, None)
+    except Undecided as why:
+        return Verdict("ungradable", f"cannot be decided: {why}", " , ".join(texts), None)
 
 
 def _in_words(texts: list[str], gold: str) -> Verdict | None:
@@ -133,8 +135,6 @@ def _judge(answers: list[str], joined: bool, gold: str) -> Verdict:
             return Verdict("ambiguous", "several different answers", text, None)
     prediction = got[0]
     verdict, reason = comparison.compare(prediction, want)
-    if verdict != "correct" and comparison.undecided:
-        return Verdict("ungradable", f"cannot be decided: {comparison.undecided[0]}", text, prediction.text)
     if verdict == "correct" and comparison.roundings:
         reason = comparison.roundings[-1]
     return Verdict(verdict, reason, text, prediction.text)
