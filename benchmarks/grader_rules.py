@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from tasks.domain.grading import formulas, latex_normalisation, reading
+from tasks.domain.grading import formulas, reading, texts
 from tasks.domain.scaffolds import NO_PANEL
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.grading.selftest import REFUSED, cases, read_cases
@@ -42,7 +42,7 @@ yes and no | `True` for `Yes` | grading.yes_or_no | empty
 nothing of the kind | `no such x exists` | grading.denies_existence | False
 letters of options | `(C)` for `\text{(C)}` | comparison._OPTION | no match
 tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._DECORATION | nothing
-superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | latex_normalisation._WRITTEN_OUT | nothing
+superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | texts._WRITTEN_OUT | nothing
 thousands with commas or spaces | `1 234` | formulas._THOUSANDS | no match
 a decimal for an exact value | `0.333333` for 1/3 | comparison.decimal_tolerance | zero
 bases | `101` for `101_2` | comparison.same_in_base | None
@@ -85,7 +85,7 @@ def table() -> str:
         with ExitStack() as stack:
             for name in names.split():
                 stack.enter_context(patch(f"tasks.domain.grading.{name}", INSTEAD[instead]))
-            latex_normalisation.normalise.cache_clear()
+            texts.normalise.cache_clear()
             reading.read.cache_clear()
             formulas.parse.cache_clear()
             now = Graders().grade([*labelled])

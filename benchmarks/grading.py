@@ -18,8 +18,8 @@ from pathlib import Path
 from math_verify import parse, verify
 
 from tasks.domain.grading.formulas import number
-from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.shapes import shape
+from tasks.domain.grading.texts import normalise
 from tasks.engines.grading.graders import grade
 
 

@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import Ruled, fingerprint
 from storage.errors import UserError
-from tasks.domain.grading.regions import answer_blocks, before_boxes, boxed, final_answer, says_something, visible
+from tasks.domain.grading.texts import answer_blocks, before_boxes, boxed, final_answer, says_something, visible
 from tasks.domain.plugins import call_plugin, plugged
 from tasks.domain.ranges import Checked, Name, OrNone
 

@@ -19,8 +19,8 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, F
 
 from storage.artifacts.fingerprint import file_digest
 from storage.errors import NotHere, UserError
-from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.reading import MAX_ANSWER_CHARS
+from tasks.domain.grading.texts import normalise
 from tasks.domain.problems.sources import MATH_SUBJECTS, SOURCES, HubSpec, Source, source_named
 from tasks.domain.ranges import refused_by, sentence
 
@@ -294,7 +294,7 @@ def _rows_from_hub(source: Source, revision: str | None, path: Path, fetch: bool
 
 
 def _from_hub(source: Source, record: Row, where: str, config: str | None, number: int) -> Row:
-    from tasks.domain.grading.regions import boxed
+    from tasks.domain.grading.texts import boxed
 
     fields: Row = {}
     named = [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]

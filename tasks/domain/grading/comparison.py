@@ -18,7 +18,6 @@ from typing import Any, Literal
 from mpmath import mp
 
 from tasks.domain.grading.formulas import Expr, Number, Unreadable, constant, is_constant, number, parse, split_unit
-from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, prose_words
 from tasks.domain.grading.reading import number_in_words
 from tasks.domain.grading.shapes import (
     MIRROR,
@@ -35,6 +34,7 @@ from tasks.domain.grading.shapes import (
     shape,
     squeeze,
 )
+from tasks.domain.grading.texts import TEXT_COMMANDS, prose_words
 from tasks.domain.grading.values import (
     MAX_DIGITS,
     Undecided,

@@ -28,10 +28,9 @@ from tasks.domain.grading.comparison import (
     worded,
 )
 from tasks.domain.grading.kinds import grade_as
-from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.reading import EMPTY, MAX_ANSWER_CHARS, MAX_ANSWERS, answer_texts, read
-from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_letters_of
+from tasks.domain.grading.texts import normalise, repaired, visible, without_struck
 from tasks.domain.grading.values import Undecided, start_work
 from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold

@@ -16,8 +16,8 @@ from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
 from tasks.domain.grading.comparison import Verdict
 from tasks.domain.grading.formulas import number
-from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, normalise
 from tasks.domain.grading.reading import MAX_ANSWER_CHARS, answer_texts, read
+from tasks.domain.grading.texts import TEXT_COMMANDS, normalise
 from tasks.domain.scaffolds import MATH, AnswerForm
 
 #: How the reason of a verdict begins where another package's grader raised.

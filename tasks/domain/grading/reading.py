@@ -12,8 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from tasks.domain.grading.formulas import unit_of
-from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, rewritten
-from tasks.domain.grading.regions import answer_blocks, boxed
+from tasks.domain.grading.texts import FUNCTION, TEXT_COMMANDS, answer_blocks, boxed, is_word, normalise, rewritten
 from tasks.domain.scaffolds import AnswerForm
 
 #: Longer answers are not compared.

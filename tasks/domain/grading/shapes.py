@@ -9,8 +9,7 @@ from itertools import accumulate, product
 from typing import Literal
 
 from tasks.domain.grading.formulas import GREEK, Unreadable, is_constant, nodes, number, parse
-from tasks.domain.grading.latex_normalisation import normalise, split
-from tasks.domain.grading.regions import closing
+from tasks.domain.grading.texts import closing, normalise, split
 
 #: Relations as they are compared.
 CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne"}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tasks.domain.grading.formulas import number
 from tasks.domain.grading.grading import Verdict
-from tasks.domain.grading.latex_normalisation import repaired
 from tasks.domain.grading.shapes import Shape, shape
+from tasks.domain.grading.texts import repaired
 from tasks.domain.scaffolds import BARE, MATH
 
 #: Grades (answer form, answer, gold, answer kind) tuples; returns their verdicts in order.

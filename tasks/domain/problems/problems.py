@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from tasks.domain.grading.formulas import number
 from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_completion
-from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.shapes import Shape, shape
+from tasks.domain.grading.texts import normalise
 from tasks.domain.problems.duplicates import clusters, near_duplicates
 from tasks.domain.problems.gold_check import Finding, Grade, findings_of_gold, findings_of_kind, findings_of_text
 from tasks.domain.problems.sources import SOURCES

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tasks.domain.grading.comparison import same_terms
 from tasks.domain.grading.formulas import number
 from tasks.domain.grading.grading import grade_region
-from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.reading import number_in_words
 from tasks.domain.grading.shapes import shape
+from tasks.domain.grading.texts import normalise, repaired
 from tasks.domain.problems.problems import answer_type, canonical_gold, problem_id
 
 

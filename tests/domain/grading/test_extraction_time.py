@@ -9,7 +9,7 @@ import pytest
 
 from tasks.domain.grading.grading import grade_region, region_of
 from tasks.domain.grading.reading import MAX_ANSWERS, answer_texts
-from tasks.domain.grading.regions import answer_blocks, boxed
+from tasks.domain.grading.texts import answer_blocks, boxed
 from tasks.domain.scaffolds import SCAFFOLDS
 
 #: Repeated to the length that is wanted: each once made some reader scan the rest of the text again and again.
