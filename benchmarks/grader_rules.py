@@ -49,7 +49,7 @@ bases | `101` for `101_2` | comparison.same_in_base | None
 residues | `1 \pmod 3` for 1 | comparison._RESIDUE | no match
 `\pm` is two values | `\pm 3` | shapes._plus_minus | None
 vectors and matrices, entry by entry | `\begin{pmatrix}1&2\end{pmatrix}` for `(1,2)` | shapes._matrix | None
-sets of reals by what they hold | `(0,2)\cup(1,3)` for `(0,3)` | comparison.same_set | False
+sets of reals by what they hold | `(0,2)\cup(1,3)` for `(0,3)` | comparison.same_set | None
 steps | `3y=15, y=5` for 5 | comparison.Comparison._conclusion | None
 conditions behind a formula | `k\pi, k\in\mathbb Z` | shapes._CONDITION | no match
 another letter of periods or of a function | `n\pi` for `k\pi` | grading.with_letters_of | argument

@@ -1,4 +1,4 @@
-r"""Compare two answers: their forms exactly, their terms by value, sets of real numbers by what they hold.
+r"""Compare two answers: their forms exactly, their terms by value, and sets of real numbers by their elements.
 
 Exact values are compared without tolerance. A decimal may stand for an exact value without a finite decimal form, if at
 least `LEAST_DIGITS` digits are given and correct, with its last digit rounded or truncated. Sets of reals are equal if
@@ -52,7 +52,8 @@ VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """answer: as extracted from the region; canonical: the normal form that was compared; None if there is none."""
+    """A verdict with its reason. answer: extracted from the region; canonical: the normal form that was compared. Both
+    are None if there is none."""
 
     verdict: VerdictName
     reason: str
@@ -67,14 +68,14 @@ class Verdict:
 # ---- terms
 
 LEAST_DIGITS = 6
-#: What computing in double precision leaves uncertain, relative: digits beyond are noise, not a claim.
+#: The relative error of double precision: a decimal's further digits are rounding errors.
 MACHINE_TOLERANCE = Fraction(1, 10**13)
 EQUAL = "equal"
-#: How two terms are the same (`equal`, or within what); empty if they are not.
+#: How two terms are equal: `equal`, or within which tolerance; empty if they are not.
 Match = str
 
 
-#: The letter of an option, and an option as a gold may write it: its letter answers it.
+#: The letter of an option, and a gold that is an option with its text: the letter alone answers it.
 _OPTION = re.compile(r"(?:\\\(|[(\[])?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?[)\]]?")
 _CHOICE = re.compile(r"^(\([A-H]\)) [A-Z][A-Za-z ]*$")
 #: Signs around a run of capitals in which order counts: a word, a triangle, coin tosses.
@@ -99,8 +100,8 @@ def _based(text: str) -> tuple[str, int, bool] | None:
 
 
 def same_in_base(prediction: str, gold: str) -> bool | None:
-    r"""`101_2` equals 5, and an answer to the gold `101_2` may omit the base; None if no base is given. An answer with
-    a base in words matches only a gold with the same base.
+    r"""Return whether two numbers are equal; None if neither has a base. `101_2` equals 5, and the answer 101 equals
+    the gold `101_2`. An answer with a base in words matches only a gold with the same base.
 
     >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base(r"7_{\text{eight}}", "7")
     (True, True, False)
@@ -121,7 +122,7 @@ def same_in_base(prediction: str, gold: str) -> bool | None:
 
 #: Products in which order counts: `AB` beside `BA`.
 _ORDERED = re.compile(r"([A-Z])([A-Z]).*\2\1")
-#: An answer in words is no longer.
+#: The longest answer in words.
 MAX_WORDED_CHARS = 200
 
 
@@ -134,7 +135,7 @@ def bare_words(text: str) -> str:
 
 
 def worded(text: str) -> str:
-    r"""An answer in words, ignoring case and `\text`; empty for anything else."""
+    r"""Return an answer in words in lower case and without `\text`; empty for any other answer."""
     plain = re.sub(r"^(?:an?|the) (?=[a-z]{4})", "", bare_words(text))
     mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
     return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
@@ -228,7 +229,7 @@ _RESIDUE = re.compile(r"(\d+) ?\\pmod ?\{ ?(\d+) ?\}")
 
 
 class Comparison:
-    """Compares answers, and records roundings. Methods raise Undecided if numbers are too large."""
+    """The comparison of two answers. roundings: how decimals matched. Methods raise Undecided."""
 
     def __init__(self) -> None:
         self.roundings: list[str] = []
@@ -389,8 +390,8 @@ class Comparison:
         return RIGHT if self.same(prediction, gold) else WRONG
 
     def _named(self, prediction: Shape, gold: Shape) -> Judgement:
-        """A gold such as `x = 1` or `|AB| = 1` accepts the value alone or with the same name, but not with another
-        name."""
+        """Compare with a gold such as `x = 1` or `|AB| = 1`. It accepts its value alone or with its name, but with no
+        other name."""
         name, value = gold.items[0].text, gold.items[-1]
         if prediction.kind != "relation":
             return self.compare(prediction, value)
@@ -429,7 +430,7 @@ def _lists_values(found: Shape) -> bool:
 
 # ---- sets of real numbers
 
-#: Numbers at which letters in the ends are tried.
+#: Number of values that are tried for letters in the ends of intervals.
 TRIED = 3
 _COMPARE = {
     "<": operator.lt,

@@ -16,7 +16,8 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """op: the operation on the parts; `num` holds a Fraction and its last decimal place, `name` and `const` a text."""
+    """A formula. op: the operation on the parts. `num` holds a Fraction and its last decimal place; `name` and `const`
+    hold a text."""
 
     op: str
     args: tuple[Any, ...] = ()
@@ -45,9 +46,9 @@ _TOKEN = re.compile(
     rf"|(?P<numeral>{_NUMERAL})|(?P<sign>\\(?:begin|end) ?\{{[a-z]+\}}|\\[A-Za-z]+|\\.|\S))"
 )
 _CONSTANTS = {"e": "e", "i": "i", r"\pi": "pi", r"\infty": "inf"}
-#: Names of functions: what stands in brackets behind them is an argument and no factor.
+#: Names of functions: brackets behind them hold arguments and no factor.
 _CALLED = re.compile(r"[fghFGHPQWEOST]|\\(?:(?:var)?phi|psi|sigma|tau|zeta|Phi|Psi|Gamma|Theta)|.*'")
-#: Their power -1 is an inverse.
+#: Names of functions whose power -1 is the inverse function.
 _INVERTIBLE = re.compile(r"[fghFGH]|\\(?:(?:var)?phi|psi)")
 _DERIVED = re.compile(r"\^\{\((\d{1,2}|[a-z])\)\}")
 FUNCTIONS = frozenset("ln lg sin cos tan cot sec csc sinh cosh tanh exp arcsin arccos arctan".split(" "))  # noqa: SIM905
@@ -106,7 +107,7 @@ def is_constant(formula: Expr) -> bool:
 
 
 def names_in(formula: Expr) -> frozenset[str]:
-    """Free variables."""
+    """Return the free variables of a formula."""
     if formula.op == "name":
         return frozenset(formula.args)
     bound = {formula.args[0]} if formula.op in ("sum", "prod", "int", "lim") else set()
@@ -207,7 +208,7 @@ class _Parser:
         return self.group("{")[0] if self.peek() == "{" else self.primary()
 
     def group(self, opening: str) -> tuple[Expr, ...]:
-        """Comma-separated formulas in brackets."""
+        """Read formulas in brackets, separated by commas."""
         self.take(opening)
         kept, self.bars = self.bars, 0
         found = [self.sum()]
@@ -262,7 +263,7 @@ class _Parser:
         raise Unreadable(token)
 
     def named(self, name: str) -> Expr:
-        """A variable, or an unknown function with its arguments."""
+        """Read a variable, or an unknown function with its arguments."""
         head, _, index = name.partition("_")
         if index and self.bound & {*re.findall("[A-Za-z]", index)}:
             return Expr("call", (f"{head}_", parse(index)))
@@ -296,7 +297,7 @@ class _Parser:
         return Expr("^", (found, power)) if power else found
 
     def running(self, op: str) -> Expr:
-        r"""`\sum_{k=1}^{n} …`, `\lim_{x\to 0} …`, `\int_0^1 … dx`: (variable, range, body)."""
+        r"""Read variable, range and body of `\sum_{k=1}^{n} …`, `\lim_{x\to 0} …` or `\int_0^1 … dx`."""
         low = high = None
         variable, ends = "", []
         while self.peek() in ("_", "^"):
@@ -382,7 +383,7 @@ _UNIT = re.compile(
     r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z])))(?P<power> ?\^ ?\{?[23]\}?)?",
     re.S,
 )
-#: What may be counted: an answer is a number with one of these. No other noun is read.
+#: Nouns that may be counted. No other noun is read.
 _NOUNS = (
     "solution value integer number point digit term element way possibility case arrangement permutation combination"
     " subset triple quadruple triangle rectangle polygon person people child children man men woman women boy girl"
@@ -402,7 +403,7 @@ _POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
-    r"""(remainder, unit or None). A single letter is a variable, never a unit: `6m` is 6·m.
+    r"""Return (remainder, unit or None). A single letter is a variable, never a unit: `6m` is 6·m.
 
     A counted noun is a unit (`7 apples`); any other word stays in the remainder.
 
@@ -434,7 +435,7 @@ def unit_of(words: str) -> str | None:
 
 
 def _product(words: list[str]) -> str | None:
-    """`square feet` as `ft`, `red apples` unchanged, in the singular."""
+    """Return the unit of words without `per`, in the singular: `ft` for `square feet`, `red apple` for `red apples`."""
     if words[1:] and words[-1].lower() in ("squared", "cubed", "old"):
         words = words[:-1]
     signs = _SIGNS_OF_UNITS  # only signs are case-sensitive
@@ -463,7 +464,7 @@ def terminates(value: Fraction) -> bool:
 
 
 def number(text: str) -> Number | None:
-    r"""An integer, fraction, decimal, mixed number or power of ten, with an optional unit; None for anything else.
+    r"""Read an integer, fraction, decimal, mixed number or power of ten, with an optional unit; None for other texts.
 
     >>> number("1,234").value, number(r"-3\frac{1}{2}").value, number("0.50").value, number(r"62.5\%").unit
     (Fraction(1234, 1), Fraction(-7, 2), Fraction(1, 2), '%')

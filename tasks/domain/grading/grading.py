@@ -44,7 +44,7 @@ GRADER_VERSION = (
 
 
 def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str) -> Verdict:
-    """Parse with the scaffold, then grade the final-answer region."""
+    """Find the final-answer region as the scaffold defines it, and grade the region."""
     region = region_of(scaffold, completion, finish)
     return grade_region(region, gold, scaffold.region_form, finish, scaffold.answer_kind)
 
@@ -165,7 +165,7 @@ def denies_existence(text: str) -> bool:
 _AFFIRMS = {"yes": "yes", "true": "yes", "correct": "yes", "no": "no", "false": "no", "incorrect": "no"}
 _WHO = rf"(?:it|this|that|there|he|she|they|we|you|(?:such )?an? {_NOUN})"
 _VERB = "(?:is|are|does|do|can|could|will|must|has|have)"
-#: What says once more that it is so, and that it is not.
+#: Restatements that may follow yes and no.
 _AGAIN = {
     "yes": rf"{_WHO} (?:exists?|{_VERB}(?: (?:always|so|true|correct|possible|exist|be done))?)",
     "no": rf"{_WHO} (?:{_VERB} ?(?:not|n[o']t)|can't|won't)"
@@ -178,7 +178,7 @@ _YES_OR_NO = re.compile(
 
 
 def yes_or_no(text: str) -> str:
-    """`yes` or `no`, if a text gives one of them, possibly with a restatement; else empty.
+    """Return `yes` or `no` if a text is one of them, possibly with a restatement; else empty.
 
     >>> [yes_or_no(t) for t in ("Yes, it can.", "No, it is not possible.", "No", "Yes, if n is even", "No, it can.")]
     ['yes', 'no', 'no', '', '']
@@ -205,7 +205,7 @@ class _OverrideRow(BaseModel):
 
 @dataclass(frozen=True)
 class Overrides:
-    """rows: in order; answer and gold without insignificant spaces."""
+    """Verdicts that a person sets. rows: sorted; answer and gold without insignificant spaces."""
 
     rows: OverrideRows = ()
 

@@ -49,7 +49,7 @@ def integers(text: str) -> list[str]:
 _LETTER = r"\(?([A-J])\)?"
 _ALONE = re.compile(r"[\s$*(\[{]*(?:option|choice|answer)?[\s:$*(\[{]*([A-Ja-j])[\s$*)\]}.:]*", re.I)
 _LABEL = re.compile(r"[\s$*]*(?:\(([A-Ja-j])\)|([A-J])[).:]|([a-j])\))\s+(?!(?:or|and)\b)\S")
-#: Not an article or a pronoun: these go before a word.
+#: A letter that is no article or pronoun, which a word follows.
 _SAID = re.compile(r"(?<![A-Za-z\\])([A-J])(?![A-Za-z'’])(?!\s+(?!(?:is|or|and|because|since|as|not|but|was)\b)[a-z])")
 _SMALL = re.compile(r"\b(?:answer|option|choice)(?: is)?[:\s]+\(?([a-j])(?![A-Za-z'’]|\s+[a-z])")
 _DENIED = re.compile(
@@ -58,7 +58,7 @@ _DENIED = re.compile(
 
 
 def choices(text: str) -> list[str]:
-    r"""Multiple-choice letters, A to J: alone, before the text of the choice, or in a sentence.
+    r"""Read the letters of options, A to J: alone, before the option's text, or in a sentence.
 
     >>> [choices(t) for t in ("B", "(b)", r"\text{C}.", "B) 42", "The answer is D.", "A or B", "B, not C", "a cat")]
     [['B'], ['B'], ['C'], ['B'], ['D'], ['A', 'B'], ['B'], []]
@@ -73,7 +73,7 @@ def choices(text: str) -> list[str]:
 
 
 def exact(text: str) -> list[str]:
-    """The text itself, with spaces and accents normalised.
+    """Return the text itself, with spaces and accents normalised.
 
     >>> exact("  New   York "), exact(" ")
     (['New York'], [])
@@ -86,7 +86,7 @@ OWN = {"integer": AnswerKind(integers), "multiple_choice": AnswerKind(choices), 
 
 
 def pinned(kind: str) -> str:
-    """A kind as stored in recipes, with its package's version if it is from another package. Raise UserError for an
+    """Return a kind's name for recipes, with the version of its package if that is not Varband. Raise UserError for an
     unknown kind."""
     if kind == MATH or kind in OWN:
         return kind
@@ -106,7 +106,7 @@ def check(kind: str) -> None:
 
 
 def kind_of(name: str) -> AnswerKind:
-    """Raise UserError for a kind that is not installed, has another version, or lacks `read`."""
+    """Return a kind by name. Raise UserError if it is not installed, has another version, or lacks `read`."""
     if name in OWN:
         return OWN[name]
     found = plugins.plugged("varband.graders", name)

@@ -22,13 +22,13 @@ MAX_ANSWERS = 50
 NO_BOX = r"no \boxed{} in the final answer"
 CUT_OFF = "truncated inside the answer"
 EMPTY, NOT_UNDERSTOOD = "empty answer", "not understood"
-#: A text with more marks is not read.
+#: A line with more words and marks is not read.
 MAX_MARKS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """answer: a formula or words, without the sentence around it. fault: the reason if the text has no answer."""
+    """What a text states. answer: a formula or words, without the sentence around it. fault: why it has no answer."""
 
     answer: str
     fault: str = ""

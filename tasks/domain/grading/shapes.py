@@ -1,4 +1,4 @@
-r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation. Terms stay text."""
+r"""The outer form of an answer: scalar, list, set, tuple, interval, union or relation. Its terms are texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 
 
 def squeeze(text: str) -> str:
-    """Text without insignificant spaces."""
+    """Return a text without insignificant spaces."""
     return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
 
 
@@ -54,7 +54,7 @@ def counts_periods(text: str) -> bool:
 
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
-#: `7!=5040` is about a factorial.
+#: Signs of relations. In `7!=5040` the sign is `=`.
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv)(?![A-Za-z])|<=|>=|(?<![\d)])!=|=|<|>")
 _COMMA, _SEMICOLON, _BETWEEN = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\);"), re.compile(r"(?<!\\)[,;]")
 _CUP = re.compile(r"\\cup(?![A-Za-z])")
@@ -99,7 +99,7 @@ class Shape:
 
 
 def shape(text: str) -> Shape:
-    r"""The form of an answer in any notation.
+    r"""Return the form of an answer in any notation.
 
     >>> shape(r"\{1, 2\}").kind, shape("(1,2)").kind, shape("[1,2)").kind, shape("2 or 3").kind, shape("x=3").kind
     ('set', 'tuple', 'interval', 'choice', 'relation')
@@ -184,7 +184,7 @@ def _bracketed(text: str) -> Shape | None:
 
 
 def _as_items(parts: Iterable[str]) -> tuple[Shape, ...]:
-    """`1, 2 and 3` is one list of three; `p=5, q=2; p=7, q=2` is two pairs."""
+    """Return the items of a list: three for `1, 2 and 3`, and two pairs for `p=5, q=2; p=7, q=2`."""
     items = tuple(map(_shape, parts))
     names = {tuple(part.items[0].text if part.kind == "relation" else "" for part in item.items) for item in items}
     if all(item.kind == "list" for item in items) and len(names) == 1 and "" not in min(names):

@@ -86,7 +86,7 @@ def closing(text: str, start: int) -> int | None:
 
 
 def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
-    """The contents of all `<answer>` tags. unclosed: include an unclosed one."""
+    """Return the contents of all `<answer>` tags. unclosed: include an unclosed tag."""
     closed, _, rest = text.rpartition("</answer>")
     _, opened, last = rest.partition("<answer>")
     return re.findall("<answer>(.*?)</answer>", f"{closed}</answer>", re.S) + ([last] if opened and unclosed else [])
@@ -150,7 +150,7 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
 
 
 def before_boxes(text: str) -> str:
-    """The text before the first box; empty if there is no box."""
+    """Return the text before the first box; empty if there is no box."""
     before, *boxes = _BOX.split(text, maxsplit=1)
     return before if boxes else ""
 
@@ -161,7 +161,7 @@ _STATED = re.compile(
 
 
 def final_answer(text: str) -> tuple[str, str | None]:
-    r"""(preceding text, final-answer region) of a completion without a prescribed format: everything if it has a
+    r"""Return (preceding text, final-answer region) of a completion without a prescribed format: all of it if it has a
     `\boxed{}`, else its `<answer>` tags, else the text after the last `####`, `answer is` or `answer:`.
 
     >>> final_answer("3 + 4 = 7. The answer is 7. Done"), final_answer("6*3\n#### 18"), final_answer("It may be 7.")
@@ -351,7 +351,7 @@ _EMPTY_ARGUMENT = re.compile(
 
 
 def repaired(text: str) -> str | None:
-    """Normalised text with missing final braces added; None if that does not balance it."""
+    """Return a normalised text with missing final braces added; None if that does not balance it."""
     bare = re.sub(r"\\[{}]", "", text)
     missing, rounds = (sum(bare.count(a) - bare.count(b) for a, b in pairs) for pairs in (["{}"], ["()", "[]"]))
     text = text + "}" * missing if missing >= 0 else re.sub(rf"( *\}}){{{-missing}}} *$", "", text)
@@ -392,7 +392,7 @@ _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
 
 
 def prose_words(text: str) -> list[str]:
-    """Natural-language words, as opposed to products of variables and names of points and functions."""
+    """Return the words of a text that are no products of variables and no names of points or functions."""
     bare = _COMMAND.sub(" ", TEXT_COMMANDS.sub(" ", text))
     return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if is_word(w)]
 

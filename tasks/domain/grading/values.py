@@ -1,4 +1,4 @@
-r"""Values of formulas, and whether two formulas have the same values.
+r"""Values of formulas, and the comparison of two formulas by their values.
 
 Two formulas are equal if their values agree at every test point where both are real (everywhere, if they are nowhere
 real). Rational values are compared exactly, others with far more digits than their smallest number needs. A number
@@ -33,7 +33,7 @@ class NoValue(Exception):
 DIGITS, MAX_DIGITS = 90, 20_000
 _MAX_BITS = 70_000
 _MAX_COUNT = 20_000
-#: Units of work that one verdict may take: some seconds.
+#: Units of work that one verdict may take: about two seconds.
 MAX_WORK = 300_000
 _CONSTANT_VALUES = {"pi": lambda: +mp.pi, "e": lambda: +mp.e, "i": lambda: mp.mpc(0, 1)}
 
@@ -43,7 +43,7 @@ def real(value: Any) -> Any:
 
 
 def _floor(value: Any) -> Fraction:
-    """A value within rounding error of a whole number is that number."""
+    """Round a value down. A value within rounding error of a whole number is that number."""
     if isinstance(value, Fraction):
         return Fraction(math.floor(value))
     if isinstance(value, mp.mpc | mp.matrix):
@@ -134,15 +134,15 @@ def _spend(units: float) -> None:
 
 
 class _Evaluation:
-    """Values at one point. real: no root, power or logarithm of a negative number occurred. bits: binary exponent of
-    the largest or smallest intermediate number."""
+    """The values of formulas at one point. real: no root, power or logarithm of a negative number occurred. bits:
+    binary exponent of the largest or smallest intermediate number."""
 
     def __init__(self, at: dict[str, Any], digits: int) -> None:
         self.at, self.real, self.bits = at, True, 0
         self.cost = (digits / DIGITS) ** 1.6
 
     def of(self, formula: Expr) -> Any:
-        """Raise Undecided or NoValue."""
+        """Return the value of a formula. Raise Undecided or NoValue."""
         op, args = formula.op, formula.args
         _spend(self.cost)
         match op:
@@ -274,7 +274,7 @@ def _digest(text: str) -> bytes:
 
 
 def _coordinate(name: str, place: int, sign: int | None = None) -> Fraction:
-    """A rational derived from the name and the point; without a sign, the point's sign is used."""
+    """Return a rational number derived from the name and the point. sign: None uses the sign of the point."""
     of_point, large = _POINTS[place]
     sign = of_point if sign is None else sign
     digest = _digest(f"{name}:{place}")

@@ -1,1 +1,1 @@
-"""The grader with caching, and worker processes for graders of other packages."""
+"""The grader with a cache, a process for graders of other packages, and the grader's adversarial suite."""

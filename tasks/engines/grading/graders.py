@@ -180,9 +180,9 @@ def with_verdicts(
     overrides: Overrides = NO_OVERRIDES,
     scaffold: Scaffold | None = None,
 ) -> pa.Table:
-    """Rows (of ROLLOUTS or LEDGER) with verdict columns made anew; every other column as it was.
+    """Return rows (of ROLLOUTS or LEDGER) with new verdicts; the other columns are unchanged.
 
-    scaffold: reads every row; null: each row's arm as it is today.
+    scaffold: parses every row; None: the scaffold of each row's arm.
     """
     verdicts: list[Verdict] = []
     for part in rows.select(["arm", "completion", "finish"]).to_batches(max_chunksize=512):

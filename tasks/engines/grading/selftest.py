@@ -1,4 +1,4 @@
-"""The grader's adversarial suite, run on the real thing: false positives and negatives by family.
+"""The grader's adversarial suite: false positives and false negatives by family.
 
 Every case is a line of `cases/*.jsonl`, decided by hand: a family, an answer (or a whole completion of a scaffold), a
 gold, and the verdict that is expected. Texts that repeat themselves are lists of [text, times].
@@ -32,14 +32,15 @@ TAG_ONLY = (
 
 
 class Case(NamedTuple):
-    """expected: a verdict, `not correct` for any reason, or `refused` for a right answer that is not understood."""
+    """A labelled case. expected: a verdict, `not correct` for any reason, or `refused` for a right answer that is not
+    understood."""
 
     family: str
     item: GradeItem
     expected: str
 
     def fault(self, got: Verdict) -> str:
-        """`false positive`, `false negative`, `other reason` (rightly not correct, but not as expected); or empty."""
+        """Return `false positive`, `false negative`, `other reason` (another verdict than expected), or empty."""
         if self.expected in ("correct", REFUSED):
             return "" if got.correct or self.expected == REFUSED else "false negative"
         if got.correct:
@@ -54,7 +55,7 @@ class Outcome(NamedTuple):
 
 
 def read_cases(name: str) -> list[dict[str, Any]]:
-    """Rows of one file of cases, texts written out."""
+    """Return the rows of one file of cases, with their texts written out."""
     lines = _FOLDER.joinpath(f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
     return [
         {field: v if isinstance(v, str) else "".join(text * times for text, times in v) for field, v in row.items()}
@@ -63,7 +64,7 @@ def read_cases(name: str) -> list[dict[str, Any]]:
 
 
 def cases() -> list[Case]:
-    """Every answer in `<answer>` and, where that makes sense, in a box; then whole completions."""
+    """Return all cases: each answer in `<answer>` and mostly in a box, and whole completions."""
     names = sorted(path.name.removesuffix(".jsonl") for path in _FOLDER.iterdir())
     return [case for name in names if name != "peers" for row in read_cases(name) for case in _cases(row)]
 
