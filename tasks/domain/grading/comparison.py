@@ -256,15 +256,8 @@ class Comparison:
             return WRONG
         if is_inequality(gold) and is_inequality(prediction) and named(gold) and named(prediction) - named(gold):
             return "wrong", f"about {prediction.text}, not {', '.join(sorted(named(gold)))}"[:200]
-        ray = all(map(is_inequality, prediction.items if prediction.kind in ("choice", "list") else (prediction,)))
-        reals = {
-            "choice": any(map(is_inequality, gold.items)),
-            "tuple": ray or prediction.kind == "union",
-            "relation": is_inequality(gold) and not len(named(gold)) == len(gold.items) == 2,  # `a < b` is no ray
-            "set": False,
-            "matrix": False,
-        }
-        if reals.get(gold.kind, True) and (same := same_set(prediction, gold)) is not None:
+        order = gold.kind == "relation" and len(named(gold)) == len(gold.items) == 2  # `a < b` is no range
+        if not order and any(map(_is_range, (prediction, gold))) and (same := same_set(prediction, gold)) is not None:
             return RIGHT if same else WRONG
         if gold.kind in ("interval", "union"):
             return "wrong", f"a {prediction.kind} where an interval is asked for"
@@ -443,6 +436,11 @@ _COMPARE = {
 _ABSOLUTE = re.compile(r"(?:\||\\lvert ?)(?P<name>[A-Za-z])(?:\|| ?\\rvert)")
 _WITHOUT = re.compile(r"(?P<whole>.+?) ?(?:\\(?:setminus|backslash)(?![A-Za-z])|-) ?\\\{(?P<points>[^{}]*)\\\}")
 _INFINITE = {r"\infty": mp.inf, r"+\infty": mp.inf, r"-\infty": -mp.inf}
+
+
+def _is_range(found: Shape) -> bool:
+    """Return whether an answer is an interval, a union, an inequality, or has inequalities as parts."""
+    return found.kind in ("interval", "union") or any(map(is_inequality, (found, *found.items)))
 
 
 class _NoSet(Exception):
