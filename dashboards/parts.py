@@ -70,8 +70,6 @@ def show(figure: Figure, write: Callable[[pa.Table], None] | None = None) -> Non
     if report is None:
         return
     st.subheader(figure.title, anchor=figure.query)
-    if figure.caption:
-        st.caption(literal(figure.caption))
     if not has(report, figure):
         st.info(figure.without_artifact(report.measures))
         return
@@ -80,6 +78,8 @@ def show(figure: Figure, write: Callable[[pa.Table], None] | None = None) -> Non
     except UserError as error:
         st.warning(str(error))
         return
+    if caption := figure.explained(rows.to_pylist() if figure.legend else ()):
+        st.caption(literal(caption))
     if rows.num_rows == 0:
         st.info(figure.without_rows)
     else:

@@ -33,14 +33,14 @@ from tasks.engines.sampling.prompts import opens_trace
 #: Golds that are read to see whether they are prose, and the share from which that is worth a warning.
 GOLDS, PROSE = 500, 0.1
 #: Columns of the plan's table.
-COLUMNS = ("rollouts", "kept", "tokens", "GPU-h", "US$")
+COLUMNS = ("rollouts", "reused", "tokens", "GPU-h", "US$")
 NONE = "–"
 LENGTHS = {
     "measured": "measured by this store",
     "guessed": "this store has measured another arm, model or max_tokens",
     "assumed": f"this store has measured none of an arm's ({100 * FILL[1]:.0f} % of max_tokens assumed)",
 }
-IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$")
+IN_ALL = ("rollouts", "rollouts reused", "tokens", "GPU-hours", "US$")
 #: Assumed standard deviations of a seed's accuracy: about as measured here on a 1.5B model, and the least of the 5 to
 #: 15 pp in the literature.
 SEED_SDS = (0.02, 0.05)
@@ -175,8 +175,8 @@ class Forecast:
 
 
 def amounts(cost: Cost) -> list[str]:
-    """Cells of a plan's line; a dash for resources that the stage does not use. `kept` is the number of rollouts in the
-    ledger."""
+    """Cells of a plan's line; a dash for resources that the stage does not use. `reused`: rollouts that
+    are in the ledger, or that an earlier stage of the plan samples."""
     numbers = (
         (cost.rollouts, f"{cost.rollouts:,}"),
         (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),

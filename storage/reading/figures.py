@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,8 @@ class Chart:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """A figure. place: its order in the section. sources: inputs of the report that it reads; without the first it is
-    not shown. empty: why it may have no rows; empty if the missing artifact explains it."""
+    not shown. empty: why it may have no rows; empty if the missing artifact explains it. legend: of an answer, a
+    sentence on each kind of mark, see `explained`."""
 
     name: str
     section: str
@@ -93,10 +94,19 @@ class Figure:
     sources: tuple[str, ...]
     chart: Chart | None = None
     empty: str = ""
+    legend: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def query(self) -> str:
         return f"report_{self.name}"
+
+    def explained(self, rows: Sequence[Mapping[str, Any]]) -> str:
+        """Return the caption with the sentences on the marks that these rows draw. A mark is named by the column that
+        it shows, by `seed`, or by `gain_of_pair` for the difference of two levels."""
+        drawn = {name for row in rows for name, value in row.items() if value is not None}
+        kinds = {row.get("row") for row in rows}
+        drawn |= {mark for mark, kind in (("seed", "seed"), ("gain_of_pair", "difference")) if kind in kinds}
+        return " ".join([*(words for mark, words in self.legend.items() if mark in drawn), self.caption])
 
     @property
     def without_rows(self) -> str:

@@ -29,7 +29,7 @@ AMONG = 8
 LAST = 5
 _COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "trace"]
 ALIKE = "no problem differs from another"
-_STEPS = ("entropy", "live_groups", "signal_groups", "tokens")
+_STEPS = ("entropy", "length_mean", "live_groups", "signal_groups", "tokens")
 
 
 class Objectives(
@@ -122,9 +122,11 @@ def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) 
 
 def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[Row]:
     """Return training metrics of an objective, averaged over its seeds: `before` at the first step, `after` over the
-    last LAST steps; for `tokens` the total that a training sampled."""
+    last LAST steps; for `tokens` the total that a training sampled. `reward_NAME` is a part of the reward, times its
+    weight."""
+    parts = {name for steps in trainings for step in steps for name in step if name.startswith("reward_")}
     rows = []
-    for metric in _STEPS:
+    for metric in (*_STEPS, *sorted(parts)):
         row: Row = {"objective": objective, "metric": metric, "seeds": len(trainings)}
         if metric == "tokens":
             row |= {"after": float(np.mean([sum(s["num_tokens"] for s in steps) for steps in trainings]))}
@@ -140,11 +142,13 @@ def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -
 
 
 def _steps(training: Training) -> list[Row]:
-    rows = store().read(training, ["step", "entropy", "live_groups", "num_tokens"]).to_pylist()
+    rows = store().read(training, ["step", "entropy", "length_mean", "live_groups", "num_tokens"]).to_pylist()
+    steps = {row["step"]: row for row in rows}
     file = store().files(training) / "diagnostics.parquet"
-    signal = pq.read_table(file).to_pylist() if file.is_file() else []
-    by_step = {row["step"]: row["value"] for row in signal if row["metric"] == "signal_groups"}
-    return [row | {"signal_groups": by_step.get(row["step"])} for row in rows]
+    for row in pq.read_table(file).to_pylist() if file.is_file() else []:
+        if row["metric"] == "signal_groups" or row["metric"].startswith("reward_"):
+            steps[row["step"]][row["metric"]] = row["value"]
+    return rows
 
 
 @standard_measure(
@@ -156,7 +160,7 @@ def _steps(training: Training) -> list[Row]:
     end_answers="objective_end_answers",
     trainings="objective_trainings",
 )
-@stage(Objectives, version=8)
+@stage(Objectives, version=9)
 def compare_objectives(
     *,
     objectives: tuple[str, ...],

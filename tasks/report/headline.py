@@ -1,8 +1,10 @@
 """The first screen of a study: a sentence that answers its question, the population for which it holds, a chart and
-four tiles."""
+tiles."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +19,9 @@ ENDS = (("arm", "step"), ("other", "other_step"))
 FEW = 5 * MARGIN
 #: Order of the verdicts on pairs of arms; the first one present is the study's.
 VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
+NOT_SHOWN = "no difference shown"
+#: Words of a question that asks about width.
+OF_WIDTH = re.compile(r"\b(wide|wider|width|diverse|diversity)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +44,26 @@ class Headline:
     tiles: tuple[Tile, ...]
 
 
-def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, study: str) -> Headline:
+def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, study: str, asks: str = "") -> Headline:
     """Return the answer to the question of a study: about objectives or a search if the study has them, otherwise about
-    its arms. inputs: names of what the report is made from. study: its name. looks: see `findings.answer`."""
+    its arms. inputs: names of what the report is made from. study: its name. asks: its question; if the question names
+    one objective or one search method, the answer is about that one. looks: see `findings.answer`."""
     form, figure = findings.Form(ask("report_form").to_pylist()), answer_figure(inputs)
     rows = ask(figure.query).to_pylist()
     levels = [row for row in rows if row["row"] == "level"]
     pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
     if figure.name == "answer_objectives":
-        verdict, holds = _of_objectives(levels, pairs)
+        verdict, holds = _of_objectives(levels, pairs, asks)
+        if OF_WIDTH.search(asks) and (width := _width_of_objectives(ask, asks)):
+            verdict, holds = width, _joined(verdict, holds)
     elif figure.name == "answer_search":
-        verdict, holds = _of_search(levels, pairs)
+        verdict, holds = _of_search(levels, pairs, asks)
     else:
         verdict, holds = _of_gains(ask, form, levels, looks, study) or _of_levels(ask, form, levels, pairs, study)
-    codes = [code.replace("_", " ") for code in ask("report_audit").to_pydict().get("code", ())]
-    found = f"{len(codes)} finding{'' if len(codes) == 1 else 's'}"
-    audit = f"The audit has {found} about the design: {findings.listed(codes)}." if codes else ""
+    codes = Counter(code.replace("_", " ") for code in ask("report_audit").to_pydict().get("code", ()))
+    found = f"{codes.total()} finding{'' if codes.total() == 1 else 's'}"
+    kinds = [f"{code} ({times} times)" if times > 1 else code for code, times in codes.items()]
+    audit = f"The audit has {found} about the design: {findings.listed(kinds)}." if codes else ""
     return Headline(verdict, _joined(holds, *findings.hardly_taught(ask)), audit, tuple(_tiles(ask, form, inputs)))
 
 
@@ -65,6 +74,16 @@ def _points(share: float) -> str:
     """
     text = f"{abs(100 * share):.1f}".removesuffix(".0")
     return f"{text} point{'' if text == '1' else 's'}"
+
+
+def _named(pairs: Sequence[findings.Row], asks: str) -> Sequence[findings.Row]:
+    """Return the pairs whose `other` is the only one that the question names; otherwise all."""
+
+    def words(text: str) -> str:
+        return f" {' '.join(re.findall(r'[a-z0-9]+', text.lower().replace('_', ' ')))} "
+
+    named = {row["other"] for row in pairs if words(row["other"].partition(":")[0]) in words(asks)}
+    return [row for row in pairs if row["other"] in named] if len(named) == 1 else pairs
 
 
 def _sentence(row: findings.Row, one: str, verb: str, other: str, *, turned: bool = False) -> str:
@@ -142,8 +161,10 @@ def _of_levels(
         return _not_compared(form, pairs, findings.START, why[0] or "", study)
     row = max(sound, key=lambda one: (findings.excludes_zero(one, "gain"), abs(one["gain"])))
     words = _sentence(row, row["arm"], "solves", row["other"], turned=True)
-    width = f"Width of traces: {wider}." if (wider := _wider(ask)) else ""
-    return words if findings.excludes_zero(row, "gain") else f"Undecided: {words}", _joined(width, number_of)
+    wider = _wider(ask)
+    width = f"Traces: {wider}. " if wider else ""
+    undecided = "" if findings.excludes_zero(row, "gain") else "Accuracy is undecided: " if width else "Undecided: "
+    return f"{width}{undecided}{words}", number_of
 
 
 def _untrained(ask: findings.Ask, arms: Sequence[findings.Row]) -> str:
@@ -161,11 +182,12 @@ def _untrained(ask: findings.Ask, arms: Sequence[findings.Row]) -> str:
     return f"{words}."
 
 
-def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]) -> tuple[str, str]:
+def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
     if not pairs:
         return "No objective can be compared: no interval is known.", _number(levels)
     clear = [row for row in pairs if findings.excludes_zero(row, "gain") and not findings.corrected_away(row)]
-    row = max(clear or pairs, key=lambda one: abs(one["gain"]))
+    asked = _named(pairs, asks)
+    row = max([row for row in clear if row in asked] or asked, key=lambda one: abs(one["gain"]))
     who = row["other"] + (f" on {row['arm']}" if len({one["arm"] for one in pairs}) > 1 else "")
     words = _sentence(row, who, "gained", "the study's own objective")
     more = sum(one["gain"] > 0 for one in clear)
@@ -176,25 +198,51 @@ def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
     if findings.excludes_zero(row, "gain") and not clear:
         chance = f"chance alone may give this difference (p = {row['p_adjusted']:.2f})"
         count = f"Corrected for several comparisons, {chance}."
-    if clear and not more and len(pairs) > 1:
+    if all(abs(one[f"gain_{end}"]) < MARGIN for one in pairs for end in ("low", "high")):
+        several = f"all {len(pairs)} objectives gain" if len(pairs) > 1 else f"{who} gains"
+        alike = f"No difference: {several} the same as the study's own objective to within {_points(MARGIN)}."
+        return alike, _joined(_number(pairs), _holds(row))
+    if row in clear and not more and len(pairs) > 1 and asked is pairs:
         difference = words.replace(" than the study's own objective", "")
         words = f"None of {len(pairs)} objectives gains more than the study's own: {difference}"
         count = f"{len(clear)} gain{'s' * (len(clear) == 1)} less, corrected for their number."
-    furthest = "Undecided, the furthest: " if len(pairs) > 1 else "Undecided: "
-    return words if clear else f"{furthest}{words}", _joined(count, _number(pairs), _holds(row))
+    furthest = "No difference shown, the furthest: " if len(asked) > 1 else "No difference shown: "
+    return words if row in clear else f"{furthest}{words}", _joined(count, _number(pairs), _holds(row))
 
 
-def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]) -> tuple[str, str]:
+def _width_of_objectives(ask: findings.Ask, asks: str) -> str:
+    """Return the sentence on the objective that differs most from the study's own in correct ways to solve a problem;
+    empty if they were not counted."""
+    rows = [row for row in ask("report_objectives").to_pylist() if row["metric"].startswith("right ways among")]
+    pairs = [row | {"other": row["objective"]} for row in rows if row["over_low"] is not None]
+    if not pairs:
+        return ""
+    row = max(_named(pairs, asks), key=lambda one: abs(one["over_baseline"]))
+    clear = findings.excludes_zero(row, "over") and not findings.corrected_away(row)
+    than = "more" if row["over_baseline"] >= 0 else "fewer"
+    low, high = (minus(f"{row[f'over_{end}']:+.2f}") for end in ("low", "high"))
+    words = (
+        f"{row['objective']} finds {abs(row['over_baseline']):.2f} {than} correct ways among 8"
+        f" rollouts than the study's own objective (95 % interval {low} to {high})."
+    )
+    return words if clear else f"No difference of width shown: {words}"
+
+
+def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
     methods = [row for row in levels if not row["label"].endswith("one rollout")]
     if not pairs:
         top = max(methods, key=lambda one: one["after_rate"])
         return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)
-    row = max(pairs, key=lambda one: one["gain"])
+    best = max(pairs, key=lambda one: one["gain"])
+    row = max(_named(pairs, asks), key=lambda one: one["gain"])
     on = f" on {row['arm']}" if len({one["arm"] for one in levels}) > 1 else ""
     clear = [one for one in pairs if findings.excludes_zero(one, "gain") and not findings.corrected_away(one)]
-    search = "Search" if row in clear else "Undecided: search"
+    search = "Search" if row in clear else "No difference shown: search"
     more = sum(one["gain"] > 0 for one in clear)
-    chosen = f"It is the best of {len(pairs)} methods, of which {more or 'none'} solve more." if len(pairs) > 1 else ""
+    chosen = ""
+    if len(pairs) > 1:
+        top = "It is" if row is best else f"{best['other']} ({_points(best['gain'])}) is"
+        chosen = f"{top} the best of {len(pairs)} methods, of which {more or 'none'} solve{'s' * (more == 1)} more."
     verdict = _sentence(row, f"{search} by {row['other']}{on}", "solves", "one rollout")
     budget = f"Within {row['budget']:,} tokens a problem."
     return verdict, _joined(chosen, budget, _number(methods), _holds(row))
@@ -218,6 +266,20 @@ def _number(rows: Sequence[findings.Row]) -> str:
 
 def _joined(*parts: str) -> str:
     return " ".join(filter(None, parts))
+
+
+def _lengths(ask: findings.Ask, inputs: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """Return the mean length of a completion by objective, of a study that compares objectives, otherwise by arm."""
+    if "objectives" in inputs:
+        rows = [row for row in ask("report_objectives").to_pylist() if row["metric"] == "length_mean"]
+        several = len({row["arm"] for row in rows}) > 1
+        known = [(row, row["objective"].replace("as the study has it", "own objective"), row["after"]) for row in rows]
+        return tuple(
+            (f"{row['arm']} · {name}" if several else name, f"{length:,.0f}") for row, name, length in known if length
+        )
+    rows = [row for row in ask("report_tokens").to_pylist() if row["source"] == "all"] if "tokens" in inputs else []
+    last = {row["arm"]: row["tokens_per_rollout"] for row in sorted(rows, key=lambda row: row["step"])}
+    return tuple((arm, f"{length:,.0f}") for arm, length in last.items() if length)
 
 
 def _tiles(ask: findings.Ask, form: findings.Form, inputs: Collection[str]) -> list[Tile]:
@@ -254,6 +316,7 @@ def _tiles(ask: findings.Ask, form: findings.Form, inputs: Collection[str]) -> l
             lambda row: f"{cost:,.0f}" if (cost := row["tokens_per_correct"]) and "tokens" in inputs else None,
             _differ(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
         ),
+        Tile(f"Length: tokens per completion{' in training' if 'objectives' in inputs else ''}", _lengths(ask, inputs)),
         tile(
             "Form: no answer, no tags or cut off",
             lambda row: percent(fault(row)),
@@ -278,5 +341,5 @@ def _differ(rows: Sequence[findings.Row], names: tuple[str, str, str], word: str
     (row,) = known
     value, low, high = (row[name] for name in names)
     if low <= even <= high or findings.corrected_away(row):
-        return "no difference shown"
+        return NOT_SHOWN
     return f"{row['arm'] if value > even else row['other']} {word}"

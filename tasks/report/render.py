@@ -74,7 +74,7 @@ MOST_REFS = 6
 WIDE, NARROW = 128, 58
 
 
-@stage(Report, version=20)
+@stage(Report, version=21)
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
     """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md, answer.json."""
     refs = inputs_by_name(problems, evidence, tables)
@@ -87,7 +87,8 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
             if s.id != "answer" and (s.only_with is None or s.only_with in refs)
         ]
         looks = len({*setup.earlier_looks} | {str(making())})
-        first = headline(view.ask, refs, looks, study=setup.title or setup.profile)
+        asks = setup.asks or setup.about or setup.question
+        first = headline(view.ask, refs, looks, study=setup.title or setup.profile, asks=asks)
         drawing = _figure(figures.answer_figure(refs), view, refs, setup, looks)
         sentences = answer(view.ask, looks)
         warned = caveats(view.ask, setup.registered, looks)
@@ -98,7 +99,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         "base": setup.profile,
         "purpose": setup.purpose,
         "command": setup.command or f"varband run {setup.profile}",
-        "asks": setup.asks or setup.about or setup.question,
+        "asks": asks,
         "headline": first,
         "drawing": drawing,
         "colours": {arm: f"s{place}" for arm, place in figures.styles(setup.arms).items()},
@@ -123,7 +124,7 @@ def _figure(
     """Return one figure for the templates; a figure that cannot be shown gives the reason in its place. looks: after
     several, the difference of gains is drawn with the interval valid over all of them."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
-    table, drawings, why = None, "", ""
+    table, drawings, why, caption = None, "", "", figure.caption
     if not refs.get(figure.sources[0]):
         why = figure.without_artifact(figures.chosen_measures(setup.settings))
     else:
@@ -135,6 +136,9 @@ def _figure(
             if looks > 1 and "sequence_low" in rows.column_names:
                 ends = ", ".join(f"coalesce(sequence_{end}, gain_{end}) as gain_{end}" for end in ("low", "high"))
                 rows = query(f"select * replace ({ends}) from rows", rows=rows)
+            if figure.name == "summary" and "tokens" not in refs:  # imported rollouts without counts have words
+                rows = rows.drop_columns("tokens_per_correct")
+            caption = figure.explained(rows.to_pylist())
             drawings = "".join(map(as_svg, specs_of(figure.chart, rows, setup.arms)))
             table = printed_table(rows.to_pylist(), rows.column_names) if rows.num_rows else None
             if not rows.num_rows:
@@ -142,7 +146,8 @@ def _figure(
             elif figure.chart and not drawings:
                 why = "Nothing to draw: every value is missing."
     return {
-        **{name: getattr(figure, name) for name in ("name", "title", "caption", "query")},
+        **{name: getattr(figure, name) for name in ("name", "title", "query")},
+        "caption": caption,
         "sql": named(figure.query),
         "refs": sources[:MOST_REFS],
         "more": max(0, len(sources) - MOST_REFS),

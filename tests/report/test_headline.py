@@ -98,8 +98,9 @@ def test_one_arm_and_none_that_was_trained() -> None:
     width = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0, "arm": "panel", "other": "plain"}
     width |= {"difference": 0.06, "difference_low": 0.04, "difference_high": 0.08}
     untrained = headline(asked(answer_gain=[still, other, apart], diversity=[width]), ())
-    assert untrained.verdict == "panel solves 12.5 points more than plain (95 % interval +5.0 to +20.0)."
-    assert untrained.holds == "Width of traces: panel is wider. Nothing was trained. 40 held-out problems."
+    more = "panel solves 12.5 points more than plain (95 % interval +5.0 to +20.0)."
+    assert untrained.verdict == f"Traces: panel is wider. {more}"
+    assert untrained.holds == "Nothing was trained. 40 held-out problems."
 
 
 def test_arms_that_break_the_format_are_not_compared() -> None:
@@ -122,12 +123,18 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
     methods.append(LEVEL | {"label": "one rollout"})
     own, ends = "than the study's own objective", "(95 % interval +5.0 to +20.0)."
     for query, inputs, rows, verdict, holds in (
-        ("objectives", "objectives", [LEVEL, over], f"Undecided: max_rl gained 6 points more {own} {ends}", chance),
+        (
+            "objectives",
+            "objectives",
+            [LEVEL, over],
+            f"No difference shown: max_rl gained 6 points more {own} {ends}",
+            chance,
+        ),
         (
             "objectives",
             "objectives",
             [LEVEL, over, further],
-            f"Undecided, the furthest: pkpo gained 8 points less {own} (95 % interval −20.0 to +4.0).",
+            f"No difference shown, the furthest: pkpo gained 8 points less {own} (95 % interval −20.0 to +4.0).",
             "Of 2 objectives none gain more and none gain less, corrected for their number.",
         ),
         (
@@ -137,7 +144,13 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
             "None of 2 objectives gains more than the study's own: pkpo gained 10 points less (95 % interval −20.0 to",
             "1 gains less, corrected for their number.",
         ),
-        ("objectives", "objectives", elsewhere, "Undecided, the furthest: max_rl on panel gained 6 points more", ""),
+        (
+            "objectives",
+            "objectives",
+            elsewhere,
+            "No difference shown, the furthest: max_rl on panel gained 6 points more",
+            "",
+        ),
         (
             "search",
             "search_curves",
@@ -150,12 +163,50 @@ def test_objectives_and_searches_answer_their_own_question() -> None:
             "search_curves",
             [*methods, best, worse],
             f"Search by majority solves 12.5 points more than one rollout {ends}",
-            "It is the best of 2 methods, of which 1 solve more. Within ",
+            "It is the best of 2 methods, of which 1 solves more. Within ",
         ),
     ):
         found = headline(asked(**{f"answer_{query}": rows}), (inputs,))
         assert found.verdict.startswith(verdict) and found.holds.startswith(holds)
         assert len(found.verdict.split()) <= 25
+
+
+def test_a_question_that_names_a_method_or_an_objective_is_answered_by_that_one() -> None:
+    one, best = (LEVEL | {"row": "difference", "other": name} for name in ("majority", "likeliest"))
+    best |= {"gain": 0.2, "gain_low": 0.1, "gain_high": 0.3}
+    methods = [LEVEL | {"label": "majority"}, LEVEL | {"label": "one rollout"}, one, best]
+    question = "does a majority vote solve more than one rollout?"
+    search = headline(asked(answer_search=methods), ("search_curves",), asks=question)
+    assert search.verdict.startswith("Search by majority solves 12.5 points more")
+    assert search.holds.startswith("likeliest (20 points) is the best of 2 methods, of which 2 solve more.")
+    objectives = headline(asked(answer_objectives=[LEVEL, one, best]), ("objectives",), asks=question)
+    assert objectives.verdict.startswith("majority gained 12.5 points more than the study's own objective")
+
+
+def test_a_question_about_the_width_of_an_objective_is_answered_by_its_correct_ways() -> None:
+    ways = {"arm": "panel", "objective": "majority", "metric": "right ways among 8", "after": 2.0, "p_adjusted": 0.2}
+    ways |= {"over_baseline": 0.25, "over_low": -0.1, "over_high": 0.6}
+    pair = LEVEL | {"row": "difference", "other": "majority"}
+    tables = {"answer_objectives": [LEVEL, pair], "objectives": [ways]}
+    found = headline(asked(**tables), ("objectives",), asks="does it keep its width?")
+    assert found.verdict.startswith("No difference of width shown: majority finds 0.25 more correct ways among 8")
+    assert found.holds.startswith("majority gained 12.5 points more")
+    assert len(found.verdict.split()) <= 26
+
+
+def test_objectives_within_the_margin_do_not_differ() -> None:
+    rows = [LEVEL | {"row": "difference", "other": name, "gain": 0.001, "gain_low": -0.01} for name in ("a", "b")]
+    alike = headline(asked(answer_objectives=[row | {"gain_high": 0.012} for row in rows]), ("objectives",))
+    words = "No difference: all 2 objectives gain the same as the study's own objective to within 2 points."
+    assert alike.verdict == words
+
+
+def test_the_first_screen_has_the_length_of_completions_by_objective() -> None:
+    lengths = {"as the study has it": 50.4, "brief": 21.0}
+    rows = [{"arm": "panel", "objective": o, "metric": "length_mean", "after": n} for o, n in lengths.items()]
+    tiles = headline(asked(summary=[ARM], objectives=rows), ("objectives",)).tiles
+    (values,) = (tile.values for tile in tiles if tile.title.startswith("Length"))
+    assert values == (("own objective", "50"), ("brief", "21"))
 
 
 def test_tiles_the_audit_and_a_training_that_could_hardly_teach() -> None:

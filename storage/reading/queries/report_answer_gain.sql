@@ -2,13 +2,17 @@
 section = "answer"
 place = 10
 title = "Held-out accuracy, and the difference between arms"
-caption = """
-Hollow: before training. Filled: the last adapter, or the model if nothing was trained, with its 95 % interval; small \
-dots: single training seeds. Below: how much more one arm gained than the other (without training: solved), with \
-its 95 % interval. Grey: differences that this study is too small to find."""
+caption = "Differences are rounded after they are computed."
 sources = ["passk", "curves", "final", "contrasts", "gain_differences"]
 [chart]
 kind = "levels"
+[legend]
+before_rate = "Hollow: before training."
+after_rate = "Filled: the last adapter, or the model if nothing was trained."
+after_rate_low = "Thick line: 95 % interval."
+seed = "Small dots: single training seeds."
+gain_of_pair = "Below: how much more one arm gained than the other (without training: solved), with its 95 % interval."
+detectable_gain = "Grey: differences that this study is too small to find."
 */
 -- One row per arm, per training seed (if there are several), and per two arms.
 with ends as (

@@ -3,12 +3,17 @@ section = "answer"
 place = 20
 title = "Held-out accuracy by objective, and the difference from the study's own"
 caption = """
-Hollow: before training. Filled: trained with the objective. Below: how much more an objective gained than the study's \
-own (its training.advantage and rewards), with its 95 % interval. The table of all arms has fewer of these rollouts, so \
-its accuracy may differ slightly."""
+Differences are rounded after they are computed. The table of all arms has fewer of these rollouts, so its accuracy may \
+differ slightly."""
 sources = ["objectives"]
 [chart]
 kind = "levels"
+[legend]
+before_rate = "Hollow: before training."
+after_rate = "Filled: trained with the objective."
+gain_of_pair = """
+Below: how much more an objective gained than the study's own (its training.advantage and rewards), with its 95 % \
+interval."""
 */
 -- One row per arm and objective, and per objective against the study's own.
 with named as (

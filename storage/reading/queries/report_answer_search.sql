@@ -3,12 +3,17 @@ section = "answer"
 place = 30
 title = "Accuracy of search methods within the largest budget"
 caption = """
-Hollow: before training. Filled: the last adapter, or the model if nothing was trained, with its 95 % interval. Below: \
-each method minus one rollout. Methods may spend the whole budget; one rollout answers with the first. Grey: \
-differences that this study is too small to find."""
+Methods may spend the whole budget; one rollout answers with the first. Differences are rounded after they are \
+computed."""
 sources = ["search_curves", "search_contrasts"]
 [chart]
 kind = "levels"
+[legend]
+before_rate = "Hollow: before training."
+after_rate = "Filled: the last adapter, or the model if nothing was trained."
+after_rate_low = "Thick line: 95 % interval."
+gain_of_pair = "Below: each method minus one rollout, with its 95 % interval."
+detectable_gain = "Grey: differences that this study is too small to find."
 */
 -- One row per arm and method, and one per method against one rollout.
 with largest as (
