@@ -83,7 +83,7 @@ def test_several_arms_are_told_by_the_pair_that_differs() -> None:
     far = {"other": "plain", "more_gain": 0.2, "more_gain_low": 0.1, "more_gain_high": 0.3, "p_adjusted": 0.01}
     found = headline(asked(difference_of_gains=[PAIR, PAIR | far]), ())
     assert found.verdict == "panel gained 20 points more than plain (95 % interval +10.0 to +30.0)."
-    assert found.holds.startswith("Of 2 pairs of arms 1 differs.")
+    assert found.holds.startswith("Of 2 pairs of arms 1 differs, corrected for their number.")
 
 
 def test_one_arm_and_none_that_was_trained() -> None:
