@@ -134,8 +134,10 @@ def _of_gains(
     solved = [level[f"{end}_rate"] or 0.0 for level in levels for end in ("before", "after")]
     few = f"All solve less than {percent(FEW)}: {_points(MARGIN)} are much." if max(solved, default=1.0) < FEW else ""
     differ = sum(one == "different" for (one, _), _ in pairs)
-    several = f"Of {len(pairs)} pairs of arms {differ or 'none'} differ{'s' if differ == 1 else ''}, corrected for their number."
-    several = several if len(pairs) > 1 else ""
+    several = ""
+    if len(pairs) > 1:
+        counted = f"{differ or 'none'} differ{'s' if differ == 1 else ''}"
+        several = f"Of {len(pairs)} pairs of arms {counted}, corrected for their number."
     shown = few if verdict == "alike" else _detectable(row)
     holds = _joined(several, shown, _number([row]), _holds(row))
     alike = f"No difference: {arms} gain the same to within {_points(MARGIN)} (equivalence test at 5 %)."
