@@ -23,8 +23,8 @@ CHUNK = 2048
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
-    """The encoder by content. windows: encoded beside `whole`, the beginning of each trace up to `max_tokens`:
-    `first256`, `middle256`, `last256`, `head2000chars`."""
+    """An encoder, identified by its content. windows: parts of each trace that are encoded beside `whole` (its
+    beginning up to `max_tokens`), such as `first256`, `middle256`, `last256`, `head2000chars`."""
 
     name: str
     weights_sha256: str
@@ -41,7 +41,7 @@ class EncoderSpec:
 
 
 def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray, window: str) -> pa.Table:
-    """Return rollouts with a trace and their vectors. Schema: Embeddings."""
+    """Return the rollouts that have a trace, with their vectors. Schema: Embeddings."""
     kept = rollouts.filter(rollouts["trace"].is_valid())
     flat = pa.array(np.ascontiguousarray(vectors_ND, np.float32).reshape(-1))
     offsets = pa.array(np.arange(len(vectors_ND) + 1, dtype=np.int32) * vectors_ND.shape[1])

@@ -2,9 +2,10 @@
 
 Reused artifacts and rollouts cost nothing. A batch starts if spending plus its expected cost is within the limit. The
 expected cost is the mean of the run's rollouts of that arm plus MARGIN standard deviations of the sum, or the largest
-possible cost before any are measured. The time that a run has used is checked after every batch. Several workers of a
-run know each other's charges, but not each other's running batches, and may together exceed the limit by these; with
-streaming, by the rollouts of REREAD_SECONDS.
+possible cost before any are measured. The time that a run has used is checked after every batch.
+
+Workers of one run read each other's charges, but not each other's running batches. Together they may exceed the limit
+by these batches, or, if rollouts are streamed, by the rollouts of REREAD_SECONDS.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from tasks.stage import Progress
 OCCUPYING = frozenset({"rollouts", "training", "embeddings", "searches"})
 #: The kinds that a remote engine can sample.
 SAMPLED = frozenset({"rollouts", "searches"})
-#: If fewer rollouts than this fit the budget, the run parks.
+#: If fewer rollouts than this fit the budget, the run pauses.
 SMALLEST_CHUNK = 8
-#: Reserve of a batch in standard deviations of its tokens. That of one completion is assumed equal to the mean, as in
-#: an exponential distribution; real lengths vary less.
+#: Reserve of a batch in standard deviations of its tokens. The standard deviation of one completion is assumed equal to
+#: the mean, as in an exponential distribution; real lengths vary less.
 MARGIN = 3.0
 #: Other workers' spending is read before every batch, and this often during sampling.
 REREAD_SECONDS = 15.0
@@ -53,7 +54,7 @@ class BudgetExceeded(Parked):
 
 
 def of_team(wall: Parked) -> bool:
-    """Return whether the team's limit was reached, so that a larger budget of the run does not help.
+    """Return whether the team's limit was reached. A larger budget of the run would not help then.
 
     >>> of_team(Parked(str(BudgetExceeded("spent", team=True)))), of_team(BudgetExceeded("spent"))
     (True, False)

@@ -60,7 +60,7 @@ def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
 
 
 def described(policy: Policy, sampling: Sampling) -> dict[str, object]:
-    """Return the description of an account that does not depend on the sampler."""
+    """Return the part of an account's description that does not depend on the process that samples."""
     return {
         "arm": policy.arm,
         "model": policy.model.name,
@@ -263,8 +263,8 @@ class _FirstTokens:
         adapter: ServedAdapter | None,
         score: Score | None,
     ) -> _FirstTokens:
-        """Return the check of the engine's present weights. If no learner is available one is loaded, before the engine
-        samples, because loading changes torch's defaults temporarily."""
+        """Return the running check of the engine's present weights, or begin a new one. If no learner is available,
+        load one before the engine samples, because loading changes torch's defaults for a moment."""
         tools, who = toolbox(), f"{policy.arm} at step {policy.step}"
         if isinstance(tools.first, _FirstTokens) and tools.first.weights == weights:
             return tools.first
@@ -315,9 +315,9 @@ def refuse_other_rewards(training: Training) -> None:
     accounts = [about for _, about in ledger().accounts() if about.get("adapter") == str(training)]
     if before := sorted({str(was) for one in accounts if (was := one.get("rewarded_by", now)) != now}):
         raise UserError(
-            f"{training}: the ledger holds rollouts of it as grader {', '.join(before)} rewarded it, and grader {now}"
-            f" makes other weights: move away the {len(accounts)} folders of {store().root / 'ledger'} whose about.json"
-            " names it, or go back to that grader and its overrides"
+            f"{training}: the ledger holds its rollouts with rewards of grader {', '.join(before)}, and grader {now}"
+            f" would train other weights: move away the {len(accounts)} folders in {store().root / 'ledger'} whose"
+            " about.json names this training, or use the earlier grader and its overrides again"
         )
 
 
@@ -383,7 +383,7 @@ def entered(
 
 
 def as_read_by(rows: pa.Table, policy: Policy, golds: Sequence[str]) -> pa.Table:
-    """Return ledger rows with trace, tag validity and verdicts by the policy's scaffold, the session's grader and these
+    """Return ledger rows with trace, tag validity and verdicts of the policy's scaffold, the session's grader and these
     golds. A changed parser or a corrected gold therefore needs no new sampling. Columns: those given, and `reading`."""
     scaffold = policy.scaffold
     parsed = [scaffold.parse(text) for text in rows["completion"].to_pylist()]

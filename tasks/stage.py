@@ -87,8 +87,9 @@ class Session:
     """How this process executes stage calls. It changes no result.
 
     planning: only record the calls. wrap: lets an orchestrator run a step as a task. without: kinds that are not made
-    here; missing steps of these kinds, and steps that need them, are left for another machine. elsewhere: whether
-    others make a missing step. steps: the calls so far. done: what was made or found here.
+    here; missing steps of these kinds, and steps that need them, are left for another machine. elsewhere: returns
+    whether another process makes a missing step. steps: the calls so far. done: artifacts that were made or found here.
+    made: artifacts that were made here.
     """
 
     store: Store
@@ -109,7 +110,7 @@ class Session:
             self.carry_out(step)
 
     def carry_out(self, step: Step) -> None:
-        """Make the step or reuse its artifact, as a task of the orchestrator if there is one."""
+        """Make the step or reuse its artifact. If there is an orchestrator, this is one of its tasks."""
         if self.wrap is None:
             self.ensure(step)
         else:
@@ -179,7 +180,7 @@ def session(current: Session) -> Iterator[Session]:
 
 @contextmanager
 def only_noted() -> Iterator[list[Step]]:
-    """Record stage calls in the block in the list, without executing them."""
+    """Record the stage calls of the block in the yielded list, without executing them."""
     with session(replace(_session.get(), planning=True, steps=[])) as noting:
         yield noting.steps
 

@@ -1,4 +1,4 @@
-"""Training stages: problems with a gradient → a LoRA adapter, and one row per step; and the import of adapters.
+"""Training stages: from problems with a gradient to a LoRA adapter, with one row per step; and the import of adapters.
 
 The learner decides what to sample and how to update. This stage makes each step's rollouts durable before the learner
 sees them, and samples the held-out problems of an evaluated step in the same engine call.
@@ -67,7 +67,7 @@ def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> S
 
 
 def place_of(init: Ref | None) -> int:
-    """Return the number of trainings (lessons) before a start."""
+    """Return how many trainings (lessons) came before a training that starts from `init`."""
     if init is None:
         return 0
     before = store().manifest(init).recipe.inputs.get("init", [])
@@ -202,7 +202,8 @@ def train_adapter(
 
 
 def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
-    """Return the files that another machine needs to resume from a checkpoint: it, and earlier evaluated adapters."""
+    """Return the files that another machine needs to resume from a checkpoint: those of the checkpoint, and the
+    adapters of earlier evaluated steps."""
     step, served = int(checkpoint.name.removeprefix("step-")), checkpoint.parents[1] / "served"
     before = [at for at in evaluated_steps(learner.steps, learner.eval_every) if at < step]
     names = ("adapter_*", REMOTE)

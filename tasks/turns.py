@@ -74,7 +74,7 @@ class Chain:
 
     @property
     def right(self) -> bool:
-        """Return whether the rollout ends in a correct answer; False if it was cut off."""
+        """Return whether the refinement is correct; False without one."""
         return self.refinement is not None and self.refinement["correct"]
 
     @property
@@ -205,7 +205,7 @@ class Turns:
 
     def sampled(self, requested: Sequence[RolloutRequest], serve: Serve, *, apart: bool = False) -> list[TrainRollout]:
         """Return one training rollout for each request. `serve` is called once per turn. apart: the critic is trained
-        too, and already differs from the generator, with which it started."""
+        too, and now differs from the generator, from whose weights it started."""
         own, needs, second = self.start.scaffold, self.needs, self.second
         if not requested:
             serve(requested)
@@ -249,8 +249,8 @@ class Turns:
         return classed
 
     def _with_candidates(self, rollouts: Sequence[TrainRollout], rows: Sequence[Row]) -> list[TrainRollout]:
-        """Add each rollout's solutions, graded separately. A rollout is correct if one is, and well-formed if all
-        are."""
+        """Add the solutions of each rollout, graded separately. A rollout is correct if one of its solutions is, and
+        well-formed if all are."""
         scaffold, number = self.start.scaffold, self.learner.candidates
         texts = [solutions(row["completion"], number) for row in rows]
         items = [GradeItem(scaffold, t, row["gold"]) for row, own in zip(rows, texts, strict=True) for t in own]

@@ -1,4 +1,5 @@
-"""The gate between screening and training: a study's limits on the screening, and the reasons why an arm fails them."""
+"""The gate between screening and training: the limits that a study sets for its screening, and the reasons why an arm
+fails them."""
 
 from __future__ import annotations
 

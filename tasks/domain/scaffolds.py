@@ -220,8 +220,8 @@ class Scaffold(Ruled, Checked):
         return Parsed(trace, region, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
 
     def _own(self, function: str) -> Callable[..., Any] | None:
-        """Return `prompt`, `parse` or `solved` of a plugin, or None. Errors: UserError for code that is missing or has
-        another version; when called, if it raises or returns a wrong type."""
+        """Return the function `prompt`, `parse` or `solved` of a plug-in, or None. Errors: UserError if the plug-in is
+        missing or has another version; when called, if it raises an error or returns a wrong type."""
         if not self.code or not hasattr(plugged("varband.scaffolds", self.code), function):
             return None
 

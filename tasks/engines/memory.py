@@ -73,7 +73,7 @@ class Shape:
 
     @classmethod
     def of(cls, config: dict[str, Any]) -> Shape:
-        """Read the shape from config.json. Errors: see size."""
+        """Read the shape from config.json. Errors: see `size`."""
         heads, hidden = size(config, "num_attention_heads"), size(config, "hidden_size")
         experts = num_experts(config)
         inner = size(config, *(["moe_intermediate_size"] if experts else []), "intermediate_size")
@@ -94,8 +94,8 @@ class Shape:
 def lora_parameters(
     config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR, expert_rank: int | None = None
 ) -> int:
-    """Return the LoRA parameters of the targeted layers; each expert of a mixture has its own, of expert_rank if
-    given."""
+    """Return the number of LoRA parameters of the targeted layers. Each expert of a mixture has its own, of rank
+    expert_rank if given."""
     one = Shape.of(config)
     q, kv = one.heads * one.head + one.hidden, one.kv_heads * one.head + one.hidden
     sides = {"q_proj": q, "k_proj": kv, "v_proj": kv, "o_proj": q}

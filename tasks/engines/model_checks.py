@@ -80,8 +80,8 @@ def _rope(config: dict[str, Any]) -> tuple[str | None, float]:
 
 
 def positions(base: Path) -> int | None:
-    """Return the longest sequence that a model supports; None if config.json does not say. With linear scaling, and
-    only then, config.json has the number before scaling."""
+    """Return the longest sequence that a model supports; None if config.json does not say. With linear scaling of
+    positions, and only then, the number in config.json is the one before scaling."""
     config = read_config(base)
     scaled, factor = _rope(config)
     known = config.get("max_position_embeddings")
@@ -99,8 +99,8 @@ def check_positions(base: Path, max_model_len: int) -> None:
 
 
 def check_rank(rank: int, expert_rank: int | None, num_experts: int, bytes_per_value: int) -> None:
-    """Raise UserError for an expert rank without experts, and for a rank whose rows are not a multiple of 16 bytes;
-    grouped products need that. num_experts: experts with LoRA."""
+    """Raise UserError for an expert rank without experts, and for a rank whose rows are not a multiple of 16 bytes,
+    which grouped products need. num_experts: number of experts with LoRA."""
     name, of_experts = ("lora_rank", rank) if expert_rank is None else ("expert_rank", expert_rank)
     if not num_experts and expert_rank is not None:
         raise UserError(f"learner: expert_rank is {expert_rank} and the base model has no experts; leave it out")

@@ -93,7 +93,7 @@ def num_experts(config: dict[str, Any]) -> int:
 
 
 class StoredWeight(NamedTuple):
-    """dtype: the name in safetensors, such as BF16."""
+    """A stored weight. dtype: the name in safetensors, such as BF16."""
 
     dtype: str
     shape: tuple[int, ...]

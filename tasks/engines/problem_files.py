@@ -43,7 +43,8 @@ ID_FIELDS = ("source_id", "uid", "id")
 
 
 def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
-    """Read a JSONL, JSON, CSV or Parquet file: COLUMNS; optional: one of ID_FIELDS, source, year, level, subject."""
+    """Return the problems of a JSONL, JSON, CSV or Parquet file. Required fields: COLUMNS. Optional fields: one of
+    ID_FIELDS, source, year, level, subject."""
     records = records_of(path, "problem and gold")
     rows: list[Row] = []
     seen: dict[str, str] = {}
@@ -257,9 +258,10 @@ def load_hub(source: Source, revision: str | None) -> list[Row]:
 def fetch_source(
     entry: Source, revisions: Mapping[str, str], folder: Path, *, fetch: bool = True
 ) -> tuple[HubSpec, Path]:
-    """Return a source and the evaluation sets that it keeps out, downloaded into files below `folder` once per commit.
-    revisions: source → commit. fetch: download missing files. Errors: UserError, see `load_hub`; NotHere, with the path
-    for the file, if it cannot be downloaded. Files are written atomically."""
+    """Return a source with the evaluation sets that its problems must not overlap with, and the path of its file.
+    Missing files are downloaded once per commit and written atomically below `folder`. revisions: source → commit.
+    fetch: whether files may be downloaded. Errors: UserError, see `load_hub`; NotHere, with the path for the file, if
+    it cannot be downloaded."""
     name = entry.name if entry.columns else entry.hub.replace("/", "--")
     place = folder / "-".join([name, *(str(revisions.get(n))[:12] for n in (entry.name, *entry.keeps_out))])
     digests, hub = {}, []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.domain.grpo.steps import TrainRollout
+from tests.tiny_model import write_tiny_mixture
 
 if TYPE_CHECKING:
     from tasks.engines.learning.policy import Policy
@@ -43,6 +44,11 @@ def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     Qwen3ForCausalLM(tiny(initializer_range=0.2)).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_mixture(tmp_path_factory.mktemp("mixture"))
 
 
 def random_rollouts(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, LearnerConfig
+from tasks.domain.grpo.learner_config import ALL_LINEAR, LearnerConfig
 from tasks.domain.grpo.packing import Pack
 from tasks.engines.hardware import Execution, Hardware, free_bytes
 from tasks.engines.memory import GIB, UNBOUNDED, activation_bytes, check_training_memory, lora_parameters
@@ -29,14 +29,6 @@ DENSE: dict[str, Any] = {
     "vocab_size": 10,
 }
 MIXTURE = DENSE | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
-
-
-def test_lora_parameters_by_hand() -> None:
-    """Attention (8+8)+(8+4)+(8+4)+(8+8) = 56 a rank and layer; an MLP 3·(8+16) = 72, four experts 4·3·(8+6) = 168."""
-    assert lora_parameters(DENSE, 2) == 2 * 3 * (56 + 72)
-    assert lora_parameters(MIXTURE, 2) == 2 * 3 * (56 + 168)
-    assert lora_parameters(MIXTURE, 2, ATTENTION) == 2 * 3 * 56
-    assert lora_parameters(MIXTURE, 2, expert_rank=1) == 3 * (2 * 56 + 168)
 
 
 def test_the_estimate_counts_what_the_learner_allocates(tmp_path: Path) -> None:

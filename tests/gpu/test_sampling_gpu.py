@@ -21,10 +21,9 @@ from tasks.engines.sampling import vllm as sampling
 from tests.engines.conftest import shifted
 from tests.gpu.conftest import apart
 from tests.needs import lacks
-from tests.tiny_model import adapter, write_tiny_mixture
+from tests.tiny_model import DEMO, adapter, write_tiny_mixture
 
 pytestmark = pytest.mark.gpu
-DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 MIXTURE_CONFIG = LearnerConfig(
     steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=16, lora_alpha=16
 )

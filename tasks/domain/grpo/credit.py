@@ -133,7 +133,7 @@ class ObjectiveState:
 
 
 def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
-    """Return the counts after these groups.
+    """Return the counts of answers, with those of these groups added.
 
     >>> from numpy import ones
     >>> _counted({"p": {"7": 2}}, [Group(ones(3), ones(3), "p", ("7", "3", None))])
@@ -170,8 +170,8 @@ def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None 
 def weighed_tokens(
     groups: Sequence[PromptGroup], weigh: WeighTokens, config: LearnerConfig, key: Sequence[object]
 ) -> list[PromptGroup]:
-    """Return the same groups, with each token's weight among all tokens with an advantage. If KL or entropy acts, there
-    may be no such token. key: seed of random draws."""
+    """Return the same groups with a weight for each token, computed from all tokens that have an advantage. If only KL
+    or entropy acts, no token has one. key: seed of random draws."""
     known = [(t, np.isfinite(t.behaviour_T)) for g in groups for t in g.trajectories if t.advantage]
     if not known:
         return list(groups)

@@ -178,7 +178,7 @@ EXPERT_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
 def check_learner(c: LearnerConfig) -> None:
-    """Raise UserError for the first incompatible settings."""
+    """Raise UserError for the first settings that are incompatible."""
     if c.advantage not in ADVANTAGES:
         hint = did_you_mean(c.advantage, ADVANTAGES)
         known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
@@ -189,14 +189,17 @@ def check_learner(c: LearnerConfig) -> None:
     of_g = f"of {c.group_size} (group_size)"
     experts = {*c.target_modules} & {*EXPERT_PROJECTIONS}
     mistakes = [
-        (c.minibatches > c.groups_per_step, f"{c.minibatches} minibatches of {c.groups_per_step} groups"),
+        (
+            c.minibatches > c.groups_per_step,
+            f"minibatches is {c.minibatches}, above groups_per_step ({c.groups_per_step}); lower it",
+        ),
         (
             of_k and k > c.group_size,
-            f"{name} is about {k} attempts (advantage_k) {of_g}; lower the one or raise the other",
+            f"{name} needs {k} attempts (advantage_k) {of_g}; lower advantage_k or raise group_size",
         ),
         (
             of_k and k + objective.beyond_k > c.group_size,
-            f"{name} has nothing to learn from {k} attempts (advantage_k) {of_g}, which are one group",
+            f"{name} compares choices of {k} attempts (advantage_k) {of_g}, which is a single one; lower advantage_k",
         ),
         (of_k and k < objective.least_k, f"{name} needs at least {objective.least_k} attempts (advantage_k), not {k}"),
         (
@@ -218,14 +221,14 @@ def check_learner(c: LearnerConfig) -> None:
             f"overlong_cache {c.overlong_cache} counts back from max_tokens, which is {c.max_tokens}; set max_tokens to"
             " the longest completion, above it",
         ),
-        (c.token_budget and c.staleness, "token_budget ends at the last step, and staleness has sampled the next one"),
+        (c.token_budget and c.staleness, "token_budget cannot be combined with staleness, which samples one step more"),
         (
             c.token_budget and c.lr_schedule != "constant",
             f"token_budget ends a training early, and lr_schedule={c.lr_schedule} falls by steps; use constant",
         ),
         (
             (c.expert_rank or 0) >= c.lora_rank,
-            f"expert_rank is {c.expert_rank}, which is not below lora_rank, {c.lora_rank}",
+            f"expert_rank is {c.expert_rank}; it must be below lora_rank, which is {c.lora_rank}",
         ),
         (
             c.expert_rank and (not experts or experts == {*c.target_modules}),
@@ -260,7 +263,7 @@ def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
 
 
 def check_kept_whole(sampling: Sampling, name: str) -> None:
-    """Raise UserError for a quantised KV cache in a training's engine: the learner's is not quantised."""
+    """Raise UserError for a quantised KV cache in a training's engine, because the learner's is not quantised."""
     if sampling.kv_cache != "full":
         raise UserError(
             f"{name}.kv_cache is {sampling.kv_cache}: training needs full, because the learner's keys"

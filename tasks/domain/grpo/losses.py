@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 #: A ratio of 22,026. In float32 a weight of 2^24 = e^16.6 would drown every other token of the batch; at this one they
-#: keep three digits. A sampler and a learner that differ by more do not speak of the same policy.
+#: keep three digits. A sampler and a learner that differ by more have different policies.
 MAX_LOG_RATIO = 10.0
 
 
@@ -123,8 +123,8 @@ def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
 
 
 class TokenWeights(NamedTuple):
-    """Weights of the T tokens of an update, float32. term_T multiplies a token's term; kl_T weights |log-prob -
-    behaviour|."""
+    """The weights of the T tokens of an update, float32. term_T multiplies the term of a token; kl_T multiplies its
+    |log-prob - behaviour|, which is added."""
 
     term_T: np.ndarray
     kl_T: np.ndarray
@@ -172,10 +172,16 @@ def kl_cov(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: rollouts × max_tokens;
-    `rollout_mean`: sum over a rollout's tokens, mean over rollouts; `mean_of_means`: mean over a rollout's tokens, mean
-    over rollouts. weigh: computes token weights, or None. reads: settings that only this loss uses. reinforces: under
-    the policy that sampled, its gradient is REINFORCE's, -A for each token's log-prob. version: as for objectives."""
+    """A loss: a term per token, and how terms are reduced.
+
+    - reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: rollouts × max_tokens;
+      `rollout_mean`: sum over a rollout's tokens, mean over rollouts; `mean_of_means`: mean over a rollout's tokens,
+      mean over rollouts.
+    - weigh: computes token weights, or None.
+    - reads: settings that only this loss uses.
+    - reinforces: under the policy that sampled, its gradient is REINFORCE's, -A for each token's log-prob.
+    - version: as for objectives.
+    """
 
     term: Term
     reduction: Literal["sum", "token_mean", "constant", "rollout_mean", "mean_of_means"]
@@ -284,8 +290,8 @@ def refuse_unread(settings: Iterable[str], configs: Sequence[LearnerConfig]) -> 
 def unread(setting: str, *configs: LearnerConfig) -> str:
     advantages, losses = (", ".join({getattr(one, name): 0 for one in configs}) for name in ("advantage", "loss"))
     return (
-        f"{setting} is read by nothing here: not by advantage {advantages}, nor by loss {losses}; leave it"
-        " out or choose what it belongs to (docs/training.md)"
+        f"{setting} has no effect with advantage {advantages} and loss {losses}; leave it out, or choose an advantage"
+        " or loss that uses it (docs/training.md)"
     )
 
 
@@ -309,8 +315,8 @@ def summed(
 
 
 def divisor(loss: Loss, config: LearnerConfig, *, tokens: int, rollouts: int) -> float:
-    """The divisor of one update's summed terms. tokens, rollouts: counts of the whole batch, including dead groups, as
-    in Yu et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. Adam's eps is not scale-free: a mean
-    over 1e5 tokens shrinks gradients toward 1e-8, unlike a sum."""
+    """Return the divisor of one update's summed terms. tokens, rollouts: counts of the whole batch, including dead
+    groups, as in Yu et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. Adam's eps is not
+    scale-free: a mean over 1e5 tokens shrinks gradients toward 1e-8, unlike a sum."""
     divisors = {"sum": 1, "token_mean": tokens, "constant": max(rollouts, 1) * (config.max_tokens or 1)}
     return float(max(divisors.get(loss.reduction, rollouts), 1))

@@ -15,8 +15,8 @@ import numpy as np
 #: Pairs of query and key that cost as much as a row's products with the weights: by operations 4,400 of Qwen3-30B-A3B,
 #: 10,000 of Qwen2.5-1.5B.
 PAIRS_A_ROW = 5_000
-#: Rows that take as long as reading the weights, which a pack does three times however small it is: by bytes, 61 GB at
-#: 4.3 TB/s where 134,763 rows take 9 s.
+#: A pack reads the weights three times, however small it is. That takes as long as computing so many rows: 61 GB at
+#: 4.3 TB/s, where 134,763 rows take 9 s.
 ROWS_A_PACK = 600
 
 

@@ -80,7 +80,8 @@ def parts(rollout: TrainRollout, config: LearnerConfig) -> dict[str, float]:
 
 
 def total(rollout: TrainRollout, config: LearnerConfig) -> float:
-    """Return the reward of a rollout, rounded: a group is live if its rewards differ, and floats of one sum may."""
+    """Return the reward of a rollout. It is rounded, because a group is live if its rewards differ, and equal sums may
+    differ in their last digits."""
     return round(sum(parts(rollout, config).values()), 12)
 
 
@@ -118,8 +119,9 @@ def try_rewards(config: LearnerConfig) -> None:
 
 
 def reward_versions(config: LearnerConfig) -> Mapping[str, int | str]:
-    """Return the versions of parts that changed, and the packages of parts that are not built in. Version 2 rounds the
-    sums. Version 2 differs from version 1 only with a length penalty, or with a tag_weight that has no exact float."""
+    """Return the versions of reward parts, for fingerprints: of built-in parts whose rule changed, and of parts of
+    other packages. Version 2 rounds sums. It gives other rewards than version 1 only with a length penalty, or with a
+    tag_weight that has no exact float."""
     if config.rewards:
         packages = {name: pinned(GROUP, name).partition("@")[2] for name in from_packages(config)}
         return {f"reward {name}": package for name, package in packages.items()}
@@ -145,5 +147,5 @@ def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
 
 
 def by_name(given: Any) -> Any:
-    """Return tables by name, as `--set` and a base's file have them, as a list."""
+    """Return the parts of a reward as a list. `--set` and the file of a base study give them as tables by name."""
     return [{**table, "name": name} for name, table in given.items()] if isinstance(given, Mapping) else given

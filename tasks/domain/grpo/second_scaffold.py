@@ -1,5 +1,5 @@
-"""Scaffold parts used only in training: the critic's turn, several answers in one completion, and classes of answers
-and traces that are cheap enough to compute in a step."""
+"""Scaffolds and classes that only training uses: the scaffold of a critique, several answers in one completion, and
+classes of answers and traces that are cheap enough to compute in a step."""
 
 from __future__ import annotations
 

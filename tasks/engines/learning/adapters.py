@@ -81,8 +81,8 @@ class Adapters:
         self.policy.lora.experts.begin()
 
     def _remember(self, step: int) -> None:
-        """Keep the present weights (and the critic's), with which later rollouts are sampled after the learner's next
-        update. If staleness is 0, keep None, because the weights do not change before then."""
+        """Keep a copy of the present weights (and of the critic's), because with staleness later rollouts are still
+        sampled from them. If staleness is 0, keep None, because the weights do not change before these rollouts."""
         lora, stale = self.policy.lora, self.config.staleness > 0
         second = lora.second if lora.second is None or not stale else lora.second.clone()
         self._recent[step] = lora.work.clone() if stale else None, second

@@ -92,7 +92,8 @@ def latest(root: Path, recipe: str, former: str) -> State | None:
 
 
 def _kept(root: Path) -> list[Path]:
-    """Return whole checkpoints, oldest first by number; names sort differently from step 10,000 on."""
+    """Return complete checkpoints, oldest first. They are sorted by number, because names sort differently from step
+    10,000 on."""
     whole = [p for p in root.glob("step-*") if (p / "state.json").is_file()]
     return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
 

@@ -257,7 +257,7 @@ class MergedExperts:
         self._behind = False
 
     def changed(self) -> None:
-        """Note that A or B changed. No merge may be running during this call."""
+        """Note that A or B changed. No merge may run while they change."""
         self._behind = True
 
     def begin(self) -> None:
@@ -266,7 +266,7 @@ class MergedExperts:
             self._behind, self._under_way = False, self._aside.submit(self._overwrite)
 
     def finish(self) -> None:
-        """Merge the present A and B, and wait."""
+        """Merge the present A and B, and wait until they are merged."""
         self.begin()
         self.finish_begun()
 

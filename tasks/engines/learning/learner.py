@@ -105,7 +105,8 @@ def train(
 
 
 class _Training:
-    """The loop in one process of the learner. steps, exposure, diagnostics: rows so far; resumed from step `done`."""
+    """The training loop in one process of the learner. steps, exposure, diagnostics: rows so far. done: number of
+    finished steps when it began or resumed."""
 
     def __init__(
         self, job: Job, sample: SampleFn, on_checkpoint: Callable[[Path], None], pay: Callable[[int, str], None]
@@ -236,8 +237,8 @@ class _Training:
 
 def _like_this_thread() -> ThreadPoolExecutor:
     """Return an executor of one thread with this thread's number of OpenMP threads. OpenMP gives a new thread all
-    cores, torch uses its own number once it is queried. An engine that meets both fails, and the number decides the
-    last bits of a sum."""
+    cores; torch uses its own number once it is queried. An engine that meets both numbers fails, and the number decides
+    the last bits of a sum."""
     return ThreadPoolExecutor(1, initializer=torch.get_num_threads)
 
 
@@ -270,7 +271,7 @@ class StepRollouts:
             self._ahead = self._thread.submit(copy_context().run, self.sample, plan)
 
     def evaluate_last(self) -> None:
-        """Evaluate the policies that no remaining step's plan includes."""
+        """Evaluate the policies that no remaining step samples from."""
         for policy_step in range(max(1, self.config.steps - self.config.staleness), self.config.steps + 1):
             if evaluated(self.config, policy_step):
                 self._sampled(self._plan_of(self.config.steps + 1, (), policy_step, evaluate=True))

@@ -257,7 +257,7 @@ class Lora:
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
     def refresh(self) -> None:
-        """Round the masters into the working copies, and update merged weights."""
+        """Round the master weights into the working copies, and update merged weights."""
         self.experts.finish_begun()
         if self.work is not self.master:
             self.work.copy_(self.master)
@@ -310,7 +310,7 @@ class Lora:
             self.work_grad.zero_()
 
     def export(self, folder: Path, base: Path, dtype: torch.dtype) -> None:
-        """Write the adapter in PEFT format, for vLLM and peft, and the second one in a folder below."""
+        """Write the adapter in PEFT format, for vLLM and peft. The second adapter goes into a folder below."""
         for place, flat in self._places(folder, self.master):
             write_peft(place, base, flat.detach(), dtype, self.shapes, self.config)
 

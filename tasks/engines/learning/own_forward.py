@@ -49,8 +49,8 @@ def probe(vocabulary: int) -> list[PromptGroup]:
 
 @dataclass(frozen=True, slots=True)
 class OwnForward:
-    """Log-probs of a probe's tokens by the model's own code, concatenated. apart: mean difference between two of its
-    attention implementations."""
+    """Log-probs of a probe's tokens by the model's own code, concatenated. apart: mean difference between two attention
+    implementations of the model."""
 
     groups: Sequence[PromptGroup]
     logprobs: Tensor
@@ -59,7 +59,7 @@ class OwnForward:
 
 
 def own_forward(model: Any, temperature: float) -> OwnForward:
-    """Run each rollout separately through the unmodified model."""
+    """Return the log-probs of a probe by the unmodified model, each rollout separately."""
     groups = probe(model.get_input_embeddings().num_embeddings)
     model.set_attn_implementation("eager")
     plain = other = _logprobs(model, groups, temperature)

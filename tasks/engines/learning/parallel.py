@@ -36,7 +36,7 @@ class _Team:
     world: int
     store: Any
     others: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    #: in the first process one pipe to each of the others; in the others the pipe from the first
+    #: in the first process a pipe to each other process; in another process the pipe from the first
     pipes: list[Connection] = field(default_factory=list)
     group: Any = None
 
@@ -65,7 +65,7 @@ def team(processes: int, job: object, logs: Path) -> Iterator[None]:
         if dead := [rank for rank, other in enumerate(others, 1) if _failed(other)]:
             raise Parked(
                 f"process {dead[0]} of the learner ended early, see {logs / f'process-{dead[0]}.log'}; the same command"
-                " goes on from the last step"
+                " resumes from the last step"
             ) from error
         raise
     finally:

@@ -277,6 +277,6 @@ def token_logprobs(
     temperature: float = 1.0,
     of_entropy: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return (log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ / temperature).
-    Log-probs have a gradient, entropies only with `of_entropy`, both only with respect to `hidden`."""
+    """Return (log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ / temperature). The
+    gradient is with respect to `hidden` only; entropies have one only with `of_entropy`."""
     return TokenLogprobs.apply(hidden_KD, weight_VD, targets_K, chunk, temperature, of_entropy)

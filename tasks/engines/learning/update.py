@@ -282,7 +282,7 @@ def updater_for(policy: Policy, config: LearnerConfig, token_budget: int) -> Upd
 
 
 class TwoAgents(Updater):
-    """The generator's updater, with the critic's in `critic`."""
+    """The updater of a generator, and in `critic` the updater of its critic."""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
         super().__init__(policy, config, token_budget)

@@ -1,4 +1,4 @@
-"""Sampling by a Tinker service. Adapters are the weights that a training on the same service saved."""
+"""Sampling by a Tinker service. An adapter is a path to weights that a training on the same service saved."""
 
 from __future__ import annotations
 

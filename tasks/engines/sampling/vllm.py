@@ -225,7 +225,7 @@ class VllmGenerator(PromptEncoder):
 
 
 def _returned(output: Any) -> np.ndarray:
-    """Return the log-probs of vLLM's output; with logprobs=0 it has one entry per sampled token."""
+    """Return the log-probs of vLLM's output. With logprobs=0 it has one entry per sampled token."""
     return np.asarray(output.logprobs.logprobs, dtype=np.float32)
 
 

@@ -142,8 +142,8 @@ if (_user := int(os.environ.get(_USER, 0))) not in (0, os.getpid()):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The slot of a request. prompt, prefill: tokens of its prompt, and of all that it computes before it samples,
-    which is more after a pre-emption. end: the largest possible sequence length."""
+    """The slot of a request. prompt: tokens of its prompt. prefill: tokens that it computes before it samples, which
+    are more than the prompt after a pre-emption. end: the largest possible sequence length."""
 
     index: int
     prompt: int

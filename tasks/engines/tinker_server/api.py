@@ -28,10 +28,9 @@ from tasks.engines.loading import tokenizer_of
 from tasks.engines.protocols import Decoding, Generator, Request
 from tasks.engines.sampling.prompts import check_lengths
 from tasks.engines.tinker_server import checkpoints
-from tasks.engines.tinker_server.checkpoints import PREFIX, Checkpoint, Missing, Shape
+from tasks.engines.tinker_server.checkpoints import PREFIX, Checkpoint, Missing, Requests, Shape
 from tasks.engines.tinker_server.jobs import Answer, Jobs
 from tasks.engines.tinker_server.learner import Learner, Model
-from tasks.engines.tinker_server.requests import Requests
 from tasks.engines.tinker_server.wire import losses, read_batch
 
 STATE = "state.safetensors"
@@ -221,8 +220,8 @@ class Api:
     def _saved(
         self, body: Any, kind: str, name: str, *, overwrite: bool = False, then: Callable[[str], Answer] | None = None
     ) -> Json:
-        """Save a checkpoint: `weights` are the state to resume from, without a summed gradient; the other kinds are an
-        adapter in PEFT format, in float32. then: makes the answer of the path."""
+        """Save a checkpoint. Kind `weights` is the state to resume from, without a summed gradient; the other kinds are
+        an adapter in PEFT format, in float32. then: returns the answer for the checkpoint's path."""
         path, shape = f"{PREFIX}{body.model_id}/{kind}/{name}", self.model(body.model_id).shape
 
         def work(learner: Learner) -> Answer:

@@ -1,6 +1,10 @@
-"""Checkpoints of the Tinker server on disk: `<model id>/<kind>/<name>/`, each with a shape.json, whole or not there.
+"""The Tinker server's files: checkpoints of models, and the requests that a restarted server repeats.
 
-weights: state to resume from; sampler_weights and external_weights: adapters in PEFT format.
+A checkpoint is a folder `<model id>/<kind>/<name>/` with a shape.json, written atomically. Kind `weights` is a state to
+resume from; `sampler_weights` and `external_weights` are adapters in PEFT format.
+
+A model's requests since its last saved state are in requests.sqlite. A restarted server repeats them when a client
+names that model again. Requests for samples are not stored, because the SDK sends them again.
 """
 
 from __future__ import annotations
@@ -8,6 +12,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -52,7 +59,7 @@ class Checkpoint:
 
 
 def folder_of(root: Path, path: str) -> Path:
-    """Return the folder of a tinker:// path, whether there or not. Raise UserError if the path has another form."""
+    """Return the folder of a tinker:// path; it need not exist. Raise UserError if the path has another form."""
     parts = path.removeprefix(PREFIX).split("/")
     if not path.startswith(PREFIX) or len(parts) != 3 or parts[1] not in KINDS:
         raise UserError(f"{path!r} is not tinker://MODEL/KIND/NAME with a KIND of {', '.join(KINDS)}")
@@ -95,3 +102,56 @@ def listed(root: Path, model_id: str) -> list[Checkpoint]:
     """Return a model's checkpoints, newest first."""
     found = (find(root, PREFIX + "/".join(file.parts[-4:-1])) for file in root.glob(f"{model_id}/*/[!.]*/{SHAPE}"))
     return sorted(found, key=lambda one: one.time, reverse=True)
+
+
+#: Sessions without a sign of life for so long are forgotten when the server starts.
+KEPT_SECONDS = 7 * 24 * 3600
+
+
+class Requests:
+    """Requests by the id of their session, model or sampler, in the order of their numbers, in an SQLite file."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._file = sqlite3.connect(root / "requests.sqlite", timeout=60, check_same_thread=False)
+        self._file.executescript(
+            "pragma journal_mode = wal; pragma synchronous = full;"
+            "create table if not exists sessions (id text primary key, seen real);"
+            "create table if not exists requests"
+            " (id text, number integer, path text, body blob, encoding text, primary key (id, number))"
+        )
+        for (session,) in self._all("select id from sessions where seen < ?", time.time() - KEPT_SECONDS):
+            self.forget(session)
+
+    def sessions(self) -> set[str]:
+        return {session for (session,) in self._all("select id from sessions")}
+
+    def _all(self, sql: str, *given: object) -> list[tuple]:
+        with self._lock, self._file:
+            return self._file.execute(sql, given).fetchall()
+
+    def seen(self, session: str, *, new: bool = False) -> bool:
+        """Note that a session's client is alive, and return whether the session is known."""
+        if new:
+            self._all("insert into sessions values (?, ?)", session, time.time())
+        return bool(self._all("update sessions set seen = ? where id = ? returning id", time.time(), session))
+
+    def forget(self, session: str) -> None:
+        """Delete a session with its models and samplers."""
+        self._all("delete from requests where id glob ? || ':*'", session)
+        self._all("delete from sessions where id = ?", session)
+
+    def keep(self, of: str, number: int, path: str, body: bytes, encoding: str | None = None) -> None:
+        """Write a request before it is queued."""
+        self._all("insert or ignore into requests values (?, ?, ?, ?, ?)", of, number, path, body, encoding)
+
+    def saved(self, of: str, number: int, path: str, body: bytes) -> None:
+        """Replace all requests before the one that saved a state by a request that loads this state."""
+        with self._lock, self._file:
+            self._file.execute("delete from requests where id = ? and number < ?", (of, number))
+            self._file.execute("insert into requests values (?, 0, ?, ?, null)", (of, path, body))
+
+    def of(self, whose: str) -> list[tuple[int, str, bytes, str | None]]:
+        """Return (number, path, body, encoding) of the requests of a model or sampler."""
+        return self._all("select number, path, body, encoding from requests where id = ? order by number", whose)

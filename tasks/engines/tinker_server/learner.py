@@ -145,8 +145,8 @@ def packs_of(data: Sequence[Datum], budget: int) -> list[list[Datum]]:
 
 
 def pack_of(data: Sequence[Datum], behaviour: str | None, weight: str) -> Pack:
-    """Return one pack in which every row predicts its target. behaviour: name of the behaviour log-probs, 0 without;
-    weight: of each token's weight or advantage."""
+    """Return one pack in which every row predicts its target. behaviour: name of the input with the behaviour
+    log-probs; None: they are 0. weight: name of the input with each token's weight or advantage."""
     lengths = [len(datum.tokens_T) for datum in data]
     starts = np.cumsum([0, *lengths]).astype(np.int32)
     rows = np.arange(starts[-1], dtype=np.int64)

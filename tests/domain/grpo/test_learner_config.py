@@ -27,17 +27,17 @@ CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1
     [
         ({"group_size": 1}, "group_size is 1"),
         ({"advantage": "zscore"}, "unknown advantage 'zscore'"),
-        ({"advantage": "pkpo"}, r"pkpo is about 4 attempts \(advantage_k\) of 2"),
-        ({"advantage": "pass_at_k", "advantage_k": 2}, "pass_at_k has nothing to learn from 2 attempts .* of 2"),
+        ({"advantage": "pkpo"}, r"pkpo needs 4 attempts \(advantage_k\) of 2"),
+        ({"advantage": "pass_at_k", "advantage_k": 2}, "pass_at_k compares choices of 2 attempts .* of 2"),
         ({"advantage": "pkpo", "advantage_k": 1}, "pkpo needs at least 2 attempts"),
         ({"advantage": "entropic"}, "entropic needs a group_size of 3, not 2"),
         ({"overlong_cache": 64, "max_tokens": 64}, "set max_tokens to the longest completion, above it"),
-        ({"token_budget": 9, "staleness": 1}, "staleness has sampled the next one"),
+        ({"token_budget": 9, "staleness": 1}, "staleness, which samples one step more"),
         ({"token_budget": 9, "lr_schedule": "linear"}, "lr_schedule=linear falls by steps"),
         ({"target_modules": ()}, "target_modules is"),
-        ({"lora_rank": 8, "expert_rank": 8}, "expert_rank is 8, which is not below lora_rank, 8"),
+        ({"lora_rank": 8, "expert_rank": 8}, "expert_rank is 8; it must be below lora_rank, which is 8"),
         ({"lora_rank": 8, "expert_rank": 4, "target_modules": ("q_proj",)}, "beside other layers; leave it out"),
-        ({"minibatches": 2}, "2 minibatches of 1 groups"),
+        ({"minibatches": 2}, "minibatches is 2, above groups_per_step"),
     ],
 )
 def test_settings_that_cannot_stand_together_are_refused(wrong: dict, message: str) -> None:

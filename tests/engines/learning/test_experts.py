@@ -32,13 +32,8 @@ CONFIG = LearnerConfig(
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_mixture(tmp_path_factory.mktemp("mixture"))
-
-
-@pytest.fixture(scope="module")
-def policy(base: Path) -> Policy:
-    return shifted(Policy(base, CONFIG, Execution(device="cpu")))
+def policy(tiny_mixture: Path) -> Policy:
+    return shifted(Policy(tiny_mixture, CONFIG, Execution(device="cpu")))
 
 
 @pytest.fixture(scope="module")

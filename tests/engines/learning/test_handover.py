@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,55 +12,27 @@ from safetensors.torch import load_file
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ALL_LINEAR, LearnerConfig
-from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
+from tasks.domain.grpo.steps import StepPlan, TrainRollout
 from tasks.domain.policies import ServedAdapter
 from tasks.engines import adapter_files
 from tasks.engines.adapter_files import SERVED, read_served, served_name
-from tasks.engines.learning.learner import TrainResult, train
 from tasks.engines.learning.merging import merge_into, merged
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, shifted
+from tests.engines.learning.test_learner import run, weights
 from tests.engines.learning.test_packed import CONFIG as PACKED
 from tests.engines.learning.test_packed import grouped
-from tests.tiny_model import write_tiny_mixture
 
 CONFIG = LearnerConfig(
     steps=5, groups_per_step=2, group_size=4, learning_rate=1e-3, lora_rank=8, lora_alpha=16, eval_every=3
 )
-GROUPS = grouped(random_rollouts(("a", "b"), 4, seed=2))
+STACKED = Execution(device="cpu", stacked_adapters=True)
 
 
 @pytest.fixture(scope="module")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
-    made = Policy(write_tiny_mixture(tmp_path_factory.mktemp("mixture")), CONFIG, Execution(device="cpu"))
-    with torch.no_grad():
-        drawn = torch.randn(made.lora.master.shape, generator=torch.Generator().manual_seed(1))
-        made.lora.master.add_(drawn * 0.05)
-    made.lora.refresh()
-    return made
-
-
-def rollouts_of(plan: StepPlan) -> list[TrainRollout]:
-    return [r for problem in plan.problem_ids for r in GROUPS[problem]]
-
-
-def run(
-    base: Path,
-    folder: Path,
-    *,
-    stacked: bool = True,
-    staleness: int = 0,
-    sample: Callable[[StepPlan], list[TrainRollout]] = rollouts_of,
-) -> TrainResult:
-    return train(
-        base=base,
-        problems=[PromptProblem(name, "s") for name in ("a", "b")],
-        config=replace(CONFIG, staleness=staleness),
-        execution=Execution(device="cpu", stacked_adapters=stacked),
-        workdir=folder,
-        sample=sample,
-    )
+def policy(tiny_mixture: Path) -> Policy:
+    return shifted(Policy(tiny_mixture, CONFIG, Execution(device="cpu")))
 
 
 def test_either_file_says_the_same_and_each_expert_is_merged_with_its_own(policy: Policy, tmp_path: Path) -> None:
@@ -102,9 +73,16 @@ def test_every_step_is_served_what_peft_s_file_would_say(
                 assert (plan.adapter.folder / SERVED).is_file() == stacked
                 pairs = read_served(plan.adapter.folder).pairs
                 seen[plan.policy_step] = {name: torch.cat([m.flatten() for m in pair]) for name, pair in pairs.items()}
-            return rollouts_of(plan)
+            return random_rollouts(plan.problem_ids, plan.group_size, plan.step)
 
-        run(policy.base, tmp_path / str(stacked), stacked=stacked, staleness=staleness, sample=sample)
+        execution = Execution(device="cpu", stacked_adapters=stacked)
+        run(
+            policy.base,
+            tmp_path / str(stacked),
+            replace(CONFIG, staleness=staleness),
+            sample=sample,
+            execution=execution,
+        )
     assert found[True].keys() == found[False].keys() >= {1, 2, 3}
     for step, pairs in found[True].items():
         assert all(torch.equal(pair, found[False][step][name]) for name, pair in pairs.items()), step
@@ -130,10 +108,10 @@ def test_a_kept_adapter_that_a_kill_cut_off_is_written_again(
     with monkeypatch.context() as patch:
         patch.setattr(adapter_files, "_config", cut)  # the first adapter to be kept is the start's
         with pytest.raises(ZeroDivisionError):
-            run(policy.base, tmp_path / "cut")
+            run(policy.base, tmp_path / "cut", CONFIG, execution=STACKED)
     assert {f.name for f in (tmp_path / "cut" / "checkpoints").iterdir()} == {"step-0002", "step-0003"}
     whole, again = (
-        load_file(run(policy.base, tmp_path / way).kept_adapters[-1] / "adapter_model.safetensors")
+        weights(run(policy.base, tmp_path / way, CONFIG, execution=STACKED).kept_adapters[-1])
         for way in ("whole", "cut")
     )
     assert all(torch.equal(whole[name], again[name]) for name in whole)
@@ -170,11 +148,6 @@ def test_what_the_smallest_learning_rate_changes_arrives(steps: int) -> None:
     nearest = (weight.float() + update).bfloat16().float() - weight.float()
     if steps == 1:
         assert (nearest * update).sum() / update.square().sum() < 0.05
-
-
-@pytest.fixture(scope="module")
-def tiny_mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_mixture(tmp_path_factory.mktemp("mixture"))
 
 
 def test_experts_are_merged_ahead_and_never_while_their_adapter_changes(tiny_mixture: Path) -> None:

@@ -130,11 +130,6 @@ def check_resumed(
     return whole
 
 
-def test_stopped_and_resumed_anywhere_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path) -> None:
-    """The stop comes before the update of a step or after it."""
-    check_resumed(tiny_base, tmp_path, CONFIG, range(1, 2 * CONFIG.steps + 1))
-
-
 def test_another_recipe_does_not_go_on_from_this_checkpoint(tiny_base: Path, tmp_path: Path) -> None:
     run(tiny_base, tmp_path, replace(CONFIG, steps=1))
     with pytest.raises(UserError, match="another recipe"):
@@ -261,22 +256,6 @@ def test_the_next_step_is_sampled_while_this_one_trains(
     monkeypatch.setattr(Updater, "update", waiting)
     run(tiny_base, tmp_path, replace(STALE, steps=2), sample=sample)
     assert met == [True, True]
-
-
-@pytest.mark.parametrize("extra_groups", [0, pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "execution",
-    [Execution(device="cpu"), Execution(device="cpu", async_checkpoints=True, checkpoint_every=3)],
-    ids=["every step", "sparse"],
-)
-def test_stopped_anywhere_and_resumed_it_is_the_undisturbed_run(
-    tiny_base: Path, tmp_path: Path, execution: Execution, extra_groups: int
-) -> None:
-    config = replace(STALE, max_extra_groups=extra_groups)
-    stops = range(1, 2 * config.steps + 1)
-    whole = check_resumed(tiny_base, tmp_path, config, stops, lambda: Book().sample, execution=execution)
-    plain = run(tiny_base, tmp_path / "plain", replace(config, staleness=0), sample=Book().sample)
-    assert not same(whole.kept_adapters[-1], plain.kept_adapters[-1])
 
 
 def failing(at: int, book: Book) -> Callable[[StepPlan], list[TrainRollout]]:

@@ -29,9 +29,8 @@ from tasks.engines.sampling.prompts import (
 )
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.sampling.vllm import graph_sizes, step_tokens
-from tests.tiny_model import write_tiny_mixture, write_tiny_model
+from tests.tiny_model import DEMO, write_tiny_mixture, write_tiny_model
 
-DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
 DATED = "{{ strftime_now('%d %b %Y') }}: {{ messages[0]['content'] }}"
 
 

@@ -22,8 +22,8 @@ from storage.errors import Parked
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.replicas import Begin, Ended, ReplicatedGenerator, _Replica
+from tests.tiny_model import DEMO
 
-DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
 HARDWARE = Hardware(kv_cache_mb=64, max_model_len=128, max_num_seqs=4, threads=1, replicas=2)
 pytestmark = pytest.mark.slow
 

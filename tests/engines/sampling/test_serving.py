@@ -19,9 +19,8 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
 from tests.engines.conftest import shifted
-from tests.tiny_model import write_tiny_mixture
+from tests.tiny_model import DEMO, write_tiny_mixture
 
-DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
 CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=8, lora_alpha=8)
 
 

@@ -54,8 +54,8 @@ def pkpo(group: Group, context: Context) -> Advantages:
 
 
 def best_alone(group: Group, _: Context) -> Advantages:
-    """GRPO for pass@k by its best rollout (Tang et al. 2025, arXiv 2503.19595): the best reward minus the second best;
-    zero for the others, and if two are tied for best."""
+    """GRPO for pass@k by its best rollout (Tang et al. 2025, arXiv 2503.19595). The best rollout gets the best reward
+    minus the second best, the others zero. If two are tied for best, all get zero."""
     second, best = np.sort(group.rewards_G)[-2:]
     advantages_G = np.zeros_like(group.rewards_G)
     advantages_G[int(group.rewards_G.argmax())] = best - second

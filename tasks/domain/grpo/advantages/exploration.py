@@ -95,9 +95,10 @@ def by_answer(group: Group, _: Context) -> Advantages:
 
 
 def _darling(group: Group, classes: Sequence[Hashable]) -> Advantages:
-    """r'_i = correct_i · max(Div_i, FLOOR), with Div_i the share of the n - 1 others in a different class (eq. 4 and
-    5), 0 without a class of its own; A = r' - mean(r') (section 3.2). The format reward is centred separately. classes
-    and diversity are reported for groups with a correct rollout, since other groups' traces are not classified."""
+    """Return A = r' - mean(r') (section 3.2), where r'_i = correct_i · max(Div_i, FLOOR) and Div_i is the share of the
+    n - 1 others in a different class (eq. 4 and 5), or 0 without a class. The format reward is centred separately.
+    classes and diversity are reported for groups with a correct rollout, since other groups' traces are not
+    classified."""
     size, counts = len(classes), Counter(classes)
     diversity_G = np.array([0.0 if one is None else (size - counts[one]) / (size - 1) for one in classes])
     weighted_G = group.correct_G * np.maximum(diversity_G, FLOOR)
