@@ -116,7 +116,7 @@ class Sampling(Checked):
     seed: Seed = 0
     """Seed of the draws."""
     kv_cache: KVCache = "full"
-    """Precision of keys and values on a GPU. `fp8` holds twice the tokens and samples a slightly different policy."""
+    """Precision of the KV cache on a GPU. `fp8` holds twice the tokens and samples a slightly different policy."""
 
     def identity(self, stop: tuple[str, ...]) -> dict[str, object]:
         spelt: dict[str, object] = {

@@ -59,17 +59,17 @@ class Hardware(Checked):
     memory_fraction: ShareAboveZero = 0.45
     """Share of a GPU's memory for the sampling engine."""
     kv_cache_mb: AtLeastOne = 256
-    """Memory for keys and values on the CPU, in MiB."""
+    """Memory of the KV cache on the CPU, in MiB."""
     max_num_seqs: Annotated[Whole, Field(ge=1, le=65_536)] = 64
     """Rollouts that an engine samples at once."""
     max_model_len: AtLeastOne = 512
     """Longest prompt and completion together, in tokens."""
     tensor_parallel: AtLeastOne = 1
-    """GPUs that share one sampling engine. Adapters are then served unmerged."""
+    """GPUs that share one sampling engine. With more than one, adapters are served unmerged."""
     replicas: AtLeastOne = 1
     """Sampling engines of an arm, each on GPUs of its own."""
     sampler_apart: bool = False
-    """Give the sampling engines GPUs of their own, as for `training.staleness = 1`."""
+    """Give the sampling engines GPUs of their own. `training.staleness = 1` then saves time."""
     spread: bool = False
     """Share a machine's GPUs out among the arms. A model too large for one GPU gets 2, 4 or 8 per engine."""
     engine_process: Literal["inside", "core", "worker", "both"] = "inside"
@@ -87,7 +87,7 @@ class Hardware(Checked):
     threads: Annotated[Annotated[Whole, Field(ge=1, le=1024)] | None, OrNone] = None
     """Threads of the CPU engines. With one, results are the same on any number of cores."""
     without: tuple[str, ...] = ()
-    """Kinds of artifact that this machine does not make, nor what follows from them."""
+    """Kinds of artifacts that this machine does not make. It does not make artifacts that need them either."""
     arms_at_once: AtLeastOne = 1
     """Arms (and seeds, above their number) that are made at once, each in a process with its own engine."""
     shard_rollouts: AtLeastOne = 16_384

@@ -99,8 +99,8 @@ class LearnerConfig(Ruled, Checked):
     seed: Seed = 0
     """Seed of the adapter's start, of the order of problems and of the rollouts."""
     truncated: Literal["keep", "mask"] = "keep"
-    """`keep` trains on rollouts that hit `max_tokens`; `mask` leaves their tokens out of the loss, but not their
-    rewards out of the group's mean."""
+    """`keep` trains on rollouts that hit `max_tokens`; `mask` leaves their tokens out of the loss. Their rewards count
+    in the group's mean either way."""
     max_extra_groups: Annotated[Whole, Field(ge=0, le=MOST)] = 0
     """Further problems that a step may sample to replace groups whose rewards are all equal."""
     prompt_order: PromptOrder = "round_robin_by_source"
@@ -112,11 +112,11 @@ class LearnerConfig(Ruled, Checked):
     tis_cap: Positive = 2.0
     """Largest importance weight of `tis`."""
     max_tokens: Annotated[AtLeastOne | None, OrNone] = None
-    """Longest completion, by which `dr_grpo` divides and from which `overlong_cache` counts back."""
+    """Longest completion. `dr_grpo` divides by it, and `overlong_cache` counts back from it."""
     minibatches: Size = 1
-    """Updates that a step's groups are dealt out to."""
+    """Updates per step and epoch. The step's groups are divided among them."""
     epochs: Annotated[Whole, Field(ge=1, le=1000)] = 1
-    """How often each group is used."""
+    """How often a step trains on each group."""
     kl_weight: NotNegative = 0.0
     """Weight of the KL term (k3) towards the start of the training."""
     lr_schedule: LrSchedule = "constant"
@@ -124,7 +124,8 @@ class LearnerConfig(Ruled, Checked):
     warmup_steps: Count = 0
     """Steps in which the learning rate rises linearly."""
     staleness: Annotated[Whole, Field(ge=0, le=1)] = 0
-    """1 trains each step on rollouts of the policy before the last one; they are sampled while the last step trains."""
+    """1 samples a step's rollouts while the step before it trains, so that they come from the policy before the last
+    update."""
     advantage_k: AtLeastOne = 4
     """Attempts k of `pass_at_k` and `pkpo`."""
     overlong_cache: Count = 0
@@ -138,11 +139,11 @@ class LearnerConfig(Ruled, Checked):
     entropy_weight: NotNegative = 0.0
     """Weight of each trained token's entropy, which the loss rewards."""
     entropy_target: Annotated[Positive | None, OrNone] = None
-    """Entropy that `entropy_weight` is steered to."""
+    """Target of the entropy. `entropy_weight` rises while the entropy is lower, and falls while it is higher."""
     entropy_delta: Positive = 0.005
     """Change of `entropy_weight` per step, with a target."""
     cov_share: ShareAboveZero = 2e-4
-    """Share of the tokens that `clip_cov` and `kl_cov` treat apart."""
+    """Share of the tokens that `clip_cov` leaves out, or to which `kl_cov` adds a KL term."""
     cov_low: NotNegative = 1.0
     """Lowest covariance of the tokens that `clip_cov` leaves out."""
     cov_high: Positive = 5.0
@@ -154,7 +155,7 @@ class LearnerConfig(Ruled, Checked):
     tau_negative: Positive = 1.05
     """Temperature of `sapo` for other tokens."""
     token_budget: Annotated[AtLeastOne | None, OrNone] = None
-    """End the training at the first step that reaches so many sampled tokens."""
+    """Sampled tokens after which the training ends, with the step that reaches them."""
     candidates: AtLeastTwo = 3
     """Answers in one completion, for `vpo` and `multi_rlvr`."""
 
