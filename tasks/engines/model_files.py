@@ -80,8 +80,8 @@ def read_config(base: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"model folder {base}: it has no config.json in Hugging Face format ({error})") from None
     shards = weight_files(base)
-    if missing := [shard.name for shard in shards if not shard.is_file()]:
-        raise UserError(f"model folder {base}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}")
+    if missing := [shard for shard in shards if not shard.is_file()]:
+        raise UserError(f"model folder {base}: {len(missing)} of {len(shards)} shards are missing; download it again")
     if not shards:
         raise UserError(f"model folder {base} has no weights ({WEIGHTS}, or shards with {INDEX}); download it again")
     return config

@@ -53,7 +53,10 @@ class Toolbox:
                 f"{digest} is only on a server, which returns no token ids and log-probs; name a local model"
             )
         if digest not in self.places:
-            raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; set its path")
+            raise UserError(
+                f"{what} (sha256 {digest[:12]}…) is not on this machine; put it below VARBAND_MODELS, or name its"
+                " folder in the study"
+            )
         return self.places[digest]
 
     def generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> Generator:

@@ -136,7 +136,7 @@ def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
         if name.partition("@")[0] not in (known := [*OWN, *brought(GROUP)]):
             yield f"unknown reward '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})"
     if len({*names}) < len(names):
-        yield f"rewards names one part twice: {', '.join(names)}"
+        yield f"rewards names one part twice: {', '.join(names)}; remove one"
     for term in config.rewards:
         if term.name == JUDGE and not term.model:
             yield "reward judge: set its model"

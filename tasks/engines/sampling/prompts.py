@@ -49,7 +49,10 @@ def chat_text(tokenizer: Any, prompt: Prompt, *, enable_thinking: bool) -> str:
     """Return messages, or a text as one user message, in the chat template. A template that inserts the current date
     gets the constant TODAY. Errors: UserError for a model without a chat template."""
     if tokenizer.chat_template is None:
-        raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template, but the model folder has none")
+        raise UserError(
+            f"{tokenizer.name_or_path}: the model folder has no chat template, which this arm needs;"
+            " use a scaffold without chat, or a model with a template"
+        )
     return tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt,
         tokenize=False,
