@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.domain.grpo.steps import TrainRollout
-from tests.tiny_model import write_tiny_mixture
+from tests.tiny_model import write_tiny_mixture, write_tiny_model
 
 if TYPE_CHECKING:
     from tasks.engines.learning.policy import Policy
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 VOCABULARY = 64
 
 
-def tiny(**overrides: Any) -> Any:
+def tiny_config(**overrides: Any) -> Any:
     from transformers import Qwen3Config
 
     shape: dict[str, Any] = {
@@ -42,8 +42,14 @@ def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("tiny") / "base"
     torch.manual_seed(0)
-    Qwen3ForCausalLM(tiny(initializer_range=0.2)).save_pretrained(folder)
+    Qwen3ForCausalLM(tiny_config(initializer_range=0.2)).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model with a tokenizer."""
+    return write_tiny_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="session")

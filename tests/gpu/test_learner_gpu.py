@@ -15,7 +15,7 @@ from tasks.engines.learning import attention
 from tasks.engines.learning.merging import Snapshot
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
-from tests.engines.conftest import random_rollouts, shifted, tiny
+from tests.engines.conftest import random_rollouts, shifted, tiny_config
 from tests.engines.learning.test_own_forward import APART, LEARNER
 from tests.engines.learning.test_packed import CONFIG, grouped
 from tests.gpu.test_sampling_gpu import WIDE
@@ -32,7 +32,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("gpu") / "base"
     torch.manual_seed(0)
-    config = tiny(hidden_size=256, intermediate_size=512, head_dim=64, initializer_range=0.08)
+    config = tiny_config(hidden_size=256, intermediate_size=512, head_dim=64, initializer_range=0.08)
     Qwen3ForCausalLM(config).bfloat16().save_pretrained(folder)
     return folder
 
@@ -43,7 +43,7 @@ def mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("gpu-mixture") / "base"
     torch.manual_seed(0)
-    shape = tiny(hidden_size=256, intermediate_size=512, head_dim=64, initializer_range=0.08).to_dict()
+    shape = tiny_config(hidden_size=256, intermediate_size=512, head_dim=64, initializer_range=0.08).to_dict()
     mixed = {"moe_intermediate_size": 128, "num_experts": 8, "num_experts_per_tok": 2, "norm_topk_prob": True}
     config = Qwen3MoeConfig(**{k: v for k, v in shape.items() if k != "model_type"} | mixed)
     Qwen3MoeForCausalLM(config).bfloat16().save_pretrained(folder)

@@ -35,10 +35,6 @@ def updater_of(base: Path, config: LearnerConfig = CONFIG) -> Updater:
     return Updater(policy_of(base, config), config, 8192)
 
 
-def kept(updater: Updater) -> dict[str, torch.Tensor]:
-    return updater.tensors()
-
-
 def sampled_by(policy: Policy, rollouts: list[TrainRollout], noise: float) -> list[TrainRollout]:
     """Behaviour log-probs are the policy's own, but for noise of this size."""
     rng, drawn = np.random.default_rng(0), []
@@ -138,7 +134,7 @@ def test_minibatches_and_epochs_are_updates_one_after_the_other(tiny_base: Path)
     together, apart = updater_of(tiny_base, REUSE), updater_of(tiny_base, replace(REUSE, minibatches=1, epochs=1))
     row = together.update(groups, Clock(), step=5)
     rows = [apart.update({p: groups[p] for p in part}, Clock()) for part in update_groups(PROBLEMS, REUSE, 5)]
-    assert equal(kept(together), kept(apart))
+    assert equal(together.tensors(), apart.tensors())
     assert (row["updates"], row["trained_tokens"]) == (4, sum(r["trained_tokens"] for r in rows))
     assert row["num_tokens"] * 2 == row["trained_tokens"]
     assert row["grad_norm"] == pytest.approx(np.mean([r["grad_norm"] for r in rows]))
@@ -242,13 +238,13 @@ def test_each_agent_is_trained_as_if_alone(tiny_base: Path, pull: dict, executio
     config = replace(CONFIG, advantage="multi_agent", learning_rate=1e-2, **pull)
     both, _ = trained(tiny_base, config, execution=execution)
     steps = [grouped(criticising(random_rollouts(PROBLEMS, 4, seed=s), s)) for s in range(3)]
-    found = kept(both)
+    found = both.tensors()
     for prefix, groups_of in (("", lambda groups: groups), ("critic_", criticised)):
         alone = Updater(policy_of(tiny_base, config, execution), config, 8192)
         alone.start_here()
         for step, groups in enumerate(steps, 1):
             alone.update(groups_of(groups), Clock(), step)
-        expected = kept(alone)
+        expected = alone.tensors()
         assert all(torch.equal(found[prefix + name], tensor) for name, tensor in expected.items())
     assert not torch.equal(found["weights"], found["critic_weights"])
 
@@ -328,9 +324,9 @@ def test_a_gradient_that_is_not_finite_skips_the_update_and_is_counted(tiny_base
     config = overflowing(CONFIG)
     updater = updater_of(tiny_base, config)
     updater.update(good, Clock())
-    before = kept(updater)
+    before = updater.tensors()
     row = updater.update(mixed, Clock())
-    assert equal(kept(updater), before)
+    assert equal(updater.tensors(), before)
     assert (row["updates"], row["skipped_updates"], row["trained_tokens"]) == (0, 1, 0)
     assert row["grad_norm"] is row["loss"] is row["entropy"] is None
     assert updater.update(good, Clock())["updates"] == 1 and updater.policy.lora.master.isfinite().all()
@@ -364,8 +360,8 @@ def test_a_step_without_a_live_group_leaves_weights_and_moments(tiny_base: Path,
     updater = updater_of(tiny_base, config)
     updater.start_here()
     assert updater.update(live, Clock())["updates"] == 1
-    before = kept(updater)
+    before = updater.tensors()
     assert before["exp_avg"].any()
     row = updater.update(dead, Clock())
-    assert equal(kept(updater), before)
+    assert equal(updater.tensors(), before)
     assert (row["updates"], row["skipped_updates"], row["live_groups"], row["trained_tokens"]) == (0, 0, 0.0, 0)

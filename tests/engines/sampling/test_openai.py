@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import httpx
 import numpy as np
@@ -27,7 +25,7 @@ from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import endpoint
 from tasks.engines.sampling.endpoint import model_of
 from tasks.engines.sampling.openai import OpenAIGenerator
-from tests.servers import free_port
+from tests.servers import end, free_port
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 #: A body that is bytes is sent as it is.
@@ -231,23 +229,14 @@ def start_vllm(model: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(words, env=env, stdout=out, stderr=out, start_new_session=True)
 
 
-def wait_until_up(port: int, process: subprocess.Popen[bytes], log: Path, limit: float = 240) -> None:
-    until = time.monotonic() + limit
+def wait_until_up(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + 240
     while time.monotonic() < until and process.poll() is None:
-        try:
-            with urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=2):
-                return
-        except OSError:
-            time.sleep(0.5)
+        with suppress(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{port}/v1/models")
+            return
+        time.sleep(0.5)
     pytest.fail(f"the vLLM server did not come up:\n{log.read_text()[-3000:]}")
-
-
-def kill(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
-    try:
-        os.killpg(process.pid, how)
-    except ProcessLookupError:
-        return
-    process.wait(30)
 
 
 @pytest.mark.slow
@@ -271,11 +260,11 @@ def test_a_real_server_gives_log_probs_of_the_policy_and_may_be_killed(
             assert completion.key not in got
             got[completion.key] = completion
             if len(got) == 10:
-                kill(server)
+                end(server)
                 server = start_vllm(tiny, port, log)
         assert sorted(got) == list(range(48))
     finally:
-        kill(server)
+        end(server)
     model = AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32)
     for c in list(got.values())[:6] + list(got.values())[-6:]:
         ids = [*asked[c.key].prompt_ids, *c.token_ids]

@@ -88,10 +88,6 @@ def answers(pipe: Connection) -> None:
         return
 
 
-def replica_gone_asked(number: int) -> list[Request]:
-    return [Request(i, (5, 6), i, Decoding(max_tokens=1)) for i in range(number)]
-
-
 @pytest.mark.parametrize("dead", [0, 1, 2])
 def test_one_that_died_while_nothing_was_asked_parks_the_run(dead: int) -> None:
     """Between two steps, while their learner trains: what the next step says to it finds the pipe broken."""
@@ -103,12 +99,12 @@ def test_one_that_died_while_nothing_was_asked_parks_the_run(dead: int) -> None:
         threading.Thread(target=answers, args=(theirs,), daemon=True).start()
     # more requests than room, and fewer than replicas
     for number in (20, 1, 0):
-        assert sorted(c.key for c in made.generate(replica_gone_asked(number), None)) == list(range(number))
+        assert sorted(c.key for c in made.generate(asked(number), None)) == list(range(number))
     made._replicas[dead].pipe, other_end = Pipe()
     other_end.close()
     for number in (20, 1):
         with pytest.raises(Parked, match="a sampling replica ended early"):
-            list(made.generate(replica_gone_asked(number), None))
+            list(made.generate(asked(number), None))
 
 
 # An engine in processes of its own ends with the process that uses it, however that one ends.

@@ -112,7 +112,7 @@ def test_a_server_that_is_started_again_continues_where_it_was(tmp_path: Path, m
                 model.optim_step(adam).result()
                 if step == 1:
                     model.save_state("one").result()
-                    sampler = model.save_weights_and_get_sampling_client().result()
+            sampler = model.save_weights_and_get_sampling_client().result()
             found[restarts] = losses, [one.tokens for one in sampled(sampler, 3)]
     assert found[True] == found[False] and len({*found[True][0]}) == 4
 
