@@ -165,7 +165,7 @@ class _Evaluation:
             mixed = [part if isinstance(part, list) else real(part) for part in parts]
             exact = all(isinstance(part, Fraction) for part in parts)
             value = _OPERATIONS[op](*(parts if exact or op in ("^", "root", "binom") else mixed))
-        except (ZeroDivisionError, ValueError, OverflowError, TypeError):
+        except (ZeroDivisionError, ValueError, OverflowError, TypeError, AssertionError):  # mpmath asserts on matrices
             raise NoValue from None
         if op in ("sinh", "cosh", "tanh"):
             self.bits = max(self.bits, int(3 * abs(parts[0])))
