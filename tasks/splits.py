@@ -12,7 +12,7 @@ from storage.artifacts.schemas import Benchmark, Pool, Splits
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.problems.duplicates import find_leaks, left_out
-from tasks.domain.problems.problems import HeldOut, of_split, reserved_sources
+from tasks.domain.problems.problems import HeldOut, heldout_of, of_split, reserved_sources
 from tasks.stage import Payload, Ref, stage, store
 
 TEXT = ["problem_id", "source_id", "problem"]
@@ -57,7 +57,7 @@ def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> 
     for row in rows:
         members[row["cluster"]][row["source"]] += 1
     heldout = {cluster for cluster, found in members.items() if found.keys() & reserved}
-    left = Counter({s: heldout_per_source for s in sources if s not in reserved})
+    left = Counter({s: n for s, n in heldout_of(sources, heldout_per_source).items() if s not in reserved})
     ranked = sorted(members.keys() - heldout, key=lambda c: (hashlib.sha256(f"{seed}:{c}".encode()).digest(), c))
     for cluster in ranked:
         if all(left[s] >= n for s, n in members[cluster].items()):
@@ -66,11 +66,8 @@ def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> 
     for source, missing in sorted(left.items()):
         if missing > 0:
             raise UserError(
-                f"split: source {source} has {sources[source]} problems, {heldout_per_source} cannot be held out of it"
-            )
-        if sources[source] == heldout_per_source and heldout_per_source:
-            raise UserError(
-                f"split: all {sources[source]} problems of source {source} would be held out; hold out fewer"
+                f"split: near-duplicates stay together, so {heldout_per_source} of the {sources[source]} problems of"
+                f" {source} cannot be held out; hold out another number"
             )
     split = ["heldout" if row["cluster"] in heldout else "train" for row in rows]
     return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(Splits.schema)

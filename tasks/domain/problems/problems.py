@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from storage.errors import UserError
 from tasks.domain.grading.formulas import number
 from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_completion
 from tasks.domain.grading.shapes import Shape, shape
@@ -198,15 +199,22 @@ def reserved_sources(counts: Mapping[str, int]) -> set[str]:
 
 
 def heldout_of(counts: Mapping[str, int], heldout_per_source: int | HeldOut) -> Counter[str]:
-    """Return how many problems of each source a split holds out. counts: problems by source.
+    """Return how many problems of each source a split holds out. counts: problems by source. Errors: UserError for a
+    source that would have no problem left.
 
-    >>> heldout_of({"math500": 500, "amc": 83, "aime24": 30}, 50)
-    Counter({'math500': 500, 'amc': 50, 'aime24': 30})
+    >>> heldout_of({"math500": 500, "amc": 83, "aime24": 60}, 50)
+    Counter({'math500': 500, 'amc': 50, 'aime24': 50})
     """
     if heldout_per_source == "all":
         return Counter(counts)
     reserved = reserved_sources(counts)
-    return Counter({name: n if name in reserved else min(n, heldout_per_source) for name, n in counts.items()})
+    for source, number in counts.items():
+        if 0 < heldout_per_source >= number and source not in reserved:
+            raise UserError(
+                f"pool.heldout_per_source: {heldout_per_source} problems of each source are to be held out, and"
+                f" {source} has {number} in this pool; hold out fewer, or raise pool.limit if it is set"
+            )
+    return Counter({name: n if name in reserved else heldout_per_source for name, n in counts.items()})
 
 
 def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Table:

@@ -68,6 +68,12 @@ def test_the_plan_warns_of_answers_in_words_that_would_be_read_as_mathematics(tm
     assert prose_golds(study, plan(study, store)).startswith("5 of 26 reference answers are words, such as 'the dog'")
 
 
+def test_the_plan_refuses_a_source_with_too_few_problems_for_its_split(tmp_path: Path) -> None:
+    study, store = demo_on(tmp_path, "pool.limit=4"), Store(tmp_path / "store")
+    with pytest.raises(UserError, match=r"heldout_per_source: 4 problems .* and p has 4 in this pool; .* pool\.limit"):
+        Forecast.of(study, store, Budget())
+
+
 def test_only_what_is_sampled_counts(tmp_path: Path) -> None:
     """A study whose rollouts are there, or are made elsewhere, needs no room for prompts; nor does a problem that its pool
     has left out."""
