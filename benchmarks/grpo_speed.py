@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from psutil import Process
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
@@ -28,6 +29,8 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, StepMetrics, train
 from tasks.engines.model_files import num_experts, read_config
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
+
+STARTED = Process().create_time()
 
 
 def main() -> None:
@@ -58,9 +61,8 @@ def main() -> None:
     )
     from tasks.engines.sampling.vllm import VllmGenerator
 
-    began = time.perf_counter()
     generator = VllmGenerator(args.model, hardware, args.rank)
-    print(f"engine up in {time.perf_counter() - began:.1f} s, adapters {generator.adapters}", flush=True)
+    print(f"engine up after {time.time() - STARTED:.1f} s, adapters {generator.adapters}", flush=True)
     held = torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
     merges = generator.adapters == "merged" and torch.cuda.is_available()
     mixture = num_experts(read_config(args.model)) > 0
@@ -160,6 +162,8 @@ class Run:
         return rollouts
 
     def on_step(self, metrics: StepMetrics) -> None:
+        if not self.steps:
+            print(f"first step trained {time.time() - STARTED:.1f} s after the start", flush=True)
         wall, self.last = time.perf_counter() - self.last, time.perf_counter()
         phases = {k: v for k, v in metrics.seconds.items() if k != "sample"}
         now = self.sampled.pop(int(metrics.row["step"]))
@@ -204,8 +208,9 @@ def read_problems(path: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(about: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options that describe a step, which grpo_trl has too."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--problems", type=Path, required=True)
     parser.add_argument("--scaffold", default="panel", choices=sorted(SCAFFOLDS))
@@ -215,9 +220,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--group-size", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=1024)
     parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--token-budget", type=int, default=10240)
     parser.add_argument("--memory-fraction", type=float, default=0.45)
-    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
+    parser.add_argument("--out", type=Path)
+    return parser
+
+
+def arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    parser.add_argument("--token-budget", type=int, default=10240)
+    parser.add_argument("--engine-process", default="both", choices=("inside", "core", "worker", "both"))
     parser.add_argument("--adapters", default="auto", choices=("auto", "merged", "unmerged"))
     parser.add_argument("--determinism", default="fast", choices=("fast", "bits"))
     parser.add_argument("--staleness", type=int, default=0, choices=(0, 1))
@@ -225,7 +236,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--max-model-len", type=int, help="else room for 1,024 tokens of prompt")
     parser.add_argument("--max-num-seqs", type=int, help="else the rollouts of a step")
     parser.add_argument("--processes", type=int, default=1, help="of the learner, one a GPU")
-    parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
 
