@@ -188,8 +188,8 @@ def sides_of(pool: pa.Table, splits: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: str) -> list[Row]:
-    """Return held-out problems of the study that occur in a lesson's pool, used or left out. held, lesson: problem_id,
-    source_id, problem."""
+    """Return the held-out problems of the study that occur in a lesson's pool, whether the lesson trained on them or
+    left them out. held, lesson: problem_id, source_id, problem."""
     sides = dict(zip(splits["problem_id"].to_pylist(), splits["split"].to_pylist(), strict=True))
     others = lesson.filter(pa.array([sides[p] in ("train", "near_heldout") for p in lesson["problem_id"].to_pylist()]))
     untaught = {"train": None}
@@ -200,6 +200,7 @@ def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: 
 
 
 def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:
-    """Return dead groups of a screening that are expected to be live at the training's group size."""
+    """Return groups of a screening with only one outcome that are expected to have both at the training's group
+    size."""
     found = [r for r in expectations(counts, group_size) if r["metric"] == "mislabelled" and r.get("band") is None]
     return [{"arm": arm, "count": r["count"], "n": r["n"], "share": r["estimate"]} for r in found if r.get("count")]

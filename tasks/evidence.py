@@ -47,8 +47,8 @@ class Available(Evidence):
 
 
 def sampled_with(rollouts: Ref) -> Mapping[str, object] | None:
-    """Return the stored arguments of the stage that sampled these rollouts, also through regradings, embeddings and
-    measures; None for imported ones."""
+    """Return the stored arguments of the stage that sampled these rollouts; None for imported rollouts. Regradings,
+    embeddings and measures are followed back to their rollouts."""
     recipe = store().manifest(rollouts).recipe
     while "policy" not in recipe.arguments:
         onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")

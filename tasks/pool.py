@@ -65,8 +65,8 @@ def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPol
 
 
 def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
-    """Return verdicts on (answer form, answer, gold, answer kind). Errors: UserError for a plugin grader that raises on
-    a gold, because it would raise on correct answers."""
+    """Grade tuples of (answer form, answer, gold, answer kind). Errors: UserError for a plugin grader that raises on a
+    gold, because it would raise on correct answers."""
     items = [
         GradeItem(replace(BARE[form], answer_kind=kind), BARE[form].answer_in_form(answer, trace=""), gold)
         for form, answer, gold, kind in probes
@@ -86,7 +86,7 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> li
 def _limited(
     rows: list[Row], graders: Graders, policy: PoolPolicy, kept_out: Sequence[str]
 ) -> tuple[list[Row], list[Row]]:
-    """Build a limited pool, checking no more golds than needed. The problems keep the order of the files."""
+    """Build a limited pool; check only as many golds as it needs. The problems keep the order of the files."""
     taken, order = min(policy.limit or len(rows), len(rows)), policy.in_pool_order(rows)
     place = {(row["source"], row["source_id"]): place for place, row in enumerate(rows)}
     while True:
@@ -101,7 +101,8 @@ def _place(spec: SourceSpec) -> Path:
 
 
 def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
-    """Return texts of the evaluation sets that these sources must keep out, unless the pool evaluates them."""
+    """Return the problems' texts of the evaluation sets that these sources must exclude, unless the pool itself
+    contains these sets."""
     present = {spec.name for spec in sources}
     guards = {
         name: _place(spec).parent / SOURCES[name].file

@@ -1,4 +1,4 @@
-"""Test-time search: problems × policy × method → one tree a problem, and the answer after each of its rounds.
+"""Test-time search: problems × policy × method → one tree per problem, and the answer after each of its rounds.
 
 Problems are driven together, so that none waits for another one's last round. If sampling is in batches, the rounds of
 all unfinished searches are split into batches in the order of their requests. A batch does not depend on the ledger: a
@@ -111,8 +111,8 @@ class Tree:
         return came
 
     def lacking(self) -> dict[Key, Ask]:
-        """Return missing requests of the next round, and requests that will certainly follow, as many again as exist:
-        rounds of single rollouts are thus sampled in twos, fours and eights."""
+        """Return the missing requests of the next round, and in advance as many certain later requests as results
+        exist. Rounds of single rollouts are thus sampled in batches of two, four and eight."""
         wanted = list(self._asked.asks)
         for ask in self._asked.asks:
             if ask.question is None and not ask.end and self.key(ask) not in self.hand:
@@ -215,7 +215,7 @@ def request_for(tree: Tree, ask: Ask, terms: Terms) -> RolloutRequest:
 
 @cache
 def stepping(policy: Policy, end: str) -> Policy:
-    """Return the policy that also stops at the end of a step; it has its own account in the ledger."""
+    """Return the policy that also stops at the end of a step; the ledger stores its rollouts separately."""
     scaffold = policy.scaffold
     return replace(policy, scaffold=replace(scaffold, stop=(*scaffold.stop, end)))
 
@@ -282,7 +282,7 @@ def _scores(
     pending: Sequence[Asked], rows: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], terms: Terms
 ) -> list[Reading]:
     """Return the reward model's scores, computed together; empty without a model, and for completions that answer no
-    problem. Self-certainties use distributions that the engine had already, so reading them again is free."""
+    problem. Reading self-certainties again is free, because the engine has already computed the token distributions."""
     found = [Reading()] * len(pending)
     if any(tree.method.reward == CERTAINTY for tree, _, _ in pending):
         if terms.adapter is not None and not terms.adapter.folder.is_dir():
@@ -454,7 +454,7 @@ def search_problems(
 
 
 def cut_summary(trees: Sequence[Tree]) -> str:
-    """Return how many problems had a cut request, and the most frequent reason."""
+    """Return a text with the number of problems that had a cut request, and the most frequent reason."""
     cut = [node["cut"] for tree in trees for node in tree.nodes if node["cut"]]
     if not cut:
         return ""

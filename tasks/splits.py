@@ -67,7 +67,7 @@ def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> 
         if missing > 0:
             raise UserError(
                 f"split: near-duplicates stay together, so {heldout_per_source} of the {sources[source]} problems of"
-                f" {source} cannot be held out; hold out another number"
+                f" {source} cannot be held out; change pool.heldout_per_source"
             )
     split = ["heldout" if row["cluster"] in heldout else "train" for row in rows]
     return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(Splits.schema)
@@ -143,12 +143,12 @@ def benchmark_of(
     for level in levels or (found if per_level else ()):
         if available[level] < (per_level or 1):
             raise UserError(
-                f"benchmark {name}: {per_level or 'some'} problems of level {level} are needed; the set has"
-                f" {found[level]}, {available[level]} of them no training problem of this study"
+                f"benchmark {name}: level {level} needs {per_level or 1} problems that this study does not train on,"
+                f" but only {available[level]} of its {found[level]} are left; choose other levels or a smaller number"
             )
     if not available:
         raise UserError(
-            f"benchmark {name}: each of its {pool.num_rows} problems is a training problem of this study or nearly one;"
-            " --set benchmarks=… chooses others"
+            f"benchmark {name}: the study trains on all {pool.num_rows} problems or on near-duplicates of them; choose"
+            " another set with --set benchmarks=…"
         )
     return chosen

@@ -35,7 +35,8 @@ def audit_designs(
     diversities: tuple[Diversity, ...],
     gate: Gate = Gate(),  # noqa: B008
 ) -> pa.Table:
-    """Return the mismatches between the designs of one experiment. Schema: AUDIT. gate: the study's form gate."""
+    """Return the findings of all checks on the designs of one experiment. Schema: AUDIT.
+    gate: the study's form gate."""
     held = f"held-out of {splits}"
     sampled = [*((ref, str(pool), "screening") for ref in screenings), *((ref, held, "heldout") for ref in final)]
     recipes = {ref: store().manifest(ref).recipe for ref in trainings}
@@ -185,7 +186,7 @@ def rewards_of_form(trainings: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]
 
 
 def _steps(training: Ref) -> Row:
-    """Return the requested number of steps of a training and the last executed one."""
+    """Return the number of steps that a training was asked for and the last step that it executed."""
     learner = restored(LearnerConfig, store().manifest(training).recipe.arguments["learner"])
     executed = max(store().read(training, ["step"])["step"].to_pylist(), default=0)
     counted = {"run": str(training), "requested": learner.steps, "executed": executed}
@@ -222,8 +223,8 @@ def _coverage(diversity: Ref, problems: str) -> list[Row]:
 
 
 def _mislabelled(screening: Ref, sizes: Mapping[str, int]) -> list[Row]:
-    """Return dead groups of a screening that are expected to be live at the training's group size. sizes: group size by
-    arm."""
+    """Return groups of a screening with only one outcome that are expected to have both at the training's group size.
+    sizes: group size by arm."""
     counts = query(
         "select arm, count(*) as n, count(*) filter (where correct) as c from t group by arm, problem_id",
         t=store().read(screening, ["arm", "problem_id", "correct"]),

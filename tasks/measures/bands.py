@@ -143,7 +143,8 @@ def classify_bands(*, rollouts: Rollouts) -> pa.Table:
 
 @stage(JointBands, version=1)
 def keep_joint(*, own: Bands, others: tuple[Bands, ...]) -> pa.Table:
-    """Return one arm's bands, with a variance band limited to problems in every arm's variance band. Schema: Bands."""
+    """Return one arm's bands, without the problems of its variance band that are not in every other arm's variance
+    band. Schema: Bands."""
     return joint_of(store().read(own), [store().read(ref) for ref in others])
 
 

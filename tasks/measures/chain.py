@@ -46,10 +46,10 @@ def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table
     - `by source`: means.
 
     Slopes hold difficulty (share correct and its square), arm and source fixed; a source with both higher diversity and
-    larger gains would otherwise reverse a slope. Predictor and outcome come from different rollouts (screening, step
-    0), so that they share no sampling noise. groups: held-out groups of the first and the last step, with `cluster`. n:
-    rows of (problem, arm). Estimates are None, with a reason, if there are too few problems or screening shares are
-    biased.
+    larger gains would otherwise reverse a slope. Predictor and outcome are measured on different rollouts (those of the
+    screening and those of step 0), so their sampling errors are independent. groups: held-out groups of the first and
+    the last step, with `cluster`. n: rows of (problem, arm). Estimates are None, with a reason, if there are too few
+    problems or screening shares are biased.
     """
     table = _laid_out(groups, bands, diversity)
     rows: list[Row] = []
@@ -131,14 +131,15 @@ def _refused(table: pa.Table, problems: int) -> str | None:
 
 
 def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
-    """Return values in standard deviations within their arm; unscaled if there is no variance."""
+    """Divide values by their standard deviation within the arm; leave them unscaled if it is 0."""
     away_N = _less_mean(value_N, arm_N)
     scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(np.unique(arm_N)), 1)))
     return away_N / scale if scale > 0 else away_N
 
 
 def _less_mean(value: np.ndarray, class_N: np.ndarray) -> np.ndarray:
-    """Subtract from values the mean of their class, along the last axis; this removes fixed effects of the class."""
+    """Subtract the mean of its class from each value, along the last axis. This removes the fixed effects of
+    classes."""
     member_NC = np.eye(class_N.max() + 1)[class_N]
     return value - value @ member_NC / member_NC.sum(axis=0) @ member_NC.T
 

@@ -1,4 +1,5 @@
-"""Training curves: held-out accuracy by step, gains beside the training data, and metrics of the training steps."""
+"""Training curves: held-out accuracy by step, gains with the composition of the training data, and metrics of the
+training steps."""
 
 from __future__ import annotations
 
@@ -141,7 +142,8 @@ def training_curves(
     pool: Pool,
     splits: Splits,
 ) -> pa.Table:
-    """Return held-out accuracy by step, source and arm, and final gains beside training-pool share and exposure."""
+    """Return held-out accuracy by step, source and arm, and final gains with each source's share of the training pool
+    and of the trained groups."""
     problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
     groups, ends = read_groups(list(dict.fromkeys(evaluations))), read_groups(final)
     if not trainings:

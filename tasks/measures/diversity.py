@@ -1,4 +1,5 @@
-"""Diversity: distances between the traces of one problem, with and without an encoder."""
+"""Diversity of one problem's rollouts: distances between embedded traces, and the variety of answers, which needs no
+encoder."""
 
 from __future__ import annotations
 
@@ -271,7 +272,7 @@ def _floors(parts: Iterable[tuple[pa.Table, pa.Table]]) -> dict[tuple[Any, ...],
 
 @stage(Diversity, version=4)
 def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
-    """Return the mean pairwise distance per problem beside length, accuracy and encoder coverage."""
+    """Return the mean pairwise distance of each problem, with length, accuracy and encoder coverage."""
     parts = store().groups(embeddings, ["window", "problem_id"])
     rows = pa.concat_tables([Diversity.schema.empty_table(), *map(diversity_of, parts)])
     return rows.sort_by([(key, "ascending") for key in GROUP])
@@ -296,7 +297,7 @@ def compare_diversity(*, diversities: tuple[Diversity, ...]) -> pa.Table:
 
 
 def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:
-    """Add the sampled adapter as a column; if it is unknown, the artifact's own name stands for it."""
+    """Add the sampled adapter as a column; if the adapter is unknown, use the artifact's own name."""
     policy = (sampled_with(measured) or {}).get("policy")
     adapter = policy.get("adapter") if isinstance(policy, dict) else None
     return rows.append_column("adapter", pa.array([str(adapter or measured)] * rows.num_rows, pa.string()))
@@ -305,7 +306,8 @@ def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:
 @standard_measure("ceilings")
 @stage(DiversityCeilings, version=4)
 def measure_ceilings(*, embeddings: tuple[Embeddings, ...]) -> pa.Table:
-    """Place the distance within problems between its floor (reworded traces) and its ceiling (shuffled problems)."""
+    """Return the distance within problems together with its floor (reworded traces) and its ceiling (shuffled
+    problems)."""
     return pa.concat_tables([_ceilings(ref) for ref in embeddings])
 
 

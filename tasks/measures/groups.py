@@ -17,7 +17,7 @@ from tasks.domain.statistics.means import Seeded, by_seed, folded
 from tasks.stage import Ref, beside, store
 
 Row = dict[str, Any]
-#: Columns of a rollout that say which it is and whether it is correct; completions stay on disk.
+#: Columns that identify a rollout, and whether it is correct; completions stay on disk.
 OF_ROLLOUT = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct"]
 #: Columns that are read to count groups.
 COLUMNS = [*OF_ROLLOUT, "finish", "num_tokens", "verdict"]

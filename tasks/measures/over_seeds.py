@@ -25,7 +25,8 @@ DRAWS = 400  # for a standard error only
 
 
 def interquartile_mean(scores: np.ndarray) -> float:
-    """Return the mean of the middle half: the lowest and the highest quarter are cut off, in fractions where needed.
+    """Return the mean of the middle half of the values. The lowest and the highest quarter are left out; a value on the
+    border counts in part.
 
     >>> interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0])), interquartile_mean(np.array([1.0, 2.0, 3.0]))
     (2.0, 2.0)

@@ -1,5 +1,5 @@
-"""pass@k, the chance that at least one of k rollouts is right, per policy and source, and how gaps change with k; then
-maj@k and best-of-k, the same rollouts with one answer chosen."""
+"""pass@k per policy and source, the chance that at least one of k rollouts is right, and gaps of pass@k by k. maj@k and
+best-of-k choose one answer from the same k rollouts."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def estimate_pass_at_k(
 def contrast_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:
-    """Return the gaps between every two (arm, step), and whether they close as k grows."""
+    """Return the gaps of pass@k between every two (arm, step), and tests of whether the gaps close as k grows."""
     return contrasts_of(read_groups(rollouts), ks, draws, seed)
 
 

@@ -1,4 +1,5 @@
-"""Re-screening: how often a second screening gives a problem the same band, beside the beta-binomial's prediction."""
+"""Re-screening: how often a second screening gives a problem the same band, compared with the prediction of the
+beta-binomial fit."""
 
 from __future__ import annotations
 
@@ -208,7 +209,7 @@ class Rescreening(
         "high real, predicted real, predicted_low real, predicted_high real, reason str",
     ),
 ):
-    """Agreement of the bands of two draws, beside the prediction from the first draw."""
+    """Agreement of the bands of two draws, compared with the prediction from the first draw."""
 
 
 def rescreening_of(bands: pa.Table, again: pa.Table) -> pa.Table:
@@ -257,7 +258,8 @@ def _of_halves(first: pa.Table) -> list[Row]:
 
 
 def sampled_again(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollouts]:
-    """Return those of `others` that sample the screened policy again: equal settings, another seed."""
+    """Return the rollouts among `others` that sample the screened policy again, with equal settings and another
+    seed."""
 
     def sampling_of(ref: Rollouts, seeded: bool) -> tuple[Row, Row] | None:
         """Return the fields of policy and sampling. seeded: include the sampling seed."""
@@ -278,7 +280,8 @@ def sampled_again(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rol
 def screen_again(
     *, bands: tuple[Bands, ...], screenings: tuple[Rollouts, ...], others: tuple[Rollouts, ...]
 ) -> pa.Table:
-    """Compare the screening's bands with those of new rollouts of the same policy, and with those of its halves."""
+    """Compare the screening's bands with the bands of new rollouts of the same policy, and the bands of the two halves
+    of each screening group with each other."""
     screened = with_clusters(pa.concat_tables([store().read(ref) for ref in bands]), screenings)
     anew = [ref for screening in screenings for ref in sampled_again(screening, others)]
     again = read_groups(anew) if anew else screened.slice(0, 0)

@@ -109,9 +109,9 @@ ANSWERS = """
 def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searched]:
     """Return the answers of each method within each budget. nodes: Searches, with the problem's cluster.
 
-    A round counts within a budget if all tokens up to its end, prompts and completions, do. A problem of which no
-    round ends within the budget counts as wrong. The baseline method answers by its first rollout; all its rollouts
-    give two reference lines: the oracle, and pass@1, the mean of one rollout.
+    A round counts within a budget if all tokens up to its end, prompts and completions, do. If no round of a problem
+    ends within the budget, the problem counts as wrong. The baseline method answers by its first rollout; all its
+    rollouts give two reference lines: the oracle, and pass@1, the mean of one rollout.
     """
     names, within = [], []
     for column in ("chosen", "tokens", "rollouts"):

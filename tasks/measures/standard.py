@@ -1,5 +1,5 @@
-"""Registry of standard measures: tables that every study makes and only figures read, each declared where it is
-computed.
+"""Registry of standard measures: tables that every study makes and that only the report's queries read. Each measure is
+declared beside its computation.
 
 A printed measure is two files: `<name>.py` in this folder (columns, table, stage) and
 `storage/reading/queries/report_<name>.sql` (figure and query). No other file needs to name a standard measure.
@@ -36,8 +36,8 @@ _STANDARD: dict[str, _Standard] = {}
 
 def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> Callable[[Stage[P, K]], Stage[P, K]]:
     """Register this stage as a standard measure; every study makes its artifact, and queries read it as `name`. The
-    stage's arguments are fields of Available with the same names, others keep their defaults. taken: argument → field,
-    if the names differ. needs: fields without which the measure is skipped."""
+    arguments are filled from the fields of Available with the same names; other arguments keep their defaults. taken:
+    argument → field, if the names differ. needs: fields; the measure is skipped if one of them is empty."""
 
     def declare(stage: Stage[P, K]) -> Stage[P, K]:
         named = {argument: taken.get(argument, argument) for argument in inspect.signature(stage.function).parameters}
@@ -56,8 +56,8 @@ def names_of_measures() -> set[str]:
 
 
 def standard_measures(available: Available, chosen: Sequence[str] = ()) -> dict[str, Ref]:
-    """Return the standard measures of the available artifacts, by name. chosen: make only these and those that the
-    study's other settings ask for; empty: all."""
+    """Return the standard measures of the available artifacts, by name. chosen: names of the measures to make, besides
+    those that the study's other settings require; empty: all."""
     names_of_measures()
     return {
         name: measure.stage(**{argument: getattr(available, field) for argument, field in measure.taken.items()})

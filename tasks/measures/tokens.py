@@ -169,6 +169,7 @@ def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lam
 @standard_measure("tokens", rollouts="final")
 @stage(Tokens, version=12)
 def measure_tokens(*, rollouts: tuple[Rollouts, ...]) -> pa.Table:
-    """Return tokens per correct answer with truncation, accuracy among answers, and paired lengths."""
+    """Return tokens per correct answer, shares of truncated rollouts, accuracy among rollouts with an answer, and
+    paired lengths."""
     read = pa.concat_tables([store().read(ref, COLUMNS) for ref in rollouts])
     return tokens_of(read, lambda groups: with_clusters(groups, rollouts))

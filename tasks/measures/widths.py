@@ -84,8 +84,8 @@ class Group:
 
     @cached_property
     def shared_grams(self) -> list[np.ndarray]:
-        """Return has_NG by order: whether trace N has n-gram G, for n-grams that occur in several traces. A second
-        occurrence in a trace counts as another n-gram."""
+        """Return has_NG by order: whether trace N has n-gram G, for n-grams that occur in several traces. The second
+        occurrence of an n-gram in one trace counts as a different n-gram."""
         gram_NT, found = self.word_NT, [shared_by_several(self.word_NT)]
         for order in ORDERS[1:]:
             longer_NT = gram_NT[:, :-1] * (self.word_NT.max(initial=0) + 1) + self.word_NT[:, order - 1 :]
@@ -145,7 +145,8 @@ def entropy_by_counts(group: Group, k: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _expected(n: int, size: int, k: int) -> float:
-    """Return the expected −p log p, where p is the share of a class of this size in k of n rollouts."""
+    """Return the expected value of −p log p, where p is a class's share of k rollouts drawn from n. The class has
+    `size` of the n rollouts."""
     ways = ((j, comb(size, j) * comb(n - size, k - j)) for j in range(1, min(size, k) + 1))
     return sum(-(j / k) * log(j / k) * w for j, w in ways) / comb(n, k)
 
@@ -226,9 +227,9 @@ def _by_chance(group: Group, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure of width. value: function of at least k rollouts. of: its input; rollouts without that are left out,
-    also those without a class (unless `unclassed`) or without a log-probability (if `likelihood`). least, most: bounds,
-    used for intervals."""
+    """A measure of width. value: function of at least k rollouts. of: its input. Rollouts without this input are left
+    out. Rollouts without a class are left out too, unless `unclassed`, and rollouts without a log-probability, if
+    `likelihood`. least, most: bounds, used for intervals."""
 
     name: str
     value: Callable[[Group, int], float | None]

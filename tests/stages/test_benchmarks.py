@@ -50,8 +50,8 @@ def test_the_next_one_stands_in_for_a_leak() -> None:
 @pytest.mark.parametrize(
     ("levels", "leaked", "wanted", "per_level", "said"),
     [
-        ("112", "", ("1", "2"), 2, "2 problems of level 2 are needed; the set has 1, 1 of them no training problem"),
-        ("12", "1", ("2",), None, "some problems of level 2 are needed; the set has 1, 0 of them no training problem"),
+        ("112", "", ("1", "2"), 2, "level 2 needs 2 problems .*, but only 1 of its 1 are left"),
+        ("12", "1", ("2",), None, "level 2 needs 1 problems .*, but only 0 of its 1 are left"),
     ],
 )
 def test_what_cannot_be_asked_is_said(

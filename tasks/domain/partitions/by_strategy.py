@@ -164,7 +164,7 @@ METHODS = (
 
 
 def _by_first_letter(stems: Sequence[str]) -> str:
-    """Return an equivalent pattern that groups stems by first letter; it is four times as fast.
+    """Return a pattern that matches the same stems but groups them by first letter, which is four times as fast.
 
     >>> _by_first_letter(["list", "case", "lcm"])
     'l(?:ist|cm)|c(?:ase)'

@@ -1,8 +1,8 @@
-"""Groups rollouts of one problem into classes: equal answers, or similar traces. Axis suffix: N rollouts.
+"""Group the rollouts of one problem into classes of equal answers or of similar traces. Axis suffix: N rollouts.
 
 A class is a number from 0, in order of first occurrence; None for a rollout in no class. Equality is transitive: a
-chain of equal answers is one class. Similarity is not: any two traces of a class must be similar, because chains of
-similar traces would join different ones (docs/analysis.md).
+chain of equal answers is one class. Similarity is not transitive: a chain of similar traces could join two different
+ones. Any two traces of a class must therefore be similar (docs/analysis.md).
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _off(term: Shape) -> str:
 
 
 def _algebraic_terms(found: Shape) -> list[str]:
-    """Return the terms for which only algebra recognises another spelling, without the left side of an equation."""
+    """Return the terms whose other spellings only algebra can recognise, without the left side of an equation."""
     if found.kind == "scalar":
         words = re.search(
             r"\\(?:text|mathrm|mbox)|[A-Za-z]{4,}", re.sub(r"\\(?!text|mathrm|mbox)[A-Za-z]+", "", found.text)
@@ -207,7 +207,7 @@ _BARE_COMMAND = re.compile(r"(?<![\\A-Za-z])(?:[cdt]?frac|rac|[dt]?binom|inom|te
 
 
 def why_no_answer(gold: str) -> str:
-    r"""Return the reason why a published gold cannot be an answer; empty if it can.
+    r"""Return the reason why a published gold cannot be an answer; an empty text if it can be one.
 
     >>> why_no_answer("nan"), why_no_answer('["2", "9"]'), why_no_answer("\frac12"), why_no_answer("[2, 9]")
     ('stands in place of an answer', 'is JSON and no answer', 'a backslash was lost before rac12', '')

@@ -208,17 +208,17 @@ def heldout_of(counts: Mapping[str, int], heldout_per_source: int | HeldOut) -> 
     if heldout_per_source == "all":
         return Counter(counts)
     reserved = reserved_sources(counts)
-    for source, number in counts.items():
-        if 0 < heldout_per_source >= number and source not in reserved:
+    for source, count in counts.items():
+        if 0 < heldout_per_source >= count and source not in reserved:
             raise UserError(
                 f"pool.heldout_per_source: {heldout_per_source} problems of each source are to be held out, and"
-                f" {source} has {number} in this pool; hold out fewer, or raise pool.limit if it is set"
+                f" {source} has {count} in this pool; hold out fewer, or raise pool.limit if it is set"
             )
     return Counter({name: n if name in reserved else heldout_per_source for name, n in counts.items()})
 
 
 def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Table:
-    """Return the problems of one split, in the pool's order; all for None."""
+    """Return the problems of one split, in the pool's order; split None returns all problems."""
     if split is None:
         return problems
     chosen = {row["problem_id"] for row in splits.to_pylist() if row["split"] == split}

@@ -93,7 +93,8 @@ FORMATS = (".jsonl", ".json", ".ndjson", ".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source by content, as stored in a recipe. guards: (name, sha256) of the evaluation sets that it keeps out."""
+    """A source identified by the hash of its content, as stored in a recipe. guards: (name, sha256) of the evaluation
+    sets that it keeps out."""
 
     name: str
     sha256: str

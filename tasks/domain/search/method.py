@@ -1,5 +1,5 @@
-"""The interface of search methods: a generator of rounds, which yields requests, receives candidates, and returns the
-candidate whose answer it gives.
+"""The interface of search methods: a method is a generator of rounds. It yields requests, receives candidates, and
+names the candidate that gives its answer.
 
 A method is pure: its requests are a function of the question, its parameters and the candidates so far. Candidates have
 no verdict, so no method can see the gold.
@@ -116,7 +116,7 @@ class Method(Checked, ABC):
 
     @property
     def sure(self) -> int:
-        """Return the number of rollouts that the method requests in any case; these may be sampled ahead."""
+        """Return the number of rollouts that the method always requests; they may be sampled in advance."""
         return 0
 
     @property

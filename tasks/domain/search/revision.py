@@ -147,8 +147,8 @@ LEAST = 1e-6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution(Method):
     """Evolutionary search after Mind Evolution (Lee et al. 2025, arXiv 2501.09891): islands of attempts, parents drawn
-    by fitness, children that the policy makes of two parents, migration, reset of the worst island. The fittest answer,
-    which most attempts gave, counts.
+    by fitness, children that the policy makes of two parents, migration, reset of the worst island. The final answer is
+    the fittest one, the answer of most attempts.
 
     Differences from the paper, which has an evaluator of solutions: fitness is the share of all attempts so far with
     the same answer. Parents are drawn in proportion to fitness; the paper uses its softmax, which is almost uniform for
@@ -206,8 +206,8 @@ def agreement(seen: Sequence[Candidate]) -> dict[str, float]:
 def parents(
     island: Sequence[Candidate], fitness: dict[str, float], place: tuple[int, int, int]
 ) -> tuple[Candidate, ...]:
-    """Draw two different members of an island in proportion to their fitness, or its only one. The seed depends on the
-    members and the child's place."""
+    """Draw two different members of an island in proportion to their fitness; an island with one member returns it. The
+    seed depends on the members and the child's place."""
     rng = random.Random(derived_seed([c.name for c in island], list(place)))
     left, pair = {c.name: c for c in island}, list[Candidate]()
     while left and len(pair) < 2:

@@ -1,4 +1,4 @@
-"""Methods that sample rollouts of the problem one after another and pick one: by rank, by votes, by a score."""
+"""Methods that sample independent rollouts of the problem and pick one answer by rank, by votes or by a score."""
 
 from __future__ import annotations
 

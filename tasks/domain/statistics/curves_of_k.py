@@ -130,7 +130,7 @@ def beyond_shift(
     pair: Pair, trained: Sequence[bool], ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
 ) -> tuple[float, means.Means]:
     """Return (null, excess). null: the closure of the gap, from the smallest to the largest k, that a constant shift of
-    logits would give. excess: the remaining closure, 0 if the policies differ only by such a shift.
+    logits would give. excess: the measured closure minus `null`; it is 0 if the policies differ only by such a shift.
 
     The shift of logits is fitted twice, once from each policy, and averaged. The variance adds a bootstrap over
     problems (near-duplicates drawn together) and the spread over seeds, each standing for its policy. paired: both

@@ -1,5 +1,5 @@
-"""The distribution of problem difficulty, from counts of correct rollouts: ranges of figures over all plausible
-distributions, and a beta-binomial fit.
+"""The distribution of problem difficulty, estimated from counts of correct rollouts: a beta-binomial fit, and the range
+of each figure over all plausible distributions.
 
 A beta-binomial gives the estimate, but its own interval is valid only if success rates follow a beta distribution: for
 some other pools it covered no study (docs/coverage.md). Intervals are therefore ranges over all distributions whose
@@ -101,8 +101,9 @@ def too_few(problems: int) -> str | None:
 
 
 def bounds(bound: Mapping[str, float], problems: int) -> str:
-    """Return the text that replaces an interval for problems with given counts. One that covers any pool covered 98 to
-    100 % of studies; one for pools of a certain shape covered none of those with another shape."""
+    """Return the text that replaces an interval for problems with given counts. In simulations, bounds for any pool
+    covered 98 to 100 % of studies; an interval that assumes a shape of the pool covered no study of a pool with another
+    shape."""
     return too_few(problems) or (
         f"no interval: rollouts so few do not tell it; {bound['low']:.3f} to {bound['high']:.3f} in any pool that would"
         " give these counts"

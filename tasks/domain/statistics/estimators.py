@@ -18,8 +18,9 @@ import numpy as np
 
 @lru_cache(maxsize=256)
 def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
-    """Return (S, k) indices: every subset of k of n, or `most` random ones if there are more: whole orders of the n,
-    each cut into disjoint subsets, which leaves a third of the error of independent ones (Vendi scores of 8 of 16).
+    """Return (S, k) indices: every subset of k of n, or `most` random ones if there are more. Random subsets are cut
+    from random orders of all n, so the subsets of one order are disjoint. Their error is a third of that of independent
+    subsets (Vendi scores of 8 of 16).
 
     >>> subsets(3, 2).tolist()
     [[0, 1], [0, 2], [1, 2]]

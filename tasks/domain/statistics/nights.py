@@ -5,8 +5,8 @@ Without a change, all rollouts of one problem are exchangeable. Given a problem'
 rollouts since any night are then hypergeometric, with known mean and variance. The standardised sum of differences over
 problems is the Mantel-Haenszel statistic, stratified by problem. A scan takes the largest over the possible nights of
 change. The p-value comes from permutations of rollouts within problems, and is exact for any number of problems and
-rollouts. Each night has its own level, so that false alarms add up to at most 5 % over 90 nights (simulation:
-docs/coverage.md). Axes: N nights, the first being the evaluation, and P problems.
+rollouts. The significance level of each night is chosen so that any false alarm in 90 nights has a chance of at
+most 5 % (simulation: docs/coverage.md). Axes: N nights, the first being the evaluation, and P problems.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ MIXED, CLUSTERED = "mixed model, problems random", "least squares, robust to pro
 
 
 def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray) -> Row:
-    """Return the slope of the outcome (averaged over seeds) on the first of `fixed` as a row, or its reason for none.
+    """Return a row with the slope of the outcome (averaged over seeds) on the first column of `fixed`, or the reason
+    for a missing slope.
 
     The other columns and an intercept are held fixed. Each group (problem, or its near-duplicates) has a random
     intercept, by restricted maximum likelihood. Without a solution, or without a group of two rows: least squares with
@@ -71,9 +72,9 @@ def _mixed(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) ->
 
 
 def between_groups(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> float:
-    """Return the variance of random intercepts over the residual variance, by restricted maximum likelihood. The
-    likelihood then has one parameter, this ratio λ, and depends on sums over groups of one size m: (V⁻¹)_g = 1 − λ/(1 +
-    λm) · J. Source: Lindstrom and Bates 1988."""
+    """Return the ratio of the variance of random intercepts to the residual variance, by restricted maximum likelihood.
+    The likelihood then has one parameter, this ratio λ, and depends on sums over groups of one size m: (V⁻¹)_g = 1 −
+    λ/(1 + λm) · J. Source: Lindstrom and Bates 1988."""
     from scipy.optimize import minimize_scalar
 
     both_ND = np.column_stack([design_ND, outcome_N])

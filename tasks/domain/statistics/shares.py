@@ -1,7 +1,7 @@
 """Means of shares in [0, 1] over problems and training seeds, with intervals that also hold near 0 and 1.
 
-Near 0 and 1 the intervals of `means` are not valid. docs/coverage.md has the coverage of other methods. Axes: S seeds,
-P problems, V columns that are tested side by side.
+The intervals of `means` are not valid near 0 and 1. docs/coverage.md compares the coverage of several methods. Axes: S
+seeds, P problems, V columns that are tested side by side.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Windows: the part of a trace that an encoder sees, in tokens of that encoder or in characters."""
+"""A window is the part of a trace that an encoder sees, measured in tokens of that encoder or in characters."""
 
 from __future__ import annotations
 
