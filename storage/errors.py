@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room"),
     **dict.fromkeys((errno.EROFS, errno.EACCES), "let this user read and write there"),
-    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP), "move away what lies in its place"),
+    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP), "move away the file or folder that has this path"),
     errno.ENAMETOOLONG: "name it shorter",
     errno.EXDEV: "keep all folders of a root on one disk",
     errno.EIO: "check that disk",

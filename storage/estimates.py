@@ -103,7 +103,7 @@ def percentile_ends(values: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-#: Half a problem is added at either end of the range, for the variance that n equal problems leave possible.
+#: Problems that are added at each end of the range, because n equal problems do not prove that the variance is 0.
 PSEUDO = 0.5
 SEEN = 2.5  # power with which that variance decreases as problems differ
 FEW = 17.0  # divided by n, a correction of the kurtosis of few problems near the ends of the range

@@ -35,7 +35,7 @@ BEAT_SECONDS, SILENCE_SECONDS = 10.0, 60.0
 POLL_SECONDS = {True: 0.1, False: 2.0}
 FOLDER = ".leases/"
 Claims = list[tuple[str, list[str]]]
-#: Former holders of this process; their remaining leases are free.
+#: Ended holders of this process; leases that they still have are free.
 _ended: set[str] = set()
 
 

@@ -82,8 +82,8 @@ class Ledger:
         return sorted((self.root / folder).glob(pattern))
 
     def append(self, account: Account, rows: pa.Table, about: dict[str, object], *, unchecked: bool = False) -> Path:
-        """Make rows durable. about: a readable description of the account. unchecked: they do not count until they are
-        admitted, and stay on this machine until then."""
+        """Make rows durable. about: a readable description of the account. unchecked: the rows do not count, and
+        stay on this machine, until `admit` is called."""
         folder = self.folder(account)
         aside = self.root / ".scratch" / f"shard-{uuid.uuid4().hex}"
         try:
@@ -118,7 +118,7 @@ class Ledger:
         return sorted(self.folder(account).glob("unchecked-*.parquet"))
 
     def admit(self, shard: Path) -> None:
-        """Also use the rows of this shard, which was stored unchecked."""
+        """Count the rows of a shard that was stored unchecked."""
         target = shard.rename(shard.with_name(shard.name.replace("unchecked", "shard", 1)))
         sync(target.parent)
         if self._mirror:

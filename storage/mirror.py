@@ -30,7 +30,7 @@ MANIFEST = "manifest.json"
 BULKY = (".leases", ".work", "ledger", "spending")
 #: Seconds for which the state of an artifact is cached.
 BELIEVED_SECONDS = 20.0
-#: A younger file in the working copy may be about to be uploaded.
+#: A file of the working copy that is younger than this may not be uploaded yet.
 UNDERWAY_SECONDS = 60.0
 #: Records and manifests that are read concurrently.
 SMALL_AT_ONCE = 32
@@ -165,8 +165,8 @@ class Mirror(Objects):
             shutil.rmtree(aside, ignore_errors=True)
 
     def publish(self, folder: Path, ref: Ref, *, over: str | None) -> bool:
-        """Upload a whole artifact; return False if another writer was first. over: token of a stale or damaged one to
-        replace."""
+        """Upload a whole artifact; return False if another writer was first. over: token of the stale or damaged
+        artifact that may be replaced."""
         raw = (folder / MANIFEST).read_bytes()
         manifest, name = orjson.loads(raw), f"{ref.kind}/{ref}/{MANIFEST}"
         attempt = f"{ref.kind}/{ref}/{manifest['token']}"
@@ -197,7 +197,7 @@ class Mirror(Objects):
         self.delete(*self.list(f"{ref.kind}/{ref}"))
         self._heard.pop(str(ref), None)
 
-    # what is not finished
+    # unfinished artifacts
 
     def bring_work(self, ref: Ref | None = None) -> None:
         """Download other machines' files of an unfinished artifact, or of all; existing files are not replaced."""

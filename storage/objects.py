@@ -24,7 +24,7 @@ T = TypeVar("T")
 CONNECTIONS = 8
 #: Size of the parts of an upload, of which PARTS_AT_ONCE are in memory. S3 allows 10,000 parts.
 PART_BYTES, PARTS_AT_ONCE, MOST_PARTS = 8 << 20, 2, 9_000
-#: Seconds without an answer after which a command stops, and a run (`patient`).
+#: Seconds without an answer after which a command stops, and after which a run stops (`patient`).
 COMMAND_PATIENCE, RUN_PATIENCE = 10.0, 300.0
 NO_CREDENTIALS = "no credentials ({}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _in_runs = [COMMAND_PATIENCE]
@@ -200,7 +200,7 @@ class Objects:
         found: dict[str, Listed] = {}
 
         def request(obstore: Any, store: Any, after: str | None) -> str | None:
-            """Return the position to continue at, or None at the end of the object."""
+            """Return the position to continue at, or None at the end of the listing."""
             for page in obstore.list(store, folder or None, offset=after, chunk_size=1000):
                 for one in page:
                     if (room := one["path"].partition("/")[0]) in but:

@@ -63,7 +63,8 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """Run in another thread, because in the main one DuckDB delays a signal's exception or replaces it."""
+    """Return the result of `ask`. It runs in another thread: in the main one DuckDB delays or replaces exceptions of
+    signals."""
     if threading.current_thread() is not threading.main_thread():
         return ask()
     future: Future[T] = Future()

@@ -43,8 +43,8 @@ def _ending() -> BaseException:
 
 @contextmanager
 def stop_over_errors() -> Iterator[None]:
-    """Raise the stop in place of a later error, which counts as its consequence: libraries that try several ways to
-    load a model take a stop for a way that failed."""
+    """Raise the stop instead of a later error. A library that tries several ways to load a model may take the stop for
+    a failed attempt, and then raises an error of its own."""
     try:
         yield
     except Exception as error:

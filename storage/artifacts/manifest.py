@@ -145,7 +145,7 @@ class Manifest(BaseModel):
     format: int
     kind: str
     fingerprint: str
-    token: str  # new at every making: an artifact is stale once an input was made again
+    token: str  # new for each making; an artifact is stale if one of its inputs was made again
     made_from: dict[str, str]  # input ref -> the input's token
     rows: int
     recipe: Recipe
@@ -238,6 +238,6 @@ def _hardware() -> str:
 
 @functools.cache
 def _gpus() -> tuple[str, ...]:
-    import torch  # waits for a thread that is importing it; a partial import has no torch.cuda
+    import torch  # waits until other threads have imported torch; before, it has no torch.cuda
 
     return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))

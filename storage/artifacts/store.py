@@ -62,8 +62,8 @@ class Store:
             probe.unlink()
         except OSError as error:
             raise UserError(
-                f"store {self.root}: cannot be written ({error.strerror or error}); free space or permissions there,"
-                " or choose another with --root"
+                f"store {self.root}: cannot be written ({error.strerror or error}); make room or allow writing there,"
+                " or choose another folder with --root"
             ) from None
 
     @property

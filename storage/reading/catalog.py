@@ -102,7 +102,7 @@ def find(root: Path, text: str) -> Ref:
     refs = [ref for ref in Store(root).refs() if ref.starts(text)]
     if len(refs) > 1:
         message = f"fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}"
-        raise UserError(f"'{text[:80]}' {message}: write more of it")
+        raise UserError(f"'{text[:80]}' {message}; write more characters of it")
     if refs:
         return refs[0]
     if run is not None:

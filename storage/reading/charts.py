@@ -95,7 +95,7 @@ def _named_marks(of: str, looks: Mapping[str, Style]) -> tuple[Spec, Spec]:
 
 
 def _layer(mark: str, encoding: Spec, only: str = "", **look: Any) -> Spec:
-    """Return one mark of a chart. only: condition on the rows that have it."""
+    """Return one mark of a chart. only: filter for the rows that get this mark."""
     chosen = {"transform": [{"filter": only}]} if only else {}
     return chosen | {"mark": {"type": mark, **look}, "encoding": encoding}
 
@@ -211,9 +211,9 @@ def heat(_: Chart, rows: Sequence[Row], __: Sequence[str], arm: str, other: str)
 
 
 def levels(_: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
-    """Return the chart of an answer: for each arm (or objective, or method) its accuracy before and after, and below
-    each difference beside the differences that the study is too small to find. rows: result of a query
-    report_answer_*."""
+    """Return the chart of an answer. Its upper panel has the accuracy of each arm (or objective, or method) before and
+    after. Its lower panel has each difference beside the range of differences that the study is too small to detect.
+    rows: result of a query report_answer_*."""
     rows = [{**row, **{name: 100 * row[name] for name in POINTS if row.get(name) is not None}} for row in rows]
     above = [row for row in rows if row["row"] != "difference" and row["after_rate"] is not None]
     below = [row for row in rows if row["row"] == "difference" and row["gain"] is not None]
@@ -255,7 +255,7 @@ def levels(_: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
     return [{"description": "accuracy before and after, and the differences", "vconcat": panels, **shared}]
 
 
-#: Width of an answer's panels; the labels to the left and the numbers to the right come on top.
+#: Width of an answer's panels; the labels to the left and the numbers to the right come in addition.
 ANSWER_WIDTH = 560
 _LABELS: Spec = {"labelLimit": 220, "labelFontSize": 12, "minExtent": 130, "labelPadding": 10}
 _LABELS |= {"domain": False, "ticks": False}

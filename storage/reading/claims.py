@@ -64,8 +64,8 @@ class Claim(BaseModel):
 
 
 class Claims(BaseModel):
-    """A file of claims. imported: sha256 by path of the files that they come from; empty to check any artifacts of a
-    store."""
+    """A file of claims. imported: sha256 of the files that they come from, by path; if empty, the claims are checked on
+    all artifacts of a store."""
 
     claims: tuple[Claim, ...] = Field(alias="claim")
     imported: dict[str, str] = Field(default={}, alias="import")
@@ -140,8 +140,8 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
 def check(
     claim: Claim, kinds: set[str], value: Callable[[str, Mapping[str, object]], float | None], of_what: str = ""
 ) -> Checked:
-    """Recompute one claim. kinds: kinds of artifacts in the store. value: answers a named query, None without an
-    answer."""
+    """Recompute one claim. kinds: kinds of artifacts in the store. value: returns the result of a named query, or
+    None."""
     if claim.query is None:
         return Checked(claim, "unknown", reason=claim.cannot or "")
     if missing := sorted(needs(claim.query) - kinds):

@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.reading.query_cache import ask, manifest, report_arguments, reports
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.reading.query_cache import ask, report_arguments, reports
 from storage.sql import named, query
 
 
@@ -21,7 +23,7 @@ def settings_apart(root: Path, one: str, other: str) -> dict[str, tuple[Any, Any
 
 
 def _settings(root: Path, report: str) -> dict[str, Any]:
-    arguments = report_arguments(manifest(root, report).recipe)
+    arguments = report_arguments(Store(root).manifest(Ref.parse(report)).recipe)
     return {"profile": arguments.profile, "base model": arguments.model, **_flat(tomllib.loads(arguments.settings))}
 
 

@@ -116,7 +116,7 @@ class Figure:
         """Return the text for a missing artifact. chosen: the measures that the study selected; empty: all."""
         source = self.sources[0]
         selected = not chosen or source in {*ALWAYS, *SOMETIMES, *ON_REQUEST, *chosen}
-        why = self.empty if selected else "its study asks for other measures."
+        why = self.empty if selected else "its study selects other measures."
         return f"Not in this run, which holds no {source}{f': {why}' if why else '.'}"
 
 

@@ -1,4 +1,4 @@
-"""A store for notebooks and scripts: `from varband import open_store`. Reads only."""
+"""A read-only view of a store, for notebooks and scripts: `from varband import open_store`."""
 
 from __future__ import annotations
 
@@ -112,5 +112,5 @@ study.tables"""
 
 
 def _chart(study: OpenStudy) -> str:
-    """Return the first figure with a chart: of gains, if anything was trained."""
+    """Return the name of the first figure that has a chart and rows."""
     return next(name for name in study.tables if FIGURES[name].chart and study.table(name).num_rows)

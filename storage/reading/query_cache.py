@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import restored
-from storage.artifacts.manifest import Manifest, Recipe
+from storage.artifacts.manifest import Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
@@ -100,10 +100,6 @@ def descent(root: Path, ref: str) -> pa.Table:
     store = Store(root)
     refs = {each for _, each, _ in catalog.lineage(store, Ref.parse(ref))}
     return catalog.artifacts_of(store, refs).sort_by([("created", "ascending"), ("ref", "ascending")])
-
-
-def manifest(root: Path, ref: str) -> Manifest:
-    return Store(root).manifest(Ref.parse(ref))
 
 
 @lru_cache(maxsize=512)

@@ -117,7 +117,7 @@ def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, li
 def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> dict[str, pa.Table]:
     """Return tables that queries need beside the inputs, and an empty one for each input that this report lacks.
     `arms`: in the order of their colours. `diagnostics`: an empty table, for trainings without diagnostics. `measured`:
-    the final rollouts of each diversity. `sliced_by`: the benchmark of each pass@k and contrast."""
+    each artifact of final rollouts with its diversity. `sliced_by`: the benchmark of each pass@k and contrast."""
 
     def texts(**columns: Sequence[str]) -> pa.Table:
         return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})

@@ -32,8 +32,8 @@ from storage.roots import address_of, linkless, sync_tree, write_durably
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The result of a copy. artifacts, shards: copied now. left_bytes: weights left out. others: artifacts that the
-    target has in another version, which stay."""
+    """The result of a copy. artifacts, shards: copied now. left_bytes: weights left out. others: artifacts
+    that are not copied, because the target has another version of them."""
 
     artifacts: int = 0
     shards: int = 0
@@ -74,7 +74,7 @@ def copy_study(
             except (UserError, FileNotFoundError):
                 unread.append(ref)
         if unread:
-            many = f"{len(unread)} artifacts are left out, whose manifests cannot be read, first {unread[0]}"
+            many = f"{len(unread)} artifacts are left out because their manifests cannot be read (first {unread[0]})"
             warnings.warn(Notice(f"{many}: `varband store verify` says why"), stacklevel=2)
         chosen = list(known) if run is None else sorted(closure(known, planned_refs(source, run)))
         left = {} if weights else _left_by_light_copies(known)
@@ -93,8 +93,8 @@ def copy_study(
 
 
 def _left_by_light_copies(known: Mapping[Ref, Manifest]) -> dict[str, frozenset[str]]:
-    """Return the weights that a light copy leaves out, by training: of a lesson all but those that other trainings
-    start from, of a training whose last adapter was sampled all."""
+    """Return the weights that a light copy leaves out, by training. A lesson keeps the adapters that other trainings
+    start from; a training whose last adapter was sampled keeps none."""
     sampled, starts = set[tuple[str, int]](), dict[str, set[int]]()
     for manifest in known.values():
         for policy in map(manifest.recipe.arguments.get, ("policy", "start")):

@@ -136,10 +136,10 @@ def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:
     for path in sorted((store.root / ".work").glob("*")):
         ref = Ref.named(path.name)
         if ref and store.fresh(ref) and _silence(path) > older_than:
-            yield path, "work folder of what is finished"
+            yield path, "work folder of a finished artifact"
     for path in sorted(store.scratch.glob("*")):
         if _silence(path) > max(older_than, SILENT_SCRATCH):
-            yield path, "scratch of a writer that is gone"
+            yield path, "temporary files of a process that ended"
 
 
 def _silence(path: Path) -> timedelta:
@@ -220,6 +220,6 @@ def _study(store: Store, manifests: Mapping[Ref, Manifest], what: str) -> list[D
     others = [ref for ref in manifests if ref.kind in ("report", "audit") and str(ref) != run.report]
     kept = closure(manifests, {*others, *unfinished(root, but=run.id)})
     records = [path for path in (run_path(root, run.id), notes) if path.exists()]
-    return [(store.path(ref), f"of {run.id} alone") for ref in sorted(mine - kept)] + [
+    return [(store.path(ref), f"used by {run.id} only") for ref in sorted(mine - kept)] + [
         (path, f"record of {run.id}") for path in records
     ]

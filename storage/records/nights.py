@@ -24,11 +24,11 @@ class Night(Record):
     """The re-evaluation of one adapter in one night.
 
     number: count of this adapter's nights, from 1. environment: versions and hardware of sampling and grading;
-    as_evaluated: it equals the evaluation's. drawn: what was sampled under `seed`: nothing, the evaluation's rollouts
-    again (`same`), a few problems (`canary`) or all (`whole`). problems, correct: counts of the new rollouts, by the
-    environment's grader. z: statistic of the scan. evaluated: accuracy when evaluated, under tonight's grader. tonight,
-    expected, low, high: accuracy, its expectation from earlier nights on the same problems, and the range of 95 % of
-    nights without a change; None without new rollouts. found: a sentence.
+    as_evaluated: whether the evaluation had the same environment. drawn: the rollouts that were sampled under `seed`:
+    none, the evaluation's again (`same`), those of a few problems (`canary`) or of all (`whole`). problems, correct:
+    counts of the new rollouts, by the environment's grader. z: statistic of the scan. evaluated: accuracy when
+    evaluated, under tonight's grader. tonight, expected, low, high: accuracy, its expectation from earlier nights on
+    the same problems, and the range of 95 % of nights without a change; None without new rollouts. found: a sentence.
     """
 
     NAME = "night"

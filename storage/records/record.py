@@ -1,5 +1,5 @@
-"""Records: small JSON files beside the store, written atomically, and uploaded if the root is on object storage; the
-team's overrides of verdicts among them.
+"""Records: small JSON files beside the store, for example the team's overrides of verdicts. They are written
+atomically, and uploaded if the root is on object storage.
 
 A damaged file is moved to `<root>/.damaged`, never deleted.
 """
@@ -60,7 +60,7 @@ def set_aside(root: Path, path: Path) -> Path:
     return target
 
 
-# Overrides: verdicts of people, which stand above the grader's.
+# Overrides: verdicts by people, which replace the grader's verdicts.
 
 OVERRIDES = "overrides"
 
@@ -86,8 +86,8 @@ def newest_overrides(root: Path) -> tuple[str, str]:
     return (files[-1].read_text(encoding="utf-8"), str(files[-1])) if files else ("", "")
 
 
-# The register of studies, `register/studies.jsonl`: question, decision rule, names and date of each, an entry a line,
-# written before anything is sampled. Each entry has the SHA-256 of the line before it, so a changed, removed or
+# The register of studies, `register/studies.jsonl`: question, decision rule, names and date of each, one entry per
+# line, written before anything is sampled. Each entry has the SHA-256 of the line before it, so a changed, removed or
 # inserted entry breaks the chain.
 
 REGISTER = "register"
@@ -121,7 +121,8 @@ def entries(root: Path) -> list[Entry]:
 
 
 def read_register(path: Path) -> list[Entry]:
-    """Errors: UserError for a line that is no entry, or that does not follow from the line before."""
+    """Return the entries of a file. Errors: UserError for a line that is no entry, or that does not follow
+    from the line before."""
     lines = path.read_bytes().splitlines()
     found = []
     for number, (before, line) in enumerate(pairwise([b"", *lines]), 1):

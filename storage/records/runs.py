@@ -60,7 +60,7 @@ class Run(Record):
     NAME = "run record"
     id: str
     profile: str  # name of the study, of its file, or of the profile
-    changes: tuple[str, ...] = ()  # what differs from the profile that it is based on
+    changes: tuple[str, ...] = ()  # differences from the profile that the study is based on
     request: dict[str, object]  # arguments for `varband resume`
     state: State
     why: str = ""  # one sentence for a state that needs one
@@ -76,8 +76,8 @@ class Run(Record):
     host: str
     pid: int = Field(gt=0, lt=2**31)
     attempts: int = 1
-    flow_run: str | None = None  # the orchestrator's id of it
-    job: str | None = None  # the cluster's id of its job
+    flow_run: str | None = None  # its id in Prefect
+    job: str | None = None  # its id in the cluster's queue
     tracked_as: str = ""  # group of its runs in experiment trackers
 
     @property
@@ -149,7 +149,7 @@ def earlier_attempt(root: Path, name: str) -> Run | None:
     except FileNotFoundError:
         return None
     except UserError as error:
-        notice = f"{error}: set aside as {set_aside(root, path)}, made anew"
+        notice = f"{error}: moved to {set_aside(root, path)}; a new record is written"
         warnings.warn(Notice(notice), stacklevel=2)
         return None
 
@@ -179,7 +179,7 @@ def all_runs(root: Path) -> list[Run]:
         except FileNotFoundError:  # removed meanwhile
             continue
         except (UserError, OSError) as error:
-            warnings.warn(Notice(f"left out: {error}"), stacklevel=2)
+            warnings.warn(Notice(f"run not listed: {error}"), stacklevel=2)
     return sorted(found, key=lambda r: r.started, reverse=True)
 
 
@@ -236,7 +236,7 @@ def run_to_read(root: Path, text: str) -> Run | None:
     taken = next((run for run in found if run.report is not None), None)
     if len(found) == 1 or taken is None or taken.profile != text:
         return run_named(root, text)
-    notice = f"{_several(text, found)}; this is of {taken.id}, the newest that has a report: an id asks for another"
+    notice = f"{_several(text, found)}; shown is {taken.id}, the newest with a report; give an id to choose another"
     warnings.warn(Notice(notice), stacklevel=2)
     return taken
 

@@ -133,14 +133,14 @@ def _journals(root: Path, run: str | None = None) -> list[Path]:
 
 
 def _charges(path: Path) -> Iterator[Charge]:
-    """Yield the charges of a journal. A line torn by a crash, or that is no charge, is left out."""
+    """Yield the charges of a journal. A line that a crash cut off, or that is no charge, is left out."""
     for line in path.read_bytes().splitlines():
         with suppress(ValueError):
             yield Charge.model_validate_json(line)
 
 
 def charges(root: Path, run: str | None = None) -> pa.Table:
-    """Return the charges of one run, or of all. Schema: SPENDING. A line torn by a crash is left out."""
+    """Return the charges of one run, or of all. Schema: SPENDING."""
     found = ((path.parent.name, charge) for path in _journals(root, run) for charge in _charges(path))
     rows = [{"run": name, **charge.model_dump()} for name, charge in found]
     return pa.Table.from_pylist(rows, schema=SPENDING)

@@ -40,7 +40,8 @@ def window_of(root: Path, folder: str) -> str:
 
 
 def test_rows(root: Path) -> list[Row]:
-    """Return every printed p-value of a paired t, with those of t under Student's and the normal distribution."""
+    """Return every printed p-value of a paired t-test, and the p-values of its t under Student's t and the normal
+    distribution."""
     from scipy import stats
 
     rows = []
@@ -226,7 +227,7 @@ def note_rows(root: Path) -> list[Row]:
 
 
 def trend_rows(root: Path) -> list[Row]:
-    """Return the change of a series from its first point, with its last point and without."""
+    """Return the change of a series from its first point to its last, and to its last but one."""
     return query(
         """
         with points as (
@@ -269,7 +270,7 @@ def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[s
 
 def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int], draws: int) -> list[Row]:
     """Return the columns of TokenChecks for one benchmark of the token table, whose rollouts were not published.
-    correct: correct rollouts per arm in the evaluation's own summary; `draws`: paired rollouts, if n is equal."""
+    correct: correct rollouts per arm in the evaluation's own summary; draws: number of paired rollouts."""
     buckets = bench["buckets"]
     every, parts = buckets["all_paired"], [b for part, b in buckets.items() if part != "all_paired"]
     n = {part: b["n"] for part, b in buckets.items()}

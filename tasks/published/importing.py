@@ -301,7 +301,7 @@ def audit_published(
     train_group_size: int,
 ) -> pa.Table:
     """Return the design faults of the published study. Schema: AUDIT. diversities, evaluations: imported from the
-    folders in `diversity_folders` and `evaluation_folders`."""
+    folders in VARIANTS and EVALUATIONS (checks.py)."""
     root = folder.here()
     screened = pa.concat_tables([store().read(ref) for ref in bands])
     measured, evaluated = by_folder(diversities, 1), by_folder(evaluations, 2)
