@@ -55,9 +55,7 @@ def replay(folder: Path, root: Path | None, as_json: bool) -> None:
 @options.as_json
 def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
     """Recompute every claim from a store, and check the designs behind its figures."""
-    from flows.upkeep.store_audit import audit as run
-
-    result = run(Store(root), claims or CLAIMS)
+    result = audited(Store(root), claims or CLAIMS)
     if as_json:
         options.write_json(result)
     else:

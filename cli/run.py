@@ -19,6 +19,7 @@ from cli.view import Watch, show_plan, show_result, show_start
 from flows.running.accounting import accounted, queue
 from flows.running.fit import Machine
 from flows.running.forecast import Forecast
+from flows.running.plan import is_costly
 from flows.running.plan import plan as planned
 from flows.running.processes import make
 from flows.running.sessions import Charging
@@ -100,24 +101,22 @@ def run(root: Path, budget: str | None, as_json: bool, shared: bool, **wishes: A
 
 def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, shared: bool = False) -> None:
     """Run or resume the study of a request."""
-    from flows.running.plan import is_costly, plan
-
     began, store = time.monotonic(), Store(root)
     study = request.study(store)
-    planned, hardware, name = plan(study, store), study.profile.hardware, study.profile.called
+    steps, hardware, name = planned(study, store), study.profile.hardware, study.profile.called
     store.prepare()
-    report, watch = planned[-1].step.ref, Watch(store, apart=as_json)
-    run, there = run_id(name, report), all(step.reused for step in planned)
-    if hardware.engine == "openai" and is_costly(planned, "embeddings"):
+    report, watch = steps[-1].step.ref, Watch(store, apart=as_json)
+    run, there = run_id(name, report), all(step.reused for step in steps)
+    if hardware.engine == "openai" and is_costly(steps, "embeddings"):
         endpoint_for(hardware.endpoint)  # reports a missing address or a wrong key before a pool is made
-    show_start(watch, name, planned)
+    show_start(watch, name, steps)
     # a finished study gets a record only to be listed under another name
     if not there or (request.name and earlier_attempt(root, run) is None):
         charging = Charging.of(study, store, run, budget.over(study.profile.budget))
-        with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
+        with watch, accounted(study, store, steps, charging, watch.on_progress, request.as_json()) as listeners:
             if not there:
                 make(study, store, charging, listeners, shared=shared)
-    show_result(watch, name, store, report, len(planned), time.monotonic() - began, as_json)
+    show_result(watch, name, store, report, len(steps), time.monotonic() - began, as_json)
 
 
 @click.command()

@@ -117,19 +117,11 @@ class _Arms:
 
     def _screened(self, arm: str) -> Screened:
         p, at = self.study.profile, self.at.studied
-        plan, start = p.screening, self._start(arm, self.taught[p.arm(arm).head])
-        rollouts = sample_rollouts.titled(f"screen {arm}")(
-            pool=at.pool,
-            splits=at.splits,
-            policy=start.policy,
-            sampling=plan.sampling,
-            group_size=plan.group_size,
-            training=start.training,
-            lora_rank=p.training.lora_rank,
-        )
+        start = self._start(arm, self.taught[p.arm(arm).head])
+        rollouts = self._sampled(f"screen {arm}", start, at.pool, at.splits, p.screening)
         band = classify_bands.titled(f"band {arm}")
         trained_on = band(rollouts=rollouts)
-        graded = regrade(rollouts=rollouts, pool=at.pool, grader=self.study.grader)
+        graded = self._graded(rollouts, at.pool)
         return Screened(arm, start, graded, trained_on if graded == rollouts else band(rollouts=graded), trained_on)
 
     def _live(self, head: str, joint: Sequence[str]) -> Bands:
@@ -215,24 +207,22 @@ class _Arms:
         known += [("objectives", plan) for plan in self._comparison_plans]
         names = {plan: " and ".join(name for name, one in known if one == plan) for plan in plans}
         return {
-            plan: self._sampled(
-                start, f"evaluate{by}", at.pool, at.splits, "heldout", plan, f" ({name}, {plan.group_size} each)"
-            )
+            plan: self._graded(self._sampled(title, start, at.pool, at.splits, plan, split="heldout"), at.pool)
             for plan, name in names.items()
+            for title in [f"evaluate{by} {start.name} ({name}, {plan.group_size} each)"]
         }
 
     def _sampled(
         self,
+        title: str,
         start: Start,
-        what: str,
         pool: Pool,
         splits: Splits | Benchmark,
-        split: str,
         plan: SamplingPlan,
-        how: str = "",
+        split: str | None = None,
     ) -> Rollouts:
-        """Return a policy's rollouts on one split. what, how: begin and end of the stage's title."""
-        rollouts = sample_rollouts.titled(f"{what} {start.name}{how}")(
+        """Return a policy's rollouts on one split (None: the whole pool), as first graded."""
+        return sample_rollouts.titled(title)(
             pool=pool,
             splits=splits,
             policy=start.policy,
@@ -242,6 +232,8 @@ class _Arms:
             training=start.training,
             lora_rank=self.study.profile.training.lora_rank,
         )
+
+    def _graded(self, rollouts: Rollouts, pool: Pool) -> Rollouts:
         return regrade(rollouts=rollouts, pool=pool, grader=self.study.grader)
 
     def _measured(self, start: Start, heldout: Mapping[SamplingPlan, Rollouts]) -> Measured:
@@ -254,11 +246,12 @@ class _Arms:
         deep = heldout[deeper[0]] if deeper else None
         compared = next((heldout[plan] for plan in self._comparison_plans if plan in heldout), None)
         searches = self._searched(start)
-        benchmarks = tuple(
-            self._sampled(start, f"{b.name}:", pool, choice, IN_BENCHMARK, replace(final, group_size=b.group_size))
-            for b, (pool, choice) in zip(p.benchmarks, self.at.benchmarks, strict=True)
-        )
-        return Measured(where, heldout[final], embeddings, diversity, deep, benchmarks, compared, searches)
+        benchmarks = list[Rollouts]()
+        for b, (pool, choice) in zip(p.benchmarks, self.at.benchmarks, strict=True):
+            plan = replace(final, group_size=b.group_size)
+            rollouts = self._sampled(f"{b.name}: {where}", start, pool, choice, plan, split=IN_BENCHMARK)
+            benchmarks.append(self._graded(rollouts, pool))
+        return Measured(where, heldout[final], embeddings, diversity, deep, tuple(benchmarks), compared, searches)
 
     def _searched(self, start: Start) -> tuple[Searches, ...]:
         """Return one artifact per search method, and one for the method that samples the rollouts they share."""
