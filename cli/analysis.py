@@ -36,7 +36,7 @@ from tasks.domain.statistics.power import DIFFICULTY, Design, difficulty_of_coun
 def replay(folder: Path, root: Path | None, as_json: bool) -> None:
     """Recompute the published study from its files in FOLDER, which has data/ and reports/.
 
-    Prints each published figure with whether it holds, and the audit's findings; with --json the rows of every table.
+    Prints whether each published figure holds, and the findings of the audit. With --json: the rows of all tables.
     """
     with tempfile.TemporaryDirectory(prefix="varband-replay-") as aside, Watch(apart=True) as watch:
         store = Store(root or Path(aside))
@@ -45,7 +45,8 @@ def replay(folder: Path, root: Path | None, as_json: bool) -> None:
             options.write_json(rows_of(store, replayed))
             return
         _show_audit(audited(store), listed=True)
-    click.echo(f"kept in {root}: varband audit --root {root}" if root else "nothing kept; --root keeps the artifacts")
+    kept = f"artifacts are in {root}; check their claims with: varband audit --root {root}"
+    click.echo(kept if root else "the artifacts are deleted; --root keeps them")
 
 
 @click.command()
@@ -65,7 +66,8 @@ def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
 
 
 def _show_audit(result: dict[str, Any], *, listed: bool) -> None:
-    """Print the result. listed: include claims that this store has no rows for, mostly of the published study."""
+    """Print the result of an audit. listed: also print claims that cannot be computed, because the store lacks their
+    rows."""
     words = {"holds": "holds  ", "off": "OFF    ", "unknown": "unknown"}
     for c in result["claims"]:
         size = f" found {c['found']:.4g}, off by {c['off_by']:+.3g}" if c["status"] == "off" else ""
@@ -103,7 +105,7 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
     "--question",
     type=click.Choice(["accuracy", "gains", "diversity"]),
     default="accuracy",
-    help="Quantity to compare: accuracy of two policies, gains of two arms, or mean pairwise distance.",
+    help="Quantity to compare: accuracy of two policies, gains of two arms, or diversity (mean pairwise distance).",
 )
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, help="Number of trainings of each policy.")
 @click.option(
@@ -115,7 +117,8 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
 @click.option(
     "--difficulty",
     metavar="MEAN|ARM",
-    help="Mean accuracy as a share, or an arm with rollouts before training in --root.  [default: as published]",
+    help="Difficulty of the problems: their mean accuracy (0 to 1), or an arm of --root with rollouts before training."
+    "  [default: that of the published study]",
 )
 @options.root
 @click.option("-k", type=click.IntRange(1, 4096), default=1, help="Compare pass@k with this k.")
@@ -131,7 +134,7 @@ def power(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Simulate the power of a paired comparison of this size, and the effect that it detects in 80 % of studies."""
+    """Simulate the power of a paired comparison of this size, and find the effect that 80 % of such studies detect."""
     effect, simulated = how.pop("effect"), {name: how.pop(name) for name in ("alpha", "trials", "seed")}
     try:
         beta, source = _difficulty(difficulty, root)
@@ -161,7 +164,7 @@ def _difficulty(wish: str | None, root: Path) -> tuple[tuple[float, float], str]
     if wish.replace(".", "", 1).isdecimal():
         if not 0 < float(wish) < 1:
             raise UserError(f"--difficulty {wish}: a mean accuracy lies between 0 and 1")
-        return difficulty_of_mean(float(wish)), "as spread out as the published screening"
+        return difficulty_of_mean(float(wish)), "spread as in the published screening"
     quoted = wish.replace("'", "''")
     rows = ask(
         options.check_there(root),

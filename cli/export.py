@@ -1,4 +1,4 @@
-"""`varband export` and `import`: copy a study to another root; write figures, tables, galleries; take in rollouts."""
+"""`varband export` and `import`: copy studies, write figures, tables and galleries, and import rollouts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
     copied = copy_study(root, target, found.id if found else run, weights=without is None, renew=renew)
     light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
     made = f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied"
-    others = f"{copied.others:,} artifacts of the target are another version and stay" if copied.others else ""
+    others = f"{copied.others:,} artifacts differ in {target} and stay (see --renew)" if copied.others else ""
     onward = f"use it with --root {target}, and --model sha256:… if the base model is not on that machine"
     lines = filter(None, (f"{made}, {copied.bytes / 1e6:.1f} MB{light}", others, onward))
     options.tell(copied, lines, json=as_json)
@@ -130,8 +130,8 @@ def notebook(ref: str, output: Path | None, root: Path) -> None:
 @options.root_there
 @options.as_json
 def push(ref: str, name: str, private: bool, root: Path, as_json: bool) -> None:
-    """Upload to the Hugging Face hub: of a training its last adapter as a model, else rollouts as a dataset. Log in
-    with `hf auth login` or set HF_TOKEN."""
+    """Upload to the Hugging Face hub. If REF is a training, its last adapter is uploaded as a model; else its rollouts
+    are uploaded as a dataset. Log in with `hf auth login` or set HF_TOKEN."""
     found = find(root, ref)
     where = exported.push(Store(root), found, name, private=private)
     options.tell({"source": str(found), "url": where}, [where], json=as_json)

@@ -13,18 +13,18 @@ from storage.stopping import stopped_by_signals
 
 #: command → (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
-    "plan": ("cli.run:plan", "Show what a run would make, reuse and cost; make nothing."),
+    "run": ("cli.run:run", "Run a study: make missing artifacts, reuse existing ones."),
+    "plan": ("cli.run:plan", "Show what a run would make, reuse and cost. Makes nothing."),
     "submit": ("cli.run:submit", "Submit a study to Slurm; its jobs pause and resume."),
     "resume": ("cli.run:resume", "Resume a paused, interrupted or crashed run."),
     "report": ("cli.report:report", "Write the report of a run as HTML and Markdown, or compare two."),
     "serve": ("cli.report:serve", "Open the dashboards on 127.0.0.1."),
-    "ask": ("cli.ask:ask", "Ask a policy in the terminal, and read its completion as it is written."),
+    "ask": ("cli.ask:ask", "Ask a policy in the terminal for a completion."),
     "runs": ("cli.run:runs", "List the runs of the store: state, stage, spending."),
     "study": ("cli.study:study", "Write, check, show, compare and register studies, each one file."),
     "store": ("cli.store:store", "List, show, query, remove and verify artifacts."),
     "export": ("cli.export:export", "Copy a study to another root; write figures, tables and galleries."),
-    "import": ("cli.export:import_", "Take in rollouts that other tools have sampled, and compare them."),
+    "import": ("cli.export:import_", "Import rollouts of other tools, and compare them."),
     "pool": ("cli.pool:pool", "Make a pool of problems, check it and split it."),
     "grade": ("cli.grade:grade", "Grade rollouts, again or for the first time; test the grader."),
     "audit": ("cli.analysis:audit", "Recompute every claim and check the designs of a store."),
@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class LazyGroup(click.Group):
-    """A click group whose commands are named in a table and imported when called."""
+    """A click group whose commands are listed in COMMANDS and imported when called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -82,7 +82,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("varband: interrupted; what was made is kept; the same command continues the run", err=True)
+        click.echo("varband: interrupted; finished artifacts are kept; repeat the command to continue", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)

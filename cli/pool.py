@@ -22,7 +22,7 @@ from tasks.engines.problem_files import load_problems, read_problems
 from tasks.pool import build_pool, list_pool_issues
 from tasks.splits import split_pool
 
-#: Names of a finding's problems, the longest source's shortened.
+#: Ids of a finding's problems; the name of one long source is abbreviated.
 IDS = "string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'), ' ' order by source_id)"
 QUERIES = {
     **{
@@ -117,7 +117,7 @@ def pool(
             click.echo()
             print_table(table.slice(0, 30), as_json=False, title=TITLES.get(name, name))
     if not tables["leaks"].num_rows:
-        click.echo(f"no duplicates in {', '.join(compared)}" if compared else "compared with no other set")
+        click.echo(f"no duplicates in {', '.join(compared)}" if compared else "not compared with another set")
 
 
 def _leaks(problems: pa.Table, against: tuple[str, ...], data: Path | None) -> pa.Table:

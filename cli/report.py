@@ -38,7 +38,7 @@ SERVER = {
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write to."
 )
-@click.option("--query", metavar="NAME", help="Print the rows of one figure of the report instead.")
+@click.option("--query", metavar="NAME", help="Print the rows of one figure instead of writing the report.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary, or with --query its rows, as CSV.")
 @click.option(
     "--against",

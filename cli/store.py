@@ -153,7 +153,7 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     if study is None and len(several := [run.profile for run in reversed(all_runs(root))]) > 1:
         names = [*dict.fromkeys(several)]
         named = ", ".join([*names[:8], *["…"] * (len(names) > 8)])
-        note = f"this is over all {len(several)} studies of {root}, finished or not: {named}; --study NAME asks of one"
+        note = f"the rows are of all {len(several)} studies in {root}: {named}; limit them with --study NAME"
         click.echo(f"varband: {note}", err=True)
 
 
@@ -169,10 +169,10 @@ def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> 
     if yes and restore:
         raise UserError("--yes and --restore: give one of them")
     if restore:
-        found, done = garbage.restore(root), "put back"
+        found, done = garbage.restore(root), "restored"
     else:
         found = garbage.collect(root, older_than=age(older_than), remove=yes)
-        done = "moved to the bin, or deleted from it" if yes else "would go with --yes"
+        done = "moved to the bin, or deleted from it" if yes else "would be removed with --yes"
     print_table(found, as_json=as_json, title=done)
     if not as_json:
         click.echo(f"{found.num_rows} folders, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {done}")
@@ -214,7 +214,7 @@ def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
     with all artifacts that nothing else needs. Its rollouts stay in the ledger, and its spending is still counted.
     `varband store gc --restore` restores the removed artifacts until the next `gc --yes`."""
     ref = next((ref for ref in Store(root).refs() if str(ref) == what), None)
-    found, done = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"
+    found, done = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would be removed with --yes"
     print_table(found, as_json=as_json, title=done)
     if not as_json:
         click.echo(f"{found.num_rows} folders and records, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {done}")

@@ -35,7 +35,7 @@ STARTER = '''\
 # A study of your own. A setting that is not here has its value in `{base}`; `varband study show {base}` prints all.
 # Check it with `varband study check {file}`, price it with `varband plan {file}`, run it with `varband run {file}`.
 base = "{base}"
-purpose = "does one who thinks alone do as well as a panel?"
+purpose = "does one expert who thinks alone solve as much as a panel?"
 arms = ["panel", "scratchpad"]
 
 # The demo's model was pretrained on four prompts, and this is one of them: it does not understand other wordings, and
@@ -101,18 +101,20 @@ def check(file: str, root: Path) -> None:
             faults[str(error)] = None
     if faults:
         raise UserError("; ".join(faults))
-    click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}")
+    click.echo(f"{own.called}: no mistakes; arms {', '.join(own.arms)}")
     if questions:
         click.echo(f"its questions: {', '.join(questions)}")
     for sentence in sentences:
         click.echo(sentence)
     if absent:
-        click.echo("\n  ".join(["not on this machine, and a plan does without:", *absent.values()]))
+        click.echo("\n  ".join(["inputs that are not on this machine (only a run needs them):", *absent.values()]))
 
 
 @study.command()
 @study_options
-@click.option("--problem", metavar="ID", help="Its source_id or problem_id.  [default: the pool's first]")
+@click.option(
+    "--problem", metavar="ID", help="source_id or problem_id of the problem.  [default: the first of the pool]"
+)
 def prompt(root: Path, problem: str | None, **wishes: Any) -> None:
     """Print each arm's prompt for one problem, as the model gets it.
 

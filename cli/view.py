@@ -73,7 +73,7 @@ class Watch:
         self._live.stop()
 
     def _tick(self) -> None:
-        """In a pipe, say now and then how long a stage has been waiting for its engine."""
+        """In a pipe, print every PIPED_SECONDS how long each stage has been waiting for its engine."""
         while not self._ended.wait(PIPED_SECONDS):
             for title, began in [*self._waiting.values()]:
                 seconds = time.monotonic() - began
@@ -102,12 +102,14 @@ class Watch:
                 if self._store and event.ref.kind == "bands":
                     for line in band_bars(self._store.read(event.ref, ["band"])):
                         self.console.print(f"    {line}", markup=False, soft_wrap=True)
-            case "reused" if event.ref not in self._seen | self.to_make:  # else another process says that it made it
+            case "reused" if (
+                event.ref not in self._seen | self.to_make
+            ):  # else the process that made it prints its line
                 self._line("dim", event, "reused")
         self._seen.add(event.ref)
 
     def _print_progress(self, event: Event) -> None:
-        """Print every step of a training, on a terminal too, and other progress now and then."""
+        """Print every step of a training; in a pipe also other progress, at most every PIPED_SECONDS."""
         now, done = time.monotonic(), f"{event.done:,} of {event.total:,}"
         if event.unit == "steps":
             self._step[event.ref] = event

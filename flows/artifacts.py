@@ -54,8 +54,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """An arm at the start of its main training. rollouts, bands: graded with the study's grader; trained_on: the bands
-    as first graded, which the arm trains on whatever overrides are made later."""
+    """An arm at the start of its main training. rollouts, bands: graded with the study's grader. trained_on: the bands
+    as first graded; the arm trains on these, even if verdicts are overridden later."""
 
     arm: str
     start: Start
@@ -66,8 +66,8 @@ class Screened:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveResult:
-    """An arm trained with one objective and one seed, and its last adapter's held-out rollouts. name: the adapter's, in
-    stage titles."""
+    """An arm trained with one objective and one seed, and the held-out rollouts of its last adapter. name: of this
+    adapter, in stage titles."""
 
     name: str
     objective: str

@@ -1,4 +1,4 @@
-"""The whole experiment as one DAG. It asks whether reinforcement learning gains more if one sample searches wider."""
+"""The whole experiment as one DAG: problems, arms, measures, report."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def write_inspect(store: Store, ref: Ref, folder: Path) -> list[Path]:
 
 
 def write_hub(store: Store, ref: Ref, folder: Path) -> list[Path]:
-    """Write a folder that `datasets` loads, or of a training the folder of its last adapter, each with its card."""
+    """Write a dataset folder with a card; for a training, the folder of its last adapter with a model card."""
     return _adapter(store, Training.parse(str(ref)), folder) if ref.kind == "training" else _dataset(store, ref, folder)
 
 
@@ -227,7 +227,7 @@ def _adapter(store: Store, training: Training, folder: Path) -> list[Path]:
 
 
 def evaluations_of(store: Store, training: Training, step: int) -> list[Policy]:
-    """Return the held-out rollouts of an adapter, the most first."""
+    """Return the held-out evaluations of an adapter, those with the most rollouts first."""
     found = []
     for ref in store.refs("rollouts"):
         given = store.manifest(ref).recipe.arguments
@@ -266,7 +266,7 @@ def push(store: Store, ref: Ref, name: str, *, private: bool) -> str:
         try:
             where = api.create_repo(name, repo_type=kind, private=private, exist_ok=True)
             api.upload_folder(repo_id=name, repo_type=kind, folder_path=folder, commit_message=f"{ref} of varband")
-        except (HTTPError, OSError, ValueError) as error:  # ValueError: of a wrong name, or of an answer without JSON
+        except (HTTPError, OSError, ValueError) as error:  # ValueError: an invalid name, or an answer that is no JSON
             why = " ".join(str(error).split())[:300]
-            raise UserError(f"{name}: {api.endpoint} does not accept it: {why} (`hf auth login` logs in)") from None
+            raise UserError(f"{name}: upload to {api.endpoint} failed: {why} (log in with `hf auth login`)") from None
     return str(where)

@@ -1,4 +1,4 @@
-"""The gate between screening and training: may this run train? (The rule is in tasks.domain.gate.)"""
+"""The gate between screening and training. Its rule is in tasks/domain/gate.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.domain.gate import ScreenedArm, reasons
 from tasks.measures.groups import FORM_COLUMNS, form_of
 from tasks.stage import Condition
 
-#: The end of a sentence of the gate, by which it is known from a budget limit wherever only its words arrive.
+#: Last line of the gate's message. Where only the message arrives, it tells a closed gate from a budget limit.
 ADVICE = "\ncorrect the prompt, the lesson or max_tokens"
 #: Completions whose ends are printed, and how much of each.
 SHOWN, END = 3, 160
@@ -29,8 +29,8 @@ def gate_of(study: Study, splits: Splits, screened: Sequence[Screened]) -> Condi
 
 
 def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store: Store) -> str:
-    """Return the reason not to train, by the stored screenings, with the ends of three completions; empty if the study
-    may train."""
+    """Return why the study may not train, according to the stored screenings; empty if it may. The message ends with
+    the last words of three completions."""
     there = {one.arm: one for one in screened if all(map(store.fresh, (one.rollouts, one.trained_on)))}
     arms = [
         ScreenedArm(

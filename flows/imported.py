@@ -96,14 +96,14 @@ class Brought:
         return hashlib.sha256(orjson.dumps([self.arm, rows])).hexdigest()
 
     def in_words(self) -> Brought:
-        """Return the arm with lengths that can be compared with those of a file without token counts."""
+        """Return the arm with lengths in words, comparable with those of a file without token counts."""
         return replace(self, groups={key: [*map(_in_words, group)] for key, group in self.groups.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The rollouts of one arm in the ledger. disagreements: rollouts whose verdict differs from the other tool's, if
-    any."""
+    """The rollouts of one arm in the ledger. judged: rollouts that have a verdict of the other
+    tool. disagreements: those of them whose verdict differs."""
 
     arm: str
     rollouts: int

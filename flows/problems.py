@@ -27,9 +27,9 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All problems of a study, made before any model is used. lessons: keyed by name.
-    benchmarks: each pool, and the problems chosen from it. calibration: the similarity from
-    which traces count as equal, only if a training needs it, so that other screenings do not wait for it."""
+    """All problems of a study, made before any model is used. lessons: keyed by name. benchmarks: each pool, and the
+    problems chosen from it. calibration: the similarity above which two traces count as equal; None unless a training
+    needs it, because screenings wait for it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]

@@ -1,4 +1,4 @@
-"""Replay: import the published study's files as artifacts and run every stage they allow."""
+"""Import the published study's files as artifacts, and recompute its figures from them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ Replayed = dict[str, Any]
 
 
 def replay(folder: Path, store: Store, listener: Listener = silent) -> Replayed:
-    """Import and analyse. Raise UserError if the folder is not the published one or a file is missing or damaged."""
+    """Import the files of a folder and analyse them. Raise UserError if the folder is not the published one or a file
+    is missing or damaged."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give the one that holds the published data/ and reports/")
     missing = [name for name in NEEDED if not (folder / name).is_file()]

@@ -48,12 +48,12 @@ def open_store(root: str | Path = ".varband") -> OpenStore:
 
 
 def main() -> None:
-    """The `varband` command."""
+    """Run the `varband` command."""
     from cli.main import main
 
     main()
 
 
 def enter() -> dict[str, str]:
-    """The pull step of every deployment: a run uses the packages of its worker's own environment."""
+    """Return the pull step of every deployment: a run uses the packages of its worker's environment."""
     return {"directory": str(ROOMS)}

@@ -1,4 +1,4 @@
-"""Find settings that are valid one by one and incompatible together. No file is opened."""
+"""Find settings that are valid alone but incompatible with each other. No file is opened."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def unread(p: Profile, settings: Iterable[str]) -> list[Fault]:
 def _names(p: Profile) -> Iterator[Fault]:
     if not p.arms:
         yield Fault(("arms",), f"no arm is named (known: {', '.join(p.known_arms)})")
-    # a measure is the source of a figure of a report that not every study has
+    # measures that can be chosen: sources of the report's figures, except those that every study has
     printed = {source for figure in FIGURES.values() for source in figure.sources} if p.measures else set()
     measures = (printed - {*ALWAYS, *SOMETIMES}) | (FROM_EMBEDDINGS & printed)
     for path, what, names, known in (
@@ -104,7 +104,7 @@ def _served(p: Profile) -> Iterator[Fault]:
 def _compared(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:
     if p.objectives and not (trained and p.seeds):
         lacking = "seeds is empty" if trained else f"none of {', '.join(p.arms)} is trained"
-        yield Fault(("objectives",), f"objectives are compared where an arm is trained, and {lacking}")
+        yield Fault(("objectives",), f"objectives can be compared only if an arm is trained, and {lacking}")
     one_answer = p.screening.group_size == 1 or not p.screening.sampling.temperature
     if one_answer and trained and p.seeds and p.train_on != "all":
         words = "give several rollouts and a temperature above 0: otherwise no problem is in the variance band"
@@ -138,7 +138,9 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
             theirs, ours = _adapter(lesson.training), _adapter(training)
             if {*lesson.arms} & {*arms} and (other := [name for name in ours if ours[name] != theirs[name]]):
                 has = ", ".join(f"{name}={theirs[name]} and not {ours[name]}" for name in other)
-                words = f"it continues with the adapter of lesson {lesson.name}, which has {has}: make them agree"
+                words = (
+                    f"this training continues with the adapter of lesson {lesson.name}, which has {has}; set them equal"
+                )
                 faults.append(Fault((*path, other[0]), words))
     with collected(faults, "evaluation", "sampling", "kv_cache"):
         check_kept_whole(p.evaluation.sampling, "evaluation.sampling")

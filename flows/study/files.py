@@ -105,7 +105,7 @@ def differences(before: Profile, after: Profile) -> dict[str, tuple[object, obje
 
 
 def written_out(study: Profile, without: Collection[str] = ()) -> str:
-    """A file with all fields except these tables."""
+    """Return a study as the text of a file. without: tables that are left out."""
     tables = {name: table for name, table in tables_of(study).items() if name not in without}
     return tomli_w.dumps(tables, multiline_strings=True)
 
@@ -127,7 +127,7 @@ def _with_arms(study: Profile) -> dict[str, Any]:
 
 #: Entries of a file beside the fields of its study.
 BESIDE = ("base", "name", "purpose", "questions", "matrix")
-#: A value that a question of a matrix is called by.
+#: A value that may stand in the name of a matrix's question.
 WORD = re.compile(r"[!-~]{1,60}")
 #: Fields that name files and folders.
 PATHS = ("sources", "model", "adapter", "reward", "encoder.name")
@@ -181,7 +181,7 @@ def read_study(
 def _questions(
     beside: Tables, study: Profile, benchmarks: Sequence[Benchmark], faults: list[Fault]
 ) -> Iterator[tuple[str, Profile]]:
-    """The questions of `[questions.NAME]`, and one per combination of the lists in `[matrix]`."""
+    """Yield the questions of `[questions.NAME]`, and one for each combination of the values in `[matrix]`."""
     tables: dict[str, tuple[Path, Any]] = {}
     for name, table in beside.get("questions", {}).items():
         with collected(faults, "questions", name):
@@ -203,7 +203,8 @@ def _questions(
 
 
 def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
-    """
+    """Yield each combination of a matrix's values: its name, and its values by path.
+
     >>> [name for name, _ in combinations({"rollouts.temperature": [0.7, 1.0], "seeds": [[0], [1]]})]
     ['temperature=0.7,seeds=0', 'temperature=0.7,seeds=1', 'temperature=1.0,seeds=0', 'temperature=1.0,seeds=1']
     """

@@ -17,7 +17,7 @@ from tasks.engines.model_checks import check_parallel
 
 
 def trainings(profile: Profile, head: str) -> list[LearnerConfig]:
-    """The trainings of an arm: its lessons, its main one, and one per objective."""
+    """Return the trainings of an arm: its lessons, its main training, and one for each objective."""
     lessons = [lesson.training for lesson in profile.lessons if head in lesson.arms]
     return lessons + ([profile.training, *(one.training for one in profile.objectives)] if profile.seeds else [])
 
@@ -33,9 +33,9 @@ def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: M
 
 
 def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: int) -> Hardware:
-    """Hardware with `tensor_parallel` as given, or with `spread`, doubled until all base models fit. Several engines
-    with one GPU each are faster than one engine with several. bases: with the largest rank of their served adapters.
-    gpus: number available, of `gpu` bytes each.
+    """Return the hardware; with `spread`, double `tensor_parallel` until all base models fit. It stays as small as
+    possible, because several engines with one GPU each are faster than one engine with several. bases: folders of base
+    models, with the largest rank of their served adapters. gpus: number available, of `gpu` bytes each.
 
     Return the hardware unchanged if the GPUs are unknown or no number of them suffices; the memory plan then reports
     the shortage.
@@ -64,7 +64,8 @@ TRAINS = 4
 
 
 def side_by_side(profile: Profile) -> int:
-    """Arms, or arms and seeds, that `hardware.arms_at_once` allows to run in parallel."""
+    """Return how many pieces of work may run in parallel: arms, or pairs of arm and seed if `hardware.arms_at_once`
+    exceeds the number of arms."""
     more = profile.hardware.arms_at_once > len(profile.arms)
     return len(profile.arms) * (max(1, len(profile.seeds)) if more else 1)
 
@@ -89,7 +90,7 @@ def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
 
 
 def gpus_line(hardware: Hardware, gpus: int) -> str:
-    """Say how arms use this machine's GPUs, for the plan; empty on a CPU, and if a Tinker service samples and trains.
+    """Return the plan's line about this machine's GPUs; empty on a CPU, and if a Tinker service samples and trains.
     gpus: number available.
 
     >>> apart = Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True)

@@ -41,7 +41,7 @@ def on_hub(name: str) -> bool:
 
 
 def called(name: str) -> str:
-    """A model's display name: the last part of its folder or id, or the beginning of its digest.
+    """Return a model's display name: the last part of its folder or id, or the beginning of its digest.
 
     >>> called("Qwen/Qwen3-30B-A3B@" + "0" * 40), called("models/mine"), called("sha256:" + "0" * 64)
     ('Qwen3-30B-A3B', 'mine', 'sha256:000000000000')
@@ -62,7 +62,7 @@ def hub_folder(name: str, files: tuple[str, ...], *, fetch: bool) -> Path:
     repository, _, commit = name.partition("@")
     try:
         return Path(snapshot_download(repository, revision=commit, allow_patterns=[*files], local_files_only=not fetch))
-    except (OSError, ValueError, RuntimeError) as error:  # its errors of the net and of gated or missing ids are these
+    except (OSError, ValueError, RuntimeError) as error:  # network errors, and gated or missing repositories
         why = " ".join(f"{error}".split())[:300] or type(error).__name__ if fetch else "it is not on this machine"
         fetching = f"hf download {repository} --revision {commit} --local-dir {called(name)}"
         raise NotHere(name, f"{name}: {why}; where there is a network, {fetching}, and name that folder") from None
@@ -199,7 +199,7 @@ def found_adapters(
 
 
 def check_adapted(profile: Profile, models: Mapping[str, BaseModel], finder: Finder) -> None:
-    """Arms evaluated with another arm's adapter need that arm to be trained or its adapter to exist."""
+    """Record a mistake for each arm that is evaluated with another arm's adapter but has another base model."""
     trains = bool(profile.training.steps and profile.seeds)
     for arm in map(profile.arm, profile.arms):
         adapted = trains or profile.arm(arm.head).adapter or any(arm.head in x.arms for x in profile.lessons)

@@ -21,7 +21,7 @@ from tasks.domain.grpo.losses import LOSSES, read_by, unread
 REUSED = {"minibatches": 2, "epochs": 2}
 #: Settings that all objectives share, and the study's own setting of each.
 SHARED = {"seed": "seeds", "steps": "training.steps", "token_budget": "training.token_budget"}
-#: By what the literature calls them, with its hyperparameters where they do not hang on the size of a batch.
+#: By their names in the literature. Hyperparameters are those of the literature, unless they depend on the batch size.
 CHANGES: dict[str, dict[str, Any]] = {
     "GRPO": {"loss": "grpo", "advantage": "standardised"},
     "DAPO": {"loss": "dapo", "advantage": "standardised", "clip_high": 0.28, **REUSED},
@@ -56,7 +56,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 def compared(study: Profile, token_budget: int) -> Profile:
     """A study whose first arm is trained with every objective, each on this many sampled tokens."""
     cap = study.rollouts.max_tokens
-    # none ends before its tokens do, though its rollouts grow half as long
+    # twice the steps: the token budget ends each training, even if its rollouts become half as long
     training = replace(study.training, steps=2 * study.training.steps, token_budget=token_budget, max_tokens=cap)
     return replace(
         study,
@@ -103,8 +103,8 @@ def alike(study: Profile) -> list[str]:
     for name, training in [(BASELINE, study.training), *((one.name, one.training) for one in study.objectives)]:
         groups[_first_update(training)].append(name)
     words = (
-        "train alike: the policy has not moved from the sampling one when it gets its one update a batch, and these"
-        " losses have one direction there; set training.epochs or training.minibatches above 1, or leave one out"
+        "train alike: with one update per batch the trained policy still equals the sampling policy, where these losses"
+        " have the same gradient direction; set training.epochs or training.minibatches above 1, or leave one out"
     )
     return [f"objectives {', '.join(map(repr, names))} {words}" for names in groups.values() if len(names) > 1]
 

@@ -29,7 +29,7 @@ from tasks.engines.trackers import TrackerName
 
 
 def _named(tables: Any) -> Any:
-    """Tables by name, as in a file, for records with a name field."""
+    """Return tables by name, as a study file has them, as a list of records with a name field."""
     if not isinstance(tables, Mapping):
         return tables
     return [{**table, "name": name} if isinstance(table, Mapping) else table for name, table in tables.items()]
@@ -61,7 +61,7 @@ class SamplingPlan(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screening(SamplingPlan):
-    """The sampling of the base model by which problems are put into bands."""
+    """Sampling of the base model, from which each problem gets its band."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Pool(Checked):
     seed: Seed = 0
     """Seed of the made-up problems."""
     limit: Annotated[AtLeastOne | None, OrNone] = None
-    """Draw so many problems at random after duplicates are removed, for short runs on real problems."""
+    """Number of problems that are drawn at random, for short runs on real problems. Duplicates are removed before."""
     on_issue: Literal["exclude", "keep"] = "exclude"
     """Whether a problem whose gold fails its check is left out (`exclude`) or kept."""
     heldout_per_source: Count | HeldOut = 25
@@ -142,7 +142,7 @@ class Benchmark(Checked):
     per_level: Annotated[AtLeastOne | None, OrNone] = None
     """Problems of each level, drawn by hash."""
     seed: Seed = 0
-    """Seed of that draw."""
+    """Seed of the draw of `per_level`."""
     group_size: Size
     """Rollouts per problem."""
 
@@ -164,7 +164,7 @@ class Search(Checked):
     methods: Methods = ()
     """Methods of search, such as `majority` or `majority:width=8`."""
     tokens: AtLeastOne = 16_384
-    """Tokens of prompts and completions after which a problem's search starts no further round."""
+    """Token budget of a problem's search, of prompts and completions. When it is used up, no further round starts."""
     reward: str = ""
     """Folder of the reward model, for methods that need one."""
 
@@ -241,7 +241,7 @@ class Profile(Checked):
     objective_group_size: Size = 32
     """Rollouts per held-out problem by which objectives are compared."""
     measures: Annotated[tuple[str, ...], Distinct] = ()
-    """Measures that are made. Empty: all. Without `diversity`, `ceilings`, `chain` and `widths` nothing is embedded."""
+    """Measures to compute. Empty: all. Traces are embedded only for `diversity`, `ceilings`, `chain` and `widths`."""
     search: Search = field(default_factory=Search)
     """Test-time search."""
     encoder: Encoder = field(default_factory=Encoder)

@@ -46,7 +46,7 @@ def file_of(word: str) -> tuple[Path, str] | None:
 
 
 def named_in(text: str) -> str:
-    """The name given in a file's first table; empty if there is none or the text is not TOML.
+    """Return the name at the top of a study file; empty if there is none or the text is not TOML.
 
     >>> named_in("name = 'mine'"), named_in("[encoder]\\nname = 'all-mpnet-base-v2'")
     ('mine', '')
@@ -164,8 +164,8 @@ class Request:
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Request:
-        """Requests of earlier versions contain `plain`, and short options apart from settings. Raise UserError for a
-        request of a later version."""
+        """Return a stored request. Those of earlier versions contain `plain`, and short options beside the settings.
+        Raise UserError for a request of a later version."""
         short = {name: kept[name] for name in SHORT if name in kept}
         known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
         if (unknown := {*kept} - {*short} - {*known} - {"plain"}) or "profile" not in kept:

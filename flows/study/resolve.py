@@ -1,5 +1,5 @@
-"""Resolve a profile to exactly what will run: find files and models and identify them by content. Mistakes in the input
-are found here, before work starts."""
+"""Resolve a profile: find its files and models, and identify them by content. Missing and invalid inputs are found
+here, before work starts."""
 
 from __future__ import annotations
 
@@ -104,17 +104,18 @@ class Study:
 
     @property
     def on_server(self) -> tuple[str, ...]:
-        """Arms whose model only a server has."""
+        """Return the arms whose model only a server has."""
         return tuple(name for name in self.profile.arms if self.models[name].served)
 
     @property
     def served(self) -> dict[str, int]:
-        """Largest rank of the adapters served on each base model, by its digest; 0 if none is."""
+        """Return the largest rank of the adapters that are served on each base model, by its digest; 0 without
+        adapters."""
         return served_ranks(self.profile, self.models, self.ranks)
 
     @property
     def model_names(self) -> str:
-        """The name of the base model, or if there are several, of each arm's."""
+        """Return the name of the base model; if arms differ in it, each arm with its model."""
         names = {arm: self.models[arm].name for arm in self.profile.arms}
         for arm in names:
             if adapter := self.adapters.get(self.profile.arm(arm).head):
@@ -159,7 +160,7 @@ def resolve(
                 spec, place = found_source(wish, data, store.root / "hub", fetch=finder.fetch)
                 finder.places[spec.sha256] = place
                 if spec.name in [one.name for one in specs]:
-                    raise UserError(f"several files are called {spec.name}, and would be one source: rename one")
+                    raise UserError(f"several files are called {spec.name}, and would count as one source; rename one")
             specs.append(spec)
         limit = None if whole else wanted.limit
         seed = None if limit is None else wanted.split_seed

@@ -23,7 +23,7 @@ UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b)")
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
 #: Typical text of a completion before its answer, for tests of stop strings.
 PROSE = r"""First, let x (say 12): 2x = 24 - it's "even". Why? So it is -3.5, 1,026,784.9 [0] 50% $2*\sqrt{\pi}$!"""
-#: An answer that a sound completion commits to, whatever stops it.
+#: Answer of the completions by which stop strings are tested.
 PROBE = "7"
 
 
@@ -69,7 +69,7 @@ def own_arms(base: Sequence[Arm], tables: Tables, scaffold_tables: Any, faults: 
             continue
         scaffold = usual.scaffold if usual else known.get(arm.scaffold or name)
         if scaffold is None:
-            if (arm.scaffold or name) not in scaffold_tables:  # else its own mistakes are told
+            if (arm.scaffold or name) not in scaffold_tables:  # else its own table's mistakes are reported
                 faults += unknown((*path, "scaffold"), "scaffold", [arm.scaffold or name], known)
             continue
         trained_as = name if arm.trained_as == "" else arm.trained_as
@@ -80,8 +80,8 @@ def own_arms(base: Sequence[Arm], tables: Tables, scaffold_tables: Any, faults: 
 
 
 def _scaffolds(base: Iterable[Scaffold], tables: Tables, faults: list[Fault]) -> dict[str, Scaffold]:
-    """Scaffolds by name, in order. `base` in a table is the scaffold that missing fields are taken from: a built-in
-    one, or one defined above; by default the study's own one of that name, if any."""
+    """Return scaffolds by name, in order. `base` in a table is the scaffold that missing fields are taken from: a
+    built-in one, or one defined above; by default the study's own one of that name, if any."""
     found = {one.name: one for one in base if one.name not in SCAFFOLDS}
     for place, (name, table) in enumerate(tables.items()):
         path, known = ("scaffolds", name), {**SCAFFOLDS, **found}
@@ -91,7 +91,7 @@ def _scaffolds(base: Iterable[Scaffold], tables: Tables, faults: list[Fault]) ->
         elif not isinstance(table, Mapping):
             faults.append(Fault(path, f"{table!r} is no table"))
         elif above != name and above not in known:
-            if above not in [*tables][:place]:  # else its own mistakes are told
+            if above not in [*tables][:place]:  # else its own table's mistakes are reported
                 faults += unknown((*path, "base"), "scaffold", [above], known)
         elif made := _scaffold(name, {k: v for k, v in table.items() if k != "base"}, known.get(above), faults):
             found[name] = made
@@ -115,8 +115,8 @@ def _scaffold(name: str, table: dict[str, Any], old: Scaffold | None, faults: li
 
 
 def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
-    """A table with missing fields taken from another package's code, which is recorded with its version. Raise
-    UserError."""
+    """Return a table whose missing fields are taken from another package's code. The code is recorded with its version.
+    Raise UserError for code that does not define a scaffold."""
     code = plugins.pinned("varband.scaffolds", str(given["code"]))
     own = plugins.plugged("varband.scaffolds", code)
     if hasattr(own, "parse") != hasattr(own, "solved"):
@@ -134,7 +134,7 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
     written += [("system", s.system)] if s.system else []
     if (times := sum(text.count(PROBLEM) for _, text in written)) != 1:
         place = written[0][0].split(".")[0]
-        yield place, f"{PROBLEM} stands there {times} times; the problem goes where it stands, once"
+        yield place, f"{PROBLEM} occurs {times} times; write it once, where the problem's text goes"
     if (s.messages or s.system is not None) and not s.chat:
         yield "chat", "system and messages are parts of a chat; set chat = true"
     if s.messages and (template != PROBLEM or s.examples):
@@ -145,30 +145,36 @@ def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
     for field, words in (*written, *examples):
         if control := UNESCAPED.search(words):
             before = words[: control.start()].split("\n")[-1][-20:]
-            yield field, f"after {before!r} stands the character {control[0]!r}, no LaTeX: {LITERAL}"
+            yield field, f"after {before!r} comes the character {control[0]!r} instead of a LaTeX command: {LITERAL}"
     if s.trace_opened and not (s.trace_tag and (s.chat or s.ends_opened)):
-        yield "trace_opened", "who opens the tag? set trace_tag, and chat = true or let template end in the opening tag"
+        yield (
+            "trace_opened",
+            "nothing opens the trace; set trace_tag, and set chat = true or end template with the opening tag",
+        )
     if not s.chat and ((s.ends_opened and not s.trace_opened) or template.rstrip().endswith(("<answer>", r"\boxed{"))):
-        yield "template", "it ends in an opening tag, which completions only close; set trace_opened for a trace_tag"
+        yield "template", "it ends in an opening tag; if that is the trace_tag, set trace_opened = true"
     if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
-        yield "code", f"scaffold {s.code}: `prompt` must write each problem in its own words, the same each time"
+        yield (
+            "code",
+            f"scaffold {s.code}: `prompt` must return another text for each problem, and the same text each time",
+        )
     yield from _unclosed(s)
     yield from _unreadable(s)
 
 
 def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Return the tags of a completion that the prompt does not show in full."""
+    """Yield a mistake if the prompt does not show how completions mark their trace or answer."""
     written_prompt, opened = s.prompt_text(""), s.trace_opened or (s.chat and s.enable_thinking)
     for tag in (tag for tag in s.pairs if not (opened and tag == s.trace_tag)):
         if f"</{tag}>" not in written_prompt[written_prompt.find(f"<{tag}>") + 1 :]:
-            yield "template", f"it never shows </{tag}>, by which completions are taken apart: none would close it"
+            yield "template", f"it never shows </{tag}>, so no completion would close this tag; show it in the prompt"
     if s.answer_form == "boxed" and "\\boxed" not in written_prompt:
-        yield "template", "it never asks for \\boxed{}, in which the answer is looked for (answer_form = boxed)"
+        yield "template", "it never asks for \\boxed{}, where answer_form = boxed expects the answer"
 
 
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Return stop strings that occur before the end of an answer, and examples that violate the scaffold's own
-    format."""
+    """Yield a mistake for each stop string that would cut off an answer, and for each example that violates the
+    scaffold's format."""
     by_prompt = f"<{s.trace_tag}>" if s.trace_opened else ""
     whole = s.answer_in_form(PROBE).removeprefix(by_prompt)
     ends = "}" if s.answer_form == "boxed" else "</answer>"
@@ -177,12 +183,15 @@ def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
     for stop in s.stop:
         until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
         if not stop or any(stop in text for text in written) or PROBE not in (s.parse(until).region or ""):
-            yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
+            yield (
+                "stop",
+                f"{stop!r} ends a completion before its answer is written; choose a text that follows the answer",
+            )
         elif s.parse(whole).tag_valid and not s.parse(until).tag_valid:
-            yield "stop", f"{stop!r} ends a completion before its last tag is closed: none would be in form"
+            yield "stop", f"{stop!r} ends a completion before its last tag is closed, so that no tags would be valid"
     for place, (example, text) in enumerate(zip(s.examples, solved, strict=True), 1):
         if not example.problem.strip() or not s.parse(text).tag_valid:
-            words = f"example {place} is not in the scaffold's own form: a part of it is empty or has tags"
+            words = f"example {place} does not follow the scaffold's form: one of its parts is empty or contains tags"
             yield f"examples.{place}", words
         elif words := kinds.faults_of_answer(s.answer_kind, example.answer):
             yield f"examples.{place}", f"example {place}: its answer {words}"

@@ -95,14 +95,14 @@ def test_sql_says_of_how_many_studies_its_rows_are(root: Path) -> None:
     assert run is not None and run.report is not None
     shutil.rmtree(root / "report" / run.report)
     write_run(root, run.model_copy(update={"report": None, "state": "failed"}))
-    note = f"all 2 studies of {root}, finished or not: demo, cooler; --study NAME asks of one"
+    note = f"all 2 studies in {root}: demo, cooler; limit them with --study NAME"
     assert note in told(*counted, root=root)[1] and told(*counted, "--study", "demo", root=root)[1] == ""
 
 
 def test_rm_takes_what_is_of_one_study_alone_and_restores_it(root: Path) -> None:
     before, paid = set(Store(root).refs()), len(Ledger(root).shard_paths())
     would = said("store", "rm", "cooler", root=root)
-    assert "would go with --yes" in would and set(Store(root).refs()) == before
+    assert "would be removed with --yes" in would and set(Store(root).refs()) == before
     said("store", "rm", "cooler", "--yes", root=root)
     kept = set(Store(root).refs())
     assert kept < before and len(Ledger(root).shard_paths()) == paid

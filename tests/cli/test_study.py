@@ -57,7 +57,7 @@ def test_a_study_is_begun_checked_and_compared(tmp_path: Path) -> None:
     assert again.returncode == 2 and "exists already" in again.stderr
     begun = tomllib.loads((tmp_path / "first.toml").read_text())["scaffolds"]["scratchpad"]
     assert begun["template"] == SCAFFOLDS["think_tags"].template, "the demo's model knows no other, and the gate closes"
-    assert "first: in order; arms panel, scratchpad" in varband(tmp_path, "study", "check", "first.toml").stdout
+    assert "first: no mistakes; arms panel, scratchpad" in varband(tmp_path, "study", "check", "first.toml").stdout
     assert (
         varband(tmp_path, "study", "diff", "first.toml", "first.toml/cooler").stdout
         == "rollouts.temperature: 1.0 → 0.7\n"
@@ -153,7 +153,7 @@ def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, mo
 
     monkeypatch.setitem(SOURCES, "pebbles", Source(name="pebbles", file="pebbles.jsonl", hub="nowhere/pebbles"))
     (tmp_path / "amc.jsonl").write_text("".join(LINE.format(i) for i in range(40, 44)))
-    assert checked("amc").endswith("compared with no other set")
+    assert checked("amc").endswith("not compared with another set")
     (tmp_path / "pebbles.jsonl").write_text('{"id": "x", "problem": "What is the root of nine?", "gold": "3"}\n')
     assert checked("amc").endswith("no duplicates in pebbles")
     (tmp_path / "aime24.jsonl").write_text(LINE.format(40))

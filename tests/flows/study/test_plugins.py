@@ -148,7 +148,7 @@ WEIGHED = 'base = "demo"\n[training]\ngroup_size = 4\nadvantage = "{}"\n'
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
-        (OWN, "fixed", "scaffold fixed@lab-tasks==1.0: `prompt` must write each problem in its own words"),
+        (OWN, "fixed", "scaffold fixed@lab-tasks==1.0: `prompt` must return another text for each problem"),
         (OWN, "unread", "scaffold unread@lab-tasks==1.0: `parse` raises ValueError: no, given '7'"),
         (WEIGHED, "endless", "objective endless of lab-tasks==1.0 must return one finite number a rollout"),
     ],

@@ -51,8 +51,8 @@ def test_a_chat_has_its_own_system_message_and_turns() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('content = "{problem}"', 'content = "go"', "messages: {problem} stands there 0 times"),
-        ('"1+1?"', '"{problem}"', "messages: {problem} stands there 2 times"),
+        ('content = "{problem}"', 'content = "go"', "messages: {problem} occurs 0 times"),
+        ('"1+1?"', '"{problem}"', "messages: {problem} occurs 2 times"),
         ('"user", content = "{', '"assistant", content = "{', "the last message must be the user's"),
         ('"user", content = "1', '"teacher", content = "1', "messages.1.role"),
         ("chat = true", "chat = false", "chat: system and messages are parts of a chat"),
@@ -71,10 +71,10 @@ STOP = "stop: {!r} ends a completion before its answer is written"
 @pytest.mark.parametrize(
     ("template", "more", "said"),
     [
-        ("answer in <answer>...</answer>", "", "template: {problem} stands there 0 times"),
+        ("answer in <answer>...</answer>", "", "template: {problem} occurs 0 times"),
         ("{problem} <answer>..</answer>", "", "template: it never shows </think>"),
-        ("2 \times 3" + TAGGED, "", "after '2 ' stands the character '\\t', no LaTeX"),
-        (TAGGED, "trace_opened = true", "trace_opened: who opens the tag?"),
+        ("2 \times 3" + TAGGED, "", "after '2 ' comes the character '\\t' instead of a LaTeX command"),
+        (TAGGED, "trace_opened = true", "trace_opened: nothing opens the trace"),
         (ZERO, "", "template: it ends in an opening tag"),
         *((TAGGED, f"stop = [{stop!r}]", STOP.format(stop)) for stop in (".", ", ", "e", "$", "sqrt", "<answer>")),
     ],
