@@ -62,11 +62,14 @@ def prepare(study: Study) -> Prepared:
 
     studied = problems("", p.pool)
     taught = {x.name: problems(x.name, x.pool) for x in p.lessons if x.name in study.pools}
-    clear = {
-        some: _kept_clear(some, " and ".join(name for name in taught if taught[name] == some), studied)
-        for some in dict.fromkeys(taught.values())
-    }
-    lessons = {name: clear[some] for name, some in taught.items()}
+    clear = dict[Problems, Problems]()
+    for some in dict.fromkeys(taught.values()):
+        named = " and ".join(name for name in taught if taught[name] == some)
+        kept = keep_clear.titled(f"keep {named} clear of held-out")(
+            pool=some.pool, splits=some.splits, studied=studied.pool, heldout=studied.splits
+        )
+        clear[some] = Problems(some.pool, kept)
+    lessons = {name: clear[some] for name, some in taught.items()}  # without near-duplicates of held-out problems
     trained = (studied, *lessons.values())
     chosen = []
     for b in p.benchmarks:
@@ -82,14 +85,6 @@ def prepare(study: Study) -> Prepared:
         )
         chosen.append((pool, choice))
     return Prepared(studied, lessons, tuple(chosen), calibrated(study) if p.trains_on_vectors else None)
-
-
-def _kept_clear(taught: Problems, lessons: str, studied: Problems) -> Problems:
-    """Return the lessons' problems without near-duplicates of the study's held-out problems."""
-    clear = keep_clear.titled(f"keep {lessons} clear of held-out")(
-        pool=taught.pool, splits=taught.splits, studied=studied.pool, heldout=studied.splits
-    )
-    return Problems(taught.pool, clear)
 
 
 def encoder_of(study: Study) -> EncoderSpec:
