@@ -15,8 +15,7 @@ from storage.records.runs import note_planned
 from tasks.measures.bands import cross_bands
 from tasks.measures.diversity import compare_diversity
 from tasks.measures.pass_at_k import compare_solved, contrast_pass_at_k, estimate_pass_at_k
-from tasks.published.checks import VARIANTS, window_of
-from tasks.published.designs import EVALUATIONS
+from tasks.published.checks import EVALUATIONS, VARIANTS, window_of
 from tasks.published.importing import (
     PublishedFile,
     PublishedFolder,

@@ -36,8 +36,7 @@ from tasks.designs import findings_of, leak_rows, mislabelled_rows
 from tasks.domain.statistics.paired_tests import family_of_gain, in_families, mcnemar_exact
 from tasks.domain.statistics.shares import share_interval
 from tasks.published import checks
-from tasks.published.designs import designs as designs_of
-from tasks.published.designs import parsed
+from tasks.published.checks import parsed
 from tasks.stage import Ref, stage, store, toolbox
 
 Row = dict[str, Any]
@@ -275,7 +274,7 @@ def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tu
 
 @stage(Designs, version=3)
 def import_designs(*, folder: PublishedFolder) -> pa.Table:
-    return designs_of(folder.here())
+    return checks.designs(folder.here())
 
 
 def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
