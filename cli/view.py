@@ -154,7 +154,7 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
         result = {"profile": name, "report": str(report), "html": str(page), "made": watch.made, "stages": stages}
         options.write_json(result | {"seconds": round(seconds, 2), "summary": summary})
         return
-    first = first_screen(store, report)
+    first = first_screen(store.root, str(report))
     watch.console.print(f"\n{question_of(store.root, str(report))}", markup=False)
     watch.console.print(first["verdict"], style="bold", markup=False)
     watch.console.print(" ".join(filter(None, (first["holds"], first["audit"]))), markup=False)

@@ -24,6 +24,7 @@ def overview() -> None:
         *head, words = (recorded.answer_of(root(), report.ref) or "This run's report has no page.").split("\n\n", 2)
         st.markdown("\n\n".join(head) or words)
         show(answer_figure([name for name in ("objectives", "search_curves") if sources(root(), report.ref, (name,))]))
+        _tiles(report.ref)
         with st.expander("In words"):
             st.markdown(words)
         show(FIGURES["summary"])
@@ -42,6 +43,19 @@ def overview() -> None:
         show(FIGURES["spending"])
 
 
+def _tiles(report: str) -> None:
+    """Show the figures of the report's first screen side by side, and below them its sentence on the audit."""
+    first = recorded.first_screen(root(), report)
+    tiles = first.get("tiles", ())
+    for column, tile in zip(st.columns(max(1, len(tiles))), tiles, strict=False):
+        with column.container(border=True):
+            st.caption(literal(tile["title"]))
+            st.markdown("  \n".join(literal(f"{name} {text}") for name, text in tile["values"]))
+            st.caption(literal(tile["words"]))
+    if first.get("audit"):
+        st.caption(literal(first["audit"]))
+
+
 @st.fragment(run_every=REFRESH_SECONDS)
 def _runs() -> None:
     listed = recorded.listed_runs(root())
@@ -53,7 +67,7 @@ def _runs() -> None:
 
 
 def _artifacts(report: str) -> None:
-    """List the artifacts that the report was made from: made by its run or reused."""
+    """List the artifacts behind the report: how many its run made, and how many it reused."""
     st.subheader("How it was made", anchor="artifacts")
     rows, run = descent(root(), report), recorded.run_of(root(), report)
     made = [run is not None and created >= run.started for created in rows["created"].to_pylist()]

@@ -54,9 +54,10 @@ def answer_of(root: Path, report: str) -> str:
     return page.read_text(encoding="utf-8").partition("\n## The answer\n")[2].partition("\n## ")[0].strip()
 
 
-def first_screen(store: Store, report: Ref) -> dict[str, Any]:
-    """Return the verdict of a report, what it holds for, and a sentence on its audit; empty for an older version."""
-    path = linkless(store.files(report), "answer.json")
+def first_screen(root: Path, report: str) -> dict[str, Any]:
+    """Return the verdict of a report, what it holds for, its tiles, and a sentence on its audit; empty for an older
+    version."""
+    path = linkless(Store(root).files(Ref.parse(report)), "answer.json")
     return orjson.loads(path.read_bytes()) if path.is_file() else {}
 
 

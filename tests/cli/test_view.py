@@ -67,7 +67,7 @@ def test_the_first_screen_is_that_of_the_report(demo_store: Path) -> None:
     """By hand: 68.8 % of 33 columns is place 22, 75 % place 24."""
     store = Store(demo_store)
     [report] = store.refs("report")
-    first = first_screen(store, report)
+    first = first_screen(demo_store, str(report))
     assert html.escape(first["verdict"]) in (store.files(report) / "report.html").read_text()
     assert len(first["verdict"].split()) <= 25
     lines = list(level_lines(store, report))

@@ -17,7 +17,7 @@ from dashboards.text import MARKS, literal, pieces, plain
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.reading.query_cache import reports
-from storage.reading.recorded import live_steps
+from storage.reading.recorded import first_screen, live_steps
 from storage.records.runs import write_run
 from tests.dashboards.conftest import REPO, Study
 from tests.dashboards.made_up_rows import run_under_way
@@ -102,7 +102,7 @@ def test_an_unknown_run_in_the_address_is_said(study: Study) -> None:
     assert any("No run" in w.value for w in app.sidebar.warning)
 
 
-# Rollouts on a page: literal, whatever they hold.
+# The text of rollouts is shown literally.
 
 
 def test_a_debate_is_taken_apart() -> None:
@@ -143,3 +143,8 @@ def test_the_app_shows_what_the_report_shows(pages: dict[str, AppTest], study: S
     for figure in (figure for figure in FIGURES.values() if figure.section != "answer"):
         assert figure.title in titles and figure.caption in captions
         assert f"<b>{figure.title}.</b> {figure.caption}" in html
+    first = first_screen(study.root, str(study.report))
+    shown = {re.sub(r"\\(.)", r"\1", m.value) for m in pages["overview"].markdown}
+    assert first["audit"] in captions and len(first["tiles"]) >= 4
+    for tile in first["tiles"]:
+        assert tile["title"] in captions and "  \n".join(" ".join(value) for value in tile["values"]) in shown
