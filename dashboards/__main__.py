@@ -12,7 +12,7 @@ from storage.reading.recorded import listed_runs
 
 
 def main() -> None:
-    """Remaining arguments are passed to Streamlit."""
+    """Fill the caches that the first page needs, then start Streamlit with the command's arguments."""
     from streamlit.web import cli
 
     for module in ("pandas", "dashboards.app"):  # pandas: what Streamlit loads for its first table

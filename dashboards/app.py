@@ -71,7 +71,7 @@ PAGES = {
 
 
 def choose_run() -> None:
-    """Let the reader choose the run shown on every page; it is kept in the session and in the URL."""
+    """Let the reader choose the run that every page shows. The session and the URL keep the choice."""
     found = {report.ref: report for report in reports(root())}
     if not found:
         return

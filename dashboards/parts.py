@@ -27,8 +27,8 @@ def chosen() -> Report | None:
     found = {report.ref: report for report in reports(root())}
     if not found:
         st.info(
-            f"No finished run under `{root()}` yet. `varband run demo` makes one in a few minutes; a run that is going"
-            " shows on Overview and Training."
+            f"No finished run under `{root()}` yet. `varband run demo` makes one in a few minutes. Overview and"
+            " Training show unfinished runs."
         )
         return None
     return found.get(st.session_state.get("run", ""), next(iter(found.values())))
@@ -44,7 +44,7 @@ def remember(**parameters: object) -> None:
 
 
 def selected(label: str, options: list[Any], name: str, first: int | None = 0, **more: Any) -> Any:
-    """Return the choice in a select box, initially the URL's value of `name`, else the option at `first`."""
+    """Return the choice in a select box. It starts with the URL's value of `name`, or else the option at `first`."""
     wanted = st.query_params.get(name)
     return st.selectbox(label, options, index=options.index(wanted) if wanted in options else first, **more)
 

@@ -104,7 +104,7 @@ def search() -> None:
     if report is None:
         return
     if not sources(root(), report.ref, ("searches",)):
-        st.info("This run searched nothing: `varband run PROFILE --set search.methods=majority,likeliest` does.")
+        st.info("This run has no search. To run one: `varband run PROFILE --set search.methods=majority,likeliest`.")
         return
     for section in on_page("search"):
         show_section(section)

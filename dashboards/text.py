@@ -50,7 +50,7 @@ def pieces(text: str) -> list[Piece]:
 
 
 def plain(text: str) -> str:
-    """Characters that change text direction or control a terminal are replaced by their names."""
+    """Return the text with the names of characters that change its direction or control a terminal in their place."""
     named = DIRECTION.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", text)
     return printable(named, "\n\t")
 
@@ -64,7 +64,7 @@ MARKS = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~^:$&=\"'])")
 
 
 def literal(text: str) -> str:
-    r"""Text escaped for markdown.
+    r"""Return the text escaped for markdown.
 
     >>> print(literal("<b>*x*</b>"))
     \<b\>\*x\*\</b\>
@@ -123,13 +123,13 @@ def mathml(formula: str, *, display: bool) -> str:
         return ""
     from latex2mathml.converter import convert
 
-    # the converter does not escape what stands in \text{…}
+    # the converter does not escape the contents of \text{…}
     safe = formula.replace("<", r"\lt ").replace(">", r"\gt ")
     try:
         top = ElementTree.fromstring(convert(safe, display="block" if display else "inline"))
-    except UserError:  # that the process is to stop
+    except UserError:  # a signal told the process to stop
         raise
-    except Exception:  # of a parser that is handed whatever a model wrote, and that ends in a dozen kinds
+    except Exception:  # the converter raises many kinds of errors for malformed formulas
         return ""
     for element in top.iter():
         if element.tag.removeprefix(f"{{{SPACE}}}") not in ELEMENTS:

@@ -37,6 +37,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Not for longer than a file of tests, which `asyncio.run` in later ones could not bear."""
+    """A browser for one file of tests. Left open, it would break `asyncio.run` in later files."""
     with headless() as opened:
         yield opened

@@ -90,7 +90,7 @@ def exposure_rows(arm: str, seed: int, steps: int, problems: list[dict[str, Any]
 
 
 def embedded(table: pa.Table) -> pa.Table:
-    """Vectors as an encoder would leave them: the panel's lie further apart."""
+    """Return vectors as an encoder would; those of the panel lie further apart."""
     spread = 0.35 if table["arm"][0].as_py() == "panel" else 0.25
     n, rng = len(table), np.random.default_rng(len(table) + int(table["step"][0].as_py()))
     vectors = np.ones((n, 8)) + spread * rng.normal(size=(n, 8))
@@ -101,7 +101,7 @@ def embedded(table: pa.Table) -> pa.Table:
 
 
 def calibration_rows() -> list[dict[str, Any]]:
-    """As if made-up vectors and traces had been labelled."""
+    """Return a calibration on made-up labels."""
     counts = {"joined": 48, "joined_rightly": 34, "same": 51, "pairs": 243, "problems": 18, "traces": 102}
     shares = {"precision": 34 / 48, "recall": 34 / 51}
     ends = {"precision_low": 0.5, "precision_high": 0.9, "recall_low": 0.5, "recall_high": 0.8}
@@ -117,7 +117,7 @@ def audit_rows() -> list[dict[str, Any]]:
 
 
 def run_under_way() -> Run:
-    """The record of a run on another host that beats now."""
+    """Return the record of a run on another host, with a heartbeat of now."""
     at = {"state": "running", "at": "train panel", "stages": 10, "stages_done": 3, "host": "elsewhere", "pid": 1}
     beat = now()
     return Run.model_validate(

@@ -1,4 +1,4 @@
-"""What AppTest runs: the app's sidebar and the one page that the address names (navigation needs a browser)."""
+"""The script of AppTest: the app's sidebar and the page that the URL names. Navigation between pages needs a browser."""
 
 import streamlit as st
 

@@ -50,7 +50,7 @@ def put(
     inputs: dict[str, list[str]] | None = None,
     files: Path | None = None,
 ) -> K:
-    """An artifact of rows made up here; its recipe says so."""
+    """Write an artifact of made-up rows. Its recipe names the stage `made_up_KIND`."""
     recipe = Recipe(stage=f"made_up_{kind.KIND}", version=1, arguments={"about": about}, inputs=inputs or {})
     ref, table = kind.of(fingerprint(recipe.model_dump())), rows
     if isinstance(table, list):
@@ -68,7 +68,7 @@ def made_up_study(
     hostile: bool = False,
     benchmarks: bool = True,
 ) -> Ref:
-    """The report of a study whose rollouts are made up. Deterministic."""
+    """Return the report of a study with made-up rollouts. Deterministic."""
     from storage.artifacts.report_inputs import Evidence, Problems, Tables
     from tasks.domain.grading.grading import GRADER_VERSION
     from tasks.evidence import Available
@@ -186,7 +186,7 @@ def made_up_study(
 
 
 def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Pool, policies: list[dict[str, Any]]) -> Any:
-    """Two benchmarks that share problems; of each the first problem nearly stands in training."""
+    """Return two benchmarks that share problems. The first problem of each is nearly one of training."""
     from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 
     found: dict[str, list[Any]] = {name: [] for name in ("benchmarks", "sliced", "slices", "slice_contrasts")}
@@ -210,7 +210,7 @@ def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Pool, polic
 def by_another_objective(
     store: Store, held: list[dict[str, Any]], sampled: Any, trainings: list[Training], final: list[Rollouts]
 ) -> dict[str, Any]:
-    """The first arm under its first seed, trained by another objective too."""
+    """Return the inputs of the measure `objectives`: one arm and seed, trained with two objectives."""
     from tasks.domain.grading.grading import GRADER_VERSION
     from tasks.partitions import partition_answers
 
@@ -231,7 +231,7 @@ def by_another_objective(
 
 
 def searched(store: Store, sampled: Sequence[Rollouts], pool: Pool) -> tuple[Searches, ...]:
-    """Of each artifact of rollouts one search that answers with the first and one that answers with the newest."""
+    """Return two searches per artifact of rollouts: one answers with the first rollout, one with the newest."""
     found = []
     for ref in sampled:
         for method in ("first", "majority"):
@@ -241,7 +241,7 @@ def searched(store: Store, sampled: Sequence[Rollouts], pool: Pool) -> tuple[Sea
 
 
 def searched_rows(sampled: pa.Table, method: str) -> list[dict[str, Any]]:
-    """A round each, and a node that was cut."""
+    """Return the nodes of a search with one rollout per round. Rollout 7 was cut."""
     rows: list[dict[str, Any]] = []
     first: dict[str, dict[str, Any]] = {}
     for row in sampled.to_pylist():

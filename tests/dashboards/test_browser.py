@@ -25,7 +25,7 @@ UNFILTERED: dict[str, Any] = dict.fromkeys(("source", "arm", "band", "verdict", 
 
 @pytest.fixture(scope="module")
 def address(browser, study: Study, demo_store: Path) -> Iterator[Callable[[str], str]]:
-    """Of the app on `made up` or `demo`."""
+    """Return the function that gives the address of the app on the store `made up` or `demo`."""
     roots, urls = {"made up": study.root, "demo": demo_store}, dict[str, str]()
     with ExitStack() as servers:
 
@@ -105,8 +105,7 @@ def test_a_filter_is_in_the_address_and_the_address_gives_the_filter(browser, ad
 
 
 def test_a_run_that_is_going_moves_without_a_reload(browser, demo_store: Path, tmp_path: Path) -> None:
-    """A training writes its next checkpoint; the open page shows it at its next look. (A busy machine may take longer
-    to draw it.)"""
+    """A training writes its next checkpoint; the open page shows it at its next refresh."""
     from dashboards.runs import REFRESH_SECONDS
 
     assert REFRESH_SECONDS <= 5

@@ -86,7 +86,7 @@ def test_a_gallery_on_a_phone_and_in_the_dark(study: Study, browser, tmp_path: P
     ],
 )
 def test_a_formula_runs_nothing_whatever_it_says(formula: str) -> None:
-    """It is set of what only arranges, or shown as it is written."""
+    """It becomes layout elements alone, or is shown as written."""
     for display in (True, False):
         made = mathml(formula, display=display)
         assert made == "" or set(re.findall(r"<(\w+)", made)) <= ELEMENTS
@@ -94,7 +94,7 @@ def test_a_formula_runs_nothing_whatever_it_says(formula: str) -> None:
 
 
 def test_a_process_that_is_to_stop_does_so_within_a_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a parser ends with is the formula's fault; that somebody stops the process is not."""
+    """Other errors of the converter mean a malformed formula, which is shown as written."""
 
     def stopped(*_: object, **__: object) -> str:
         raise Parked("stopped")
@@ -105,7 +105,7 @@ def test_a_process_that_is_to_stop_does_so_within_a_formula(monkeypatch: pytest.
 
 
 def test_formulas_of_a_trace_are_set(browser: Browser, tmp_path: Path) -> None:
-    """By the browser itself: a half is taller than a letter, and its source is not seen."""
+    """The browser sets them: a fraction is taller than a letter, and its LaTeX is not shown."""
     item = Item("p", pieces(r"Half: \(\frac{1}{2}\) and $$x^{2}$$ and \(\frac{\)"), {}, [])
     written = write(Page("t", "s", {}, [item]), tmp_path / "g.html")
     page = browser.new_page()

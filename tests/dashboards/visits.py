@@ -47,7 +47,7 @@ def served(root: Path) -> tuple[subprocess.Popen[bytes], str]:
 
 @contextmanager
 def serving(root: Path) -> Iterator[str]:
-    """The address of an app on `root`."""
+    """Yield the address of an app on `root`."""
     server, url = served(root)
     try:
         yield url
@@ -57,7 +57,7 @@ def serving(root: Path) -> Iterator[str]:
 
 
 def visit(browser: Browser, address: str) -> tuple[Page, list[str]]:
-    """(page when its script has ended, errors it wrote to the console)."""
+    """Return the page after its script has ended, and the errors that it wrote to the console."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -71,13 +71,13 @@ def visit(browser: Browser, address: str) -> tuple[Page, list[str]]:
 
 
 def came_to_rest(page: Page) -> None:
-    """Wait until the page's script has ended and what it drew is drawn."""
+    """Wait until the page's script has ended and the browser has drawn the page."""
     page.wait_for_selector('[data-test-script-state="notRunning"]', timeout=60_000)
     page.wait_for_timeout(300)
 
 
 def sound(page: Page) -> None:
-    """No traceback and no warning on the page."""
+    """Check that the page has no traceback and no warning."""
     for bad in ("stException", "stAlertContentWarning", "stAlertContentError"):
         found = page.get_by_test_id(bad)
         assert found.count() == 0, found.first.inner_text()

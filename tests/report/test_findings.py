@@ -1,4 +1,4 @@
-"""The report's sentences: what the rows allow to be said, what is withheld, and what qualifies it."""
+"""The report's sentences: conclusions that the rows support, withheld conclusions, and reservations."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def text(**tables: list[Row] | pa.Table) -> str:
     return " ".join(sentences(**tables))
 
 
-# Gains: that two arms gain the same is said where a test of equivalence shows it, and nowhere else.
+# Gains. A sentence says that two arms gain the same only if an equivalence test shows it.
 
 
 def both_gain(problems: int, gain: float) -> str:
-    """About two arms that both gain `gain`, each problem give or take up to four rollouts of 16."""
+    """Return the sentences on two arms that both gain `gain`. Counts of correct rollouts vary by up to 4 of 16."""
     at = np.arange(problems)
     groups = pa.concat_tables(
         group_rows(arm, step, f"{arm}{step}" if step else "", names(problems), "amc", 16, correct)
@@ -84,8 +84,8 @@ def test_arms_alike_and_unchanged_are_told_so_where_the_study_can_tell(problems:
 
 @pytest.mark.parametrize(("corrected", "said"), [(0.098, True), (0.03, False)])
 def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bool) -> None:
-    """Its own interval excludes 0, and of three arms that are alike one pair in seven studies did so: the sentence goes
-    by the p that counts all of them."""
+    """The interval excludes 0, and the corrected p-value decides. With three equal arms, one study in seven had a pair
+    whose interval excluded 0."""
     apart = APART | {"more_gain": 0.044, "more_gain_low": 0.004, "more_gain_high": 0.084, "p_adjusted": corrected}
     apart |= {"detectable_gain": 0.06, "holds_for": "these adapters, not the recipe"}
     tables: dict[str, Any] = {
@@ -132,7 +132,7 @@ def test_seeds_of_an_arm_are_one_gain() -> None:
 
 
 def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> None:
-    """`no_panel` asks panel's adapter without its prompt: nothing was trained as it."""
+    """The arm `no_panel` evaluates panel's adapter without panel's prompt, and has no training of its own."""
     rates = [("panel", None, 4), ("panel", "training-1", 12), ("no_panel", None, 4), ("no_panel", "training-1", 8)]
     final = [
         {"ref": f"{arm}-{adapter}", "arm": arm, "adapter": adapter, "problem_id": f"p{i:02d}", "correct": g < c}
@@ -167,7 +167,7 @@ def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> Non
 
 
 def test_a_gain_of_an_arm_that_hardly_answers_is_one_of_form() -> None:
-    """Mute before and after, so that its share of answers hardly moved: what is a gain of it?"""
+    """Most rollouts of thinking have no answer, before training and after."""
     form = [
         FORM | {"arm": arm, "sampled": sampled, "no_answer": share, "accuracy": 0.02, "invalid_tags": 0.4}
         for arm, share in (("panel", 0.0), ("thinking", 0.9))
@@ -189,7 +189,7 @@ def test_a_gain_of_an_arm_that_hardly_answers_is_one_of_form() -> None:
     ],
 )
 def test_scaffolds_that_were_not_delivered_alike_are_not_compared(other: Row, why: str) -> None:
-    """Seen at screening: neither bands nor gains nor width are told, each with the reason."""
+    """The screening shows the difference. Neither gains nor bands are compared, and each sentence gives the reason."""
     sound = FORM | {"taught": True}
     form = [
         sound | {"arm": "panel", "sampled": SCREENING},
@@ -207,7 +207,7 @@ def test_scaffolds_that_were_not_delivered_alike_are_not_compared(other: Row, wh
     assert own.endswith("is not stated: the study's own gate was not kept: 6 % of the rollouts of thinking.")
 
 
-# Three arms: each pair has its own figures, and an arm that is mute silences its own pairs alone.
+# Three arms: each pair has its own figures. An arm without answers removes only its own pairs.
 
 THREE = ("panel", "thinking", "plain")
 
@@ -233,7 +233,7 @@ def band_tests() -> list[Row]:
     ]
 
 
-def test_every_pair_has_its_verdict_on_bands_and_a_mute_arm_silences_its_own() -> None:
+def test_every_pair_has_its_verdict_on_bands_and_an_arm_without_answers_removes_its_own() -> None:
     found = of_three(band_tests=band_tests())
     assert "and so a gradient; that is 1.00 times as many for panel as for thinking, more than chance explains" in found
     assert "; 2.00 times as many for panel as for plain, more" in found

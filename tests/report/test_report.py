@@ -31,7 +31,7 @@ VOID = {"meta", "line", "circle", "rect", "polygon", "polyline", "br"}
 
 
 class Page(HTMLParser):
-    """Collects what the tests ask about; fails on tags that do not close."""
+    """The ids, links and tags of a page. Fails on tags that do not close."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def test_every_figure_is_there_with_its_query_and_artifacts(html: str, study: St
 
 
 def test_it_says_what_was_run(html: str, study: Study) -> None:
-    """In a report of a study with changed numbers they stand there, and the command that asks for them."""
+    """The report names the changed settings, and the command that sets them."""
     for text in (html, MarkdownIt().render(study.page("report.md"))):
         words = unescape(text).replace("\\", "")
         assert "steps: 40 → 4" in words and "differs from the profile made-up" in words
@@ -124,7 +124,7 @@ def test_summary_is_what_the_rollouts_say(study: Study) -> None:
 
 
 def test_a_gain_is_one_number_on_the_whole_page(study: Study) -> None:
-    """That of the final evaluation. The curve has other rollouts, and nothing on the page calls its ends a gain."""
+    """Every gain on the page is that of the final evaluation. The curve has other rollouts, so its difference differs."""
 
     def rows(name: str) -> list[dict[str, Any]]:
         return ask(study.root, str(study.report), f"report_{name}").to_pylist()
@@ -145,7 +145,7 @@ def test_a_gain_is_one_number_on_the_whole_page(study: Study) -> None:
 
 
 def test_each_of_several_seeds_has_its_own_interval(tmp_path: Path) -> None:
-    """Against a bootstrap over the same held-out problems."""
+    """The intervals are close to those of a bootstrap over the same held-out problems."""
     store = Store(tmp_path)
     report = made_up_study(tmp_path, problems=80, steps=2, seeds=(0, 1))
     rates: dict[tuple[str, int | None], list[float]] = {}
@@ -182,7 +182,7 @@ def test_no_table_prints_a_p_value_uncorrected_alone(study: Study) -> None:
             assert mate in columns, (name, raw)
 
 
-def test_renders_on_a_phone_and_on_paper(study: Study, browser, tmp_path: Path) -> None:
+def test_renders_on_a_phone_and_in_the_dark(study: Study, browser, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     target.write_text(study.page("report.html"))
     said: list[str] = []
@@ -197,7 +197,7 @@ def test_renders_on_a_phone_and_on_paper(study: Study, browser, tmp_path: Path) 
     assert said == []
 
 
-# Figures and tables as files for a paper: whole, of the report's own numbers, and read by others.
+# Figures and tables as files for a paper.
 
 
 def exported(study: Study, folder: Path, *words: str) -> list[Path]:
@@ -230,8 +230,7 @@ def test_a_study_is_copied(study: Study, tmp_path: Path) -> None:
     assert done.exit_code == 0 and "artifacts" in done.output and (tmp_path / "copy").is_dir()
 
 
-# Charts and tables of the report against values worked out by hand.
-
+# Charts and tables of the report. Expected values are worked out by hand.
 
 ARMS = ("panel", "thinking")
 
@@ -245,7 +244,7 @@ def words(svg: str) -> list[str]:
 
 
 def test_a_line_goes_from_corner_to_corner() -> None:
-    """Held-out accuracy 0 at step 0 and 1 at step 10: the frame is 400 by 260, and its axis is in percent."""
+    """Accuracy is 0 at step 0 and 1 at step 10. The frame has 400 by 260 pixels; the axis is in percent."""
     [spec] = charts("curves", [{"arm": "panel", "step": s, "heldout_rate": s / 10} for s in (0, 10)])
     svg = as_svg(spec)
     assert 'd="M0,260L400,0"' in svg and "100%" in words(svg) and {"step", "held-out accuracy"} <= {*words(svg)}
