@@ -44,7 +44,7 @@ def answer(ask: Ask, looks: int = 1) -> list[str]:
 
 
 def caveats(ask: Ask, registered: str = "", looks: int = 1) -> list[str]:
-    """Return what the reader must know before relying on the answer. registered: whether the study was registered."""
+    """Return the sentences under "Reservations". registered: a sentence on whether the study was registered."""
     look = "First look at this question in this store."
     if looks > 1:
         look = (
@@ -94,8 +94,8 @@ def hardly_taught(ask: Ask) -> list[str]:
 
 
 def gains(ask: Ask, looks: int) -> list[Row]:
-    """Return the rows of the difference of gains. After more than one look the sentences use the interval that is valid
-    over all looks, and no p-values, which are valid for one look only."""
+    """Return the rows of the difference of gains. After more than one look they have the interval that is valid over
+    all looks, and no p-values, because a p-value is valid for one look only."""
     rows = ask("report_difference_of_gains").to_pylist()
     return rows if looks == 1 else [_at_all_looks(row) for row in rows]
 
@@ -241,7 +241,8 @@ Verdict = Literal["withheld", "unknown", "alike", "undecided", "different"]
 def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
     """Return the conclusion about two arms that a row of the difference of gains allows, and the reasons that limit it.
 
-    gate: measured shares of each arm, keyed by name. `alike`: the two arms' gains are equal to within MARGIN.
+    gate: the audit's sentences on arms that miss the study's own gate. `alike`: the two arms' gains are equal to within
+    MARGIN.
     """
     arms = (row["arm"], row["other"])
     own = [fact for fact in gate if {*arms} & {word.strip(",") for word in fact.split()}]
@@ -290,7 +291,7 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
 
 
 def _equivalence(row: Row, what: str) -> str:
-    """Return the result of the equivalence test if no difference was found: whether its absence is shown."""
+    """Return the result of the equivalence test in words. what: the claim that it tests."""
     p = row.get("p_equivalent_corrected")
     if p is None:
         return f"and {what} is not tested"
@@ -327,7 +328,7 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Form) -> str:
 
 
 def _of_bands(found: Mapping[str, Row]) -> str:
-    """found: rows of the crosstab of two arms, by metric."""
+    """Return the end of the sentence on two arms' bands. found: rows of their crosstab, by metric."""
     text, ratio, mcnemar = "", found.get("ratio"), found.get("mcnemar")
     if ratio and ratio["estimate"] is not None:
         text += f"; {ratio['estimate']:.2f} times as many for {ratio['arm']} as for {ratio['other']}"
@@ -414,8 +415,9 @@ def _of_two(row: Row, gaps: Sequence[Row], form: Form, trained: bool) -> str:
 
 
 def _closing(row: Row, gaps: Sequence[Row]) -> str:
-    """The part of the narrowing gap between two policies' pass@k that a constant shift of logits does not explain: only
-    that part counts as diversity. row: comparison of their diversity."""
+    """Return the end of the sentence on two policies' diversity: by how much the gap of their pass@k narrows with k,
+    and which part of that a constant shift of logits does not explain. Only that part counts as diversity. row:
+    comparison of their diversity."""
     ends = {(row["arm"], row["step"]), (row["other"], row["other_step"])}
     theirs = [g for g in gaps if {(g["arm"], g["step"]), (g["other"], g["other_step"])} == ends]
     found = {g["metric"]: g for g in theirs if g["estimate"] is not None}

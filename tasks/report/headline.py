@@ -26,7 +26,8 @@ OF_WIDTH = re.compile(r"\b(wide|wider|width|diverse|diversity)\b", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure per arm, in their order, and the conclusion about their difference."""
+    """One figure for each arm or objective. values: pairs of name and figure. words: the conclusion about their
+    difference."""
 
     title: str
     values: tuple[tuple[str, str], ...]
@@ -35,8 +36,9 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """verdict: the answer in one sentence. holds: the detectable difference, and the population that the answer holds
-    for. audit: a sentence on its findings; empty without any."""
+    """The words and figures of a first screen. verdict: the answer in one sentence. holds: the smallest difference that
+    the study could find, and the population that the answer holds for. audit: a sentence on the audit's findings; empty
+    if there are none."""
 
     verdict: str
     holds: str
@@ -98,8 +100,8 @@ def _sentence(row: findings.Row, one: str, verb: str, other: str, *, turned: boo
 def _not_compared(
     form: findings.Form, pairs: Sequence[findings.Row], sampled: str, why: str, study: str
 ) -> tuple[str, str]:
-    """Return the headline of arms that are not compared: all that break their form, or else why the first pair is
-    withheld."""
+    """Return the headline of arms that are not compared. It names all arms that break the form of their answers, or
+    else says why the first pair is not compared."""
     broken = form.broken(dict.fromkeys(arm for row in pairs for arm in (row["arm"], row["other"])), sampled)
     if not broken:
         return (

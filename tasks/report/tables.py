@@ -84,7 +84,7 @@ def minus(text: str) -> str:
 
 
 def spell(name: str, value: object) -> str:
-    """One cell. A share is printed in percent, a difference of shares in percentage points.
+    """Return the text of one cell. A share is printed in percent, a difference of shares in percentage points.
 
     >>> spell("rate", 0.125), spell("gain", 0.15), spell("n", None), spell("p_value", 1.2e-7)
     ('12.5 %', '+15 pp', '–', '1.2e-07')
@@ -116,7 +116,8 @@ def cut(text: str, most: int = MAX_CHARS) -> str:
 
 
 def printed_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], most: int = MAX_ROWS) -> PrintedTable:
-    """`x_low` and `x_high` join `x` as an interval; a column without any value is omitted and listed."""
+    """Return rows as they are printed. Columns `x_low` and `x_high` become the interval of `x`. A column without any
+    value is omitted, and a note names it. most: number of rows that are printed."""
     joined = [c for c in columns if not _is_bound(c, columns)]
     kept = [c for c in joined if not rows or any(row[c] is not None for row in rows)]
     missing = [c for c in joined if c not in kept and c != "reason"]
