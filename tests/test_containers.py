@@ -1,9 +1,10 @@
-"""deploy/Dockerfile and compose.yaml without Docker: their stages, sources, locks, users and commands are those of the
-tree, and what the image gets is enough to build the package."""
+"""deploy/Dockerfile and compose.yaml without Docker: stages, sources, locks, users and commands are compared with the
+tree, and the steps of the target `cpu` run in a clean Debian 12."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -12,6 +13,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from string import Template
 from typing import Any, NamedTuple
 
 import click
@@ -19,6 +21,7 @@ import pytest
 import yaml
 
 from cli.main import varband
+from tests.needs import lacks
 
 REPO = Path(__file__).resolve().parent.parent
 DOCKERFILE, COMPOSE = REPO / "deploy" / "Dockerfile", REPO / "deploy" / "compose.yaml"
@@ -96,25 +99,89 @@ def test_services_start_commands_that_exist_from_stages_that_exist() -> None:
         assert {*service.get("depends_on", {})} <= {*services}
 
 
-@pytest.mark.slow
-def test_what_the_image_gets_builds_the_whole_package(tmp_path: Path) -> None:
-    """The last step of a target, in a folder with what .dockerignore lets through."""
+def copy_context(folder: Path) -> None:
+    """Copy the files that .dockerignore sends to the build."""
     listed = subprocess.run(["git", "ls-files", "-z", *SENT], cwd=REPO, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
-        (tmp_path / "context" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(REPO / name, tmp_path / "context" / name)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPO / name, folder / name)
+
+
+@pytest.mark.slow
+def test_what_the_image_gets_builds_the_whole_package(tmp_path: Path) -> None:
+    copy_context(tmp_path / "context")
     names = []
     for source in (tmp_path / "context", REPO):
-        words = [
-            "wheel",
-            "--no-deps",
-            "--no-build-isolation",
-            "--quiet",
-            "-w",
-            str(tmp_path / source.name),
-            str(source),
-        ]
+        folder = tmp_path / f"wheel-{source.name}"
+        words = ["wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", str(folder), str(source)]
         subprocess.run([sys.executable, "-m", "pip", *words], check=True, timeout=300)
-        [wheel] = (tmp_path / source.name).glob("varband-*.whl")
+        [wheel] = folder.glob("varband-*.whl")
         names.append({*zipfile.ZipFile(wheel).namelist()})
     assert names[0] == names[1]
+
+
+class CleanRoot:
+    """A Debian 12 in a folder, in which the instructions of a Dockerfile run. It takes the host's certificates and the
+    folder PIP_FIND_LINKS, so that it installs packages from where the host does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.user, self.workdir = folder, "0", "/"
+        self.environment = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
+        self.environment |= {"HOME": "/root", "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+        packages = "--include=ca-certificates,python3-venv"
+        subprocess.run(["debootstrap", "--variant=minbase", packages, "bookworm", str(folder)], check=True)
+        for path in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
+            shutil.copy(path, self.inside(path))
+        self.inside("/dev/shm").mkdir(exist_ok=True)
+        self.inside("/dev/shm").chmod(0o1777)
+        if links := os.environ.get("PIP_FIND_LINKS"):
+            shutil.copytree(links, self.inside(links))
+
+    def inside(self, path: str) -> Path:
+        return self.folder / path.lstrip("/")
+
+    def run(self, command: str) -> str:
+        """Run a shell command as the current user, and return what it prints."""
+        enter = ["unshare", "--pid", "--fork", f"--mount-proc={self.inside('/proc')}", "chroot"]
+        words = [*enter, f"--userspec={self.user}:{self.user}", str(self.folder), "sh", "-c"]
+        inside = f"cd {self.workdir} && {command}"
+        print("RUN", inside, flush=True)
+        done = subprocess.run([*words, inside], env=self.environment, stdout=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def follow(self, step: Step) -> None:
+        if step.word == "RUN":
+            self.run(step.rest)
+        elif step.word == "ENV":
+            for word in shlex.split(step.rest):
+                name, value = word.split("=", 1)
+                self.environment[name] = Template(value).substitute(self.environment)
+        elif step.word == "ARG":
+            self.environment[step.rest] = "0123456789ab"
+        elif step.word == "USER":
+            self.user = step.rest
+            self.environment["HOME"] = self.run("getent passwd $(id -u) | cut -d: -f6").strip()
+        elif step.word == "WORKDIR":
+            self.workdir = step.rest
+            self.inside(self.workdir).mkdir(parents=True, exist_ok=True)
+        elif step.rest == ". .":
+            copy_context(self.inside(self.workdir))
+        elif step.word == "COPY":
+            source, target = step.rest.split()
+            copy = shutil.copytree if (REPO / source).is_dir() else shutil.copy
+            copy(REPO / source, self.inside(self.workdir) / target)
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_target_cpu_run_in_a_clean_root(tmp_path: Path) -> None:
+    """The whole build, then the demo study as the image's user. Takes eight minutes, and 5 GB of disk."""
+    if os.geteuid() != 0 or not shutil.which("debootstrap"):
+        lacks("debootstrap", "no root or no debootstrap: apt-get install debootstrap")
+    image = CleanRoot(tmp_path / "root")
+    for step in stages()["cpu"]:
+        image.follow(step)
+    assert "10001" in image.run("id")
+    assert "run a study" in image.run("varband --help").lower()
+    image.run("varband run demo")
+    assert '"reused"' in image.run("varband plan demo --json")

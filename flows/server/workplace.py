@@ -87,7 +87,8 @@ def telling() -> Callable[[Progress], None]:
 
 
 class Workplace(BaseModel):
-    """Where a run executes. code: the checkout's commit; packages: name → version; image: of its container."""
+    """The place where a run executes. code: commit of the checkout or image. packages: name → version. image: name and
+    digest of the container's image; empty outside a container."""
 
     host: str
     code: str
@@ -106,8 +107,8 @@ class Workplace(BaseModel):
 
     def unlike(self, other: Workplace) -> Iterator[str]:
         """Yield the differences between this workplace and another one. Packages that only one host has are not
-        compared, because a host without a GPU has no vLLM. Images with different names, such as one for CPUs, are not
-        compared either; their code and packages are.
+        compared, because a host without a GPU has no vLLM. Digests are compared if both images have the same name and
+        tag. Images with different tags may be one for CPUs and one for GPUs, so only code and packages are compared.
 
         >>> run = Workplace(host="a", code="1f", packages={"torch": "2.13.0+cpu", "vllm": "0.32.0"})
         >>> list(run.unlike(Workplace(host="b", code="2e", packages={"torch": "2.13.0+cu130"})))
