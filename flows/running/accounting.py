@@ -37,8 +37,8 @@ from tasks.stage import Progress
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Receivers of events. own: for stages of this process, which are charged to the run. relayed: for processes that
-    charge their own."""
+    """Receivers of a run's events. own: for stages that this process makes; their cost is charged to the run. relayed:
+    for stages of other processes, which charge the cost themselves."""
 
     own: Listener
     relayed: Listener
@@ -89,8 +89,8 @@ def accounted(
     """Run the block as one attempt of the study's run. Yield the listeners of the attempt.
 
     request: the request that starts the same run again (`varband resume`). Raise Parked with the progress, the missing
-    budget and how to continue; raise UserError, before anything is recorded, for prompts that exceed the context and
-    models that exceed this machine's GPUs.
+    budget and the command that resumes the run. Raise UserError, before anything is recorded, for a prompt that exceeds
+    the context or a model that exceeds this machine's GPUs.
     """
     if is_costly(planned):
         list(memory_lines(study, Machine.here(), [one.sampling for one in sampled_here(planned)]))
@@ -108,7 +108,7 @@ def accounted(
                 yield Listeners(record.before(charged), record.before(listener))
         _check_left(study, store, planned)
     except Unreachable as away:
-        with impatient(), suppress(Unreachable):  # the record of this machine, until storage is back
+        with impatient(), suppress(Unreachable):  # kept on this machine until the storage answers
             record.update(state="parked", why=f"parked: {away}")
         raise
     except Parked as limit:
@@ -197,15 +197,15 @@ def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
 def _parked(
     study: Study, store: Store, begun: Sequence[Planned], meter: Meter, run: Run, limit: Parked
 ) -> dict[str, object]:
-    """Return fields of the record: why the run is parked, its progress, what resumes it, and what is missing. begun:
-    the plan when the attempt began."""
+    """Return the fields of a paused run's record: reason, resume command, progress and missing amounts. begun: the plan
+    when the attempt began."""
     planned = looked_up((p.step for p in begun), store, study.profile.hardware)
     done, missing = sum(p.reused for p in planned), total(costs(study, store, planned, meter.prices))
     how_far = f"{done} of {len(planned)} stages are done"
-    if any(p.step.title == run.at and not p.reused for p in planned):  # else it is the last that was made
+    if any(p.step.title == run.at and not p.reused for p in planned):  # otherwise `run.at` is a finished stage
         how_far += f", '{run.at}' is under way"
     resume = f"varband resume {run.id}{root_option(store.root)}"
-    if str(limit).endswith(ADVICE):  # the gate's: more budget opens nothing
+    if str(limit).endswith(ADVICE):  # paused by the gate, which no budget opens
         why = f"parked: {limit}; `{resume} --anyway` trains all the same; {how_far}"
         return {"why": why, "missing": missing, "stages_done": done}
     limits, spent = meter.budget.limits(), meter.journal.spent()

@@ -41,8 +41,8 @@ from tasks.engines.hardware import SAME_BITS
 from tasks.metering import SAMPLED
 from tasks.rollouts import account_of
 
-#: Assumed until measured: shares of max_tokens that completions take (at least, probably, at most), characters a token,
-#: characters of a problem, texts embedded a second on a CPU and on a GPU (all-mpnet-base-v2, one H200: 680).
+#: Assumed until measured: shares of max_tokens that completions take (at least, probably, at most), characters per
+#: token, characters of a problem, texts embedded a second on a CPU and on a GPU (all-mpnet-base-v2, one H200: 680).
 FILL, CHARACTERS, PROBLEM, TEXTS_PER_SECOND = (0.05, 0.3, 1.0), 4.0, 240.0, {"cpu": 40.0, "cuda": 500.0}
 #: Bases of a length, from the best to the worst.
 BASES = ("", "measured", "guessed", "assumed")
@@ -150,7 +150,7 @@ class Estimator:
         share = min(1.0, (given["tokens"] + longer + length.completion + scored) / each)
         own = self._sampled(policy, sampling, wanted, max(1, round(share * draws))) if draws else Cost()
         rollouts = round(share * later) * wanted.number
-        # its budget bounds a search from both sides
+        # a search stops at its budget, however long its completions are
         question = replace(length, prompt=longer, low=length.completion, high=length.completion)
         later_cost = self._of(policy.arm, rollouts, question)
         read = whole * (own.rollouts + own.rollouts_reused + rollouts) if reward else 0.0
@@ -165,7 +165,7 @@ class Estimator:
         groups = min(learner.groups_per_step, self._trainable(given) or learner.groups_per_step)
         a_step = groups * learner.group_size * turns
         trained = learner.steps * a_step
-        if learner.token_budget:  # the step that crosses it is whole
+        if learner.token_budget:  # the step that exceeds the budget is finished
             trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
         steps = self._of(base.arm, trained, length)
         parts = [steps]

@@ -288,7 +288,7 @@ def misread_traces(study: Study) -> list[str]:
             writes, say = ("writes", "true") if opens else ("does not write", "false")
             found.append(
                 f"arm {arm.name}: the chat template of {model.name} {writes} <{scaffold.trace_tag}> at the end of the"
-                f" prompt, so no completion will be in form: give it a scaffold with trace_opened = {say}"
+                f" prompt, so no completion will have valid tags: set trace_opened = {say} in its scaffold"
             )
     return found
 

@@ -1,9 +1,9 @@
 """The same DAG under Prefect: one task per stage, and pieces of work on a worker pool.
 
 The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit. Runs
-from a shell do not use Prefect (docs/decisions/0014-no-private-server.md). A piece of work has a key, which tags its
-runs: whoever needs it attaches to the run in progress instead of starting a second one, so a parent that was killed and
-retried never pays twice.
+from a shell do not use Prefect (docs/decisions/0014-no-private-server.md). The runs of a piece of work are
+tagged with its key. A parent attaches to the piece's run in progress instead of starting a second one, so a parent that
+was killed and started again never pays twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun, State
 
 
-#: Name of the state of a run or task that waits for money.
+#: Name of the state of a run or task that needs a larger budget.
 PARKED = "Parked"
 #: Name of the state of a piece whose storage did not answer.
 AWAY = "Storage away"
@@ -37,8 +37,8 @@ LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 
 
 def as_task(name: str, step: Step, ensure: Callable[[], bool]) -> None:
-    """Make a step in a Prefect task. A budget limit is not a failure: it is named in the state and raised again. name:
-    of the study."""
+    """Make a step in a Prefect task. A task that reaches the budget limit does not fail: its state is `Parked`, and
+    Parked is raised. name: of the study."""
     from httpx import TransportError
     from prefect import task
     from prefect.cache_policies import NO_CACHE
@@ -67,7 +67,7 @@ def as_task(name: str, step: Step, ensure: Callable[[], bool]) -> None:
         state = wrap(run)(return_state=True)
     if limits:
         raise limits[0]
-    if not made:  # else the step is made, whatever the server answers
+    if not made:  # otherwise the step is made, even if the server did not answer
         ensure() if state is None else state.result()
 
 

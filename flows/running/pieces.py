@@ -101,7 +101,7 @@ def next_pieces(
     store, costly, found = current.store, dict[Ref, Step](), dict[Ref, list[Piece]]()
 
     def others_make(step: Step) -> bool:
-        if step.ref.kind not in COSTLY or step.recipe.stage == "regrade_rollouts":  # which samples nothing
+        if step.ref.kind not in COSTLY or step.recipe.stage == "regrade_rollouts":  # regrading samples nothing
             return False
         if step.ref not in costly and all(map(store.fresh, step.awaited)):
             same = (one for one in current.steps if one.ref.kind == "training" and _arm_of(one) == _arm_of(step))
@@ -129,8 +129,8 @@ def next_pieces(
 
 
 def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
-    """The policy and problems that a step samples. A training evaluates its start in the same engine call as its first
-    step, so sampling both at once would pay twice."""
+    """Return the policy and problems that a step samples. A training evaluates its start in the same engine call as its
+    first step; if another step sampled that policy at the same time, both would pay for the same rollouts."""
     given = step.arguments
     return account_of(given[policy], given[sampling]), given["pool"], given["splits"]
 

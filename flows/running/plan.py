@@ -41,7 +41,7 @@ def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment
 
 
 def looked_up(steps: Iterable[Step], store: Store, hardware: Hardware) -> list[Planned]:
-    """Return the steps with what the store has now, and which are left for another machine."""
+    """Look up each step in the store: whether it is reused, made here, or left for another machine."""
     without, remade, left = left_out(hardware.without), set[str](), set[str]()
     planned = []
     for step in steps:

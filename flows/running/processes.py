@@ -35,7 +35,7 @@ from tasks.metering import metered
 from tasks.stage import Progress, Session
 
 POLL_SECONDS = 0.5
-WAITING = "other processes make all that can be made now: waiting"
+WAITING = "waiting: other processes are making all pieces that can be made now"
 #: Seconds in which a stopped process may finish its batch, pack or checkpoint; fewer after Ctrl-C, because the user
 #: waits.
 GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
@@ -69,9 +69,10 @@ def share(study: Study, claims: Claims, tell: Callable[[str], None], *, in_shard
 
 @dataclass(slots=True)
 class Claims:
-    """Makes pieces in this process, one at a time, while it holds the piece's lease: in the order of their turns, and
-    of one turn first those of the arm whose engine it has. elsewhere: returns the pieces that failed in other workers,
-    by key, which are not tried again. failed: receives a failure of this one. waits: receives the reason for a wait."""
+    """Makes pieces in this process, one at a time, each while this process holds its lease. Pieces of an earlier turn
+    come first; within a turn, pieces of the arm whose engine is loaded. elsewhere: returns the errors of pieces that
+    failed in other processes, by key; these pieces are not tried again. failed: receives each failure of this process.
+    waits: receives the reason for a wait."""
 
     current: Session
     hardware: Hardware
@@ -123,9 +124,9 @@ class Claims:
 
 
 def _make_in_processes(given: object, places: Sequence[tuple[str, ...]], listener: Listener) -> None:
-    """Have a process at each place make pieces, until all are made. With more processes than arms, several processes
-    sample for one arm. given: arguments of the workers. listener: receives the events of all. Errors as for `dispatch`.
-    The piece of a process that was lost is left, unless another process makes it."""
+    """Start a worker process at each place, and wait until all pieces are made. With more workers than arms, several
+    sample for one arm. given: arguments of the workers. listener: receives the events of all workers. Errors as for
+    `dispatch`. If a worker was killed, another one makes its piece."""
     with _workers(given, places) as workers:
         errors = _watched(workers, listener)
     if errors:  # the last worker to end knows of all failures
@@ -150,13 +151,13 @@ def _workers(given: object, places: Sequence[tuple[str, ...]]) -> Iterator[dict[
     try:
         for gpus in places:
             ours, theirs = context.Pipe()
-            # known before it starts: a run that is stopped in between must end it too
+            # listed before it starts, so that a stop in between ends it too
             process = workers[ours] = context.Process(target=_work, args=(theirs,))
             with children_see(gpus), deaf_children():  # Ctrl-C reaches this process, which then sends them SIGTERM
                 process.start()
             theirs.close()
         for line in workers:
-            with suppress(BrokenPipeError):  # it has just died, and its end is received next
+            with suppress(BrokenPipeError):  # the worker has just died; its end is received next
                 line.send(given)
         yield dict(workers)
     except BaseException as error:
@@ -214,7 +215,7 @@ def _work(line: Connection) -> None:
         with one_at_a_time:
             try:
                 line.send(message)
-            except OSError:  # nobody is there to read of it
+            except OSError:  # the starter has ended
                 os._exit(1)
 
     try:

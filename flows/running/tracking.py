@@ -34,11 +34,11 @@ from tasks.measures.curves import heldout_rows
 from tasks.measures.groups import COLUMNS, count_groups
 from tasks.stage import Progress
 
-#: Events that wait for a tracker; one that is further behind misses some.
+#: Most events that wait for a tracker; further events are dropped.
 QUEUED = 10_000
-#: A tracker's process looks this often whether its run still lives.
+#: Seconds between two checks of a tracker's process whether the run has ended.
 POLL_SECONDS = 5.0
-#: Seconds that a run waits at its end for a tracker; less if it was told to stop, since its machine may be going.
+#: Seconds that a run waits for a tracker at its end; fewer after SIGTERM, because the machine may be taken away.
 GRACE_SECONDS, GRACE_WHEN_STOPPED = 60.0, 5.0
 #: Rows of a table of completions, and the characters of each text in it.
 EXAMPLES, LONGEST = 4, 2_000
@@ -53,10 +53,10 @@ def token(run: str) -> str:
 
 
 def tracker_run(study: Study, store: Store, run: Run) -> TrackerRun:
-    """Return the tracker runs of a run of the store, without the name of one."""
+    """Return the project, group, folder and configuration that all tracker runs of one run share."""
     limits = {f"budget.{name}": value for name, value in run.budget.items()}
     config = {"model": study.model_names, **dict(flat(tables_of(study.profile))), **limits}
-    project = run.profile.replace("/", "-")  # of a question; W&B takes no slash
+    project = run.profile.replace("/", "-")  # a question's name has a slash, which W&B refuses
     return TrackerRun(project, run.tracked_as, store.root / "tracking", config)
 
 
@@ -84,7 +84,7 @@ def _follower(name: str, of: TrackerRun, store: Store, spent: Callable[[], Amoun
         if process.is_alive():
             process.kill()
             why = f"did not finish within {grace:.0f} s"
-        elif (code := process.exitcode or 0) < 0:  # killed, so that it could say nothing
+        elif (code := process.exitcode or 0) < 0:  # killed by a signal, so it printed no reason
             why = f"was ended by signal {-code}"
         events.cancel_join_thread()
         if why:
@@ -118,12 +118,12 @@ def _lines(store: Store, event: Progress, spent: Callable[[], Amounts]) -> Itera
         costs = {f"spent/{name}": value for name, value in spent().model_dump().items()}
         yield Line(_trained(event.title), event.done, values | costs, shortened(event.examples))
     elif event.event in ("made", "reused"):
-        # all steps of a training again: the last one before a crash may be stored without having been sent
+        # send all steps of a training again: before a crash the last step may have been stored but not sent
         yield from lines_of(store, event.ref, event.title)
 
 
 def lines_of(store: Store, ref: Ref, title: str) -> Iterator[Line]:
-    """Yield what a tracker gets of a stored artifact: lines of numbers for some kinds, nothing for others."""
+    """Yield the lines that trackers get for a stored artifact; none for most kinds."""
     if ref.kind == "training":
         for row in store.read(ref).to_pylist():
             values = {f"train/{name}": value for name, value in numbers(row).items()}
@@ -156,7 +156,7 @@ def _evaluation(store: Store, ref: Ref, found: Mapping[str, str | None]) -> Iter
 
 
 def shortened(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first rows of a table of completions, long texts cut."""
+    """Return the first rows of a table of completions, with long texts shortened."""
     return [
         {name: value[:LONGEST] if isinstance(value, str) else value for name, value in row.items()}
         for row in rows[:EXAMPLES]

@@ -47,9 +47,9 @@ from tasks.domain.statistics.nights import CANARY_TOKENS
 from tasks.metering import metered
 
 PIECES = "make/zz_make"
-#: A run whose storage does not answer looks again this much later.
+#: Seconds after which a run asks its storage again, if it did not answer.
 AWAY_SECONDS = 60.0
-#: States of a night with a finding: a figure left its interval; a comparison was not possible.
+#: States of a night: an accuracy or a verdict changed; a comparison was not possible.
 DRIFTED, UNCHECKED = "Drifted", "Unchecked"
 #: A second run of `gc` within this time is a restart of a lost one and does not empty the bin.
 RESTARTED_WITHIN = timedelta(hours=1)
@@ -58,9 +58,9 @@ MOST_LISTED = 1000
 
 
 class TopUp(RunInput):
-    """The form of a parked run."""
+    """The form that **Resume** shows for a paused run."""
 
-    more: Budget = Field(default=Budget(), description="What is added to the limits.")
+    more: Budget = Field(default=Budget(), description="Amounts to add to the budget limits.")
     anyway: bool = Field(
         default=False, description="Train even if the screening found too few usable problems or rollouts."
     )
@@ -79,8 +79,10 @@ def _cancel_pieces(flow: Any, flow_run: FlowRun, state: Any) -> None:
 def experiment(study: StudyForm = StudyForm(), budget: Budget = Budget(), gpu_pool: bool = False) -> str:  # noqa: B008
     """Run a study and make its report, reusing stored artifacts.
 
-    Args: study: Which study. budget: Spending limit; empty: the limit of the study's file, if any. gpu_pool: Run
-    sampling, training and embedding as `make` runs on the pool of GPU workers.
+    Args:
+        study: The study to run.
+        budget: Spending limit; empty: the limit of the study's file, if any.
+        gpu_pool: Run sampling, training and embedding on the pool of GPU workers.
     """
     while True:  # a network outage does not end a run: it continues as soon as object storage is reachable again
         try:
@@ -90,7 +92,7 @@ def experiment(study: StudyForm = StudyForm(), budget: Budget = Budget(), gpu_po
 
 
 def _wait_for_storage(why: str) -> None:
-    """Show the run as parked and wait. The process stays alive, so the run does not count as lost."""
+    """Show the run as paused and wait. The process stays alive, so the run does not count as lost."""
     _say_parked(why)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(this_run().id, Running(name=PARKED, message=why), force=True)
@@ -175,7 +177,7 @@ def _topped_up(why: str, resumed: int) -> TopUp:
     resumed: how often the run was resumed before."""
     _say_parked(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
-    top_up = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
+    top_up = TopUp.with_initial_data(description=f"{why}\n\nThe amounts that you enter are added to the budget limits.")
     return suspend_flow_run(wait_for_input=top_up, key=f"wall-{resumed}")
 
 
@@ -247,7 +249,7 @@ def reeval(
         for one in reevaluate(store, named, charged, canary_tokens=canary_tokens, anyway=sample_anyway):
             found = NightPage([*found.found, one])
     except Parked as limit:
-        return Cancelled(name=PARKED, message=f"{len(found.found)} adapters were looked at; {limit}")
+        return Cancelled(name=PARKED, message=f"{len(found.found)} adapters were evaluated; {limit}")
     finally:
         create_markdown_artifact(found.markdown(store.root), key="nightly", description=found.counts)
     if found.drifted:
@@ -281,7 +283,7 @@ def plan(study: StudyForm = StudyForm(), budget: Budget = Budget()) -> str:  # n
     """Show what a study would make, reuse, cost and detect, stage by stage. Makes and fetches nothing.
 
     Args:
-        study: Which study.
+        study: The study to plan.
         budget: Limit to compare the cost with.
     """
     chosen, store = opened(study, planning=True)
@@ -304,7 +306,7 @@ def gc(older_than_days: Annotated[float, Field(ge=0, le=36_500)] = 7.0, remove: 
     if not root.is_dir():
         raise UserError(f"VARBAND_ROOT={root}: there is no such folder on this worker")
     found = collect(root, older_than=timedelta(days=older_than_days), remove=remove, binned_for=RESTARTED_WITHIN)
-    megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "moved or deleted" if remove else "would go"
+    megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "moved or deleted" if remove else "would be moved"
     summary = f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}"
     create_table_artifact(found.slice(0, MOST_LISTED).to_pylist(), key="gc", description=summary)
     return found.num_rows

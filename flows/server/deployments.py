@@ -159,12 +159,12 @@ def deploy(client: Any, wanted: Deployment, pools: PoolTypes = PoolTypes()) -> s
     if image := pools.job_variables(known["work_pool_name"]):
         env = known["job_variables"].get("env", {}) | image["env"]
         code["job_variables"] = known["job_variables"] | image | {"env": env}
-    if wanted.parameters:  # the study that it is of, as its file is now
+    if wanted.parameters:  # the deployment's study, as its file is now
         code["parameters"] = merged_parameters(known["parameters"], wanted.parameters)
     strange = _strange(code.get("parameters", known["parameters"]), code["parameter_openapi_schema"])
-    if strange:  # with parameters that do not fit, the server would refuse the new form and the rest with it
+    if strange:  # the server would refuse a form that the parameters do not fit, and the rest of the update with it
         del code["parameter_openapi_schema"]
-    # unchanged: left alone, because a change deletes the runs that are scheduled and with them perhaps tonight's
+    # an update deletes scheduled runs, perhaps tonight's, so a deployment that is up to date is not updated
     if changed := {name: value for name, value in code.items() if known[name] != value}:
         client.request("PATCH", f"/deployments/{known['id']}", json=changed)
     return f"deployment {wanted.name}: {'renewed' if changed else 'there'}{strange}"
@@ -292,7 +292,7 @@ NOTIFY = ("Failed", "Drifted", "Unchecked", "Parked")
 FINAL = ("Completed", "Cancelled", "Crashed", "Suspended", "Paused", *NOTIFY)
 #: A suspended run gives the reason in an event, because its state cannot.
 PARKED_EVENT = "varband.parked"
-LOST_TOO_OFTEN = f"It was lost {TRIES + 1} times and does not start again by itself."
+LOST_TOO_OFTEN = f"Its machine was lost {TRIES + 1} times. Start the run again in the UI."
 Resource = dict[str, str | list[str]]
 ANY_RUN: Resource = {"prefect.resource.id": "prefect.flow-run.*"}
 #: Deployments that send notifications: all but the one of pieces of work, whose parent run notifies once.
@@ -333,9 +333,9 @@ def _into(state: str, name: str, message: str) -> Json:
 def _automations(client: Any) -> Iterator[str]:
     """Set up all automations and yield messages."""
     ended, beat, pending = states(FINAL), "prefect.flow-run.heartbeat", "prefect.flow-run.Pending"
-    # bounded: one that was started this often, or that cannot even start, is left to people
+    # a run that was started this often, or that cannot start, is not started again
     started: Resource = {**ANY_RUN, "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]}
-    # nothing would ever start a run without a deployment again
+    # only a run of a deployment can be started again
     deployed: Resource = {"prefect.resource.role": "deployment"}
     recovering = (
         _automation(
@@ -399,7 +399,7 @@ def _automate(client: Any, automation: Json) -> str:
 
 
 def _content(value: Any) -> Any:
-    """Return a description without ids, which differ in every description of a trigger."""
+    """Return an automation's field without ids and order, which the server changes."""
     if isinstance(value, dict):
         return {k: _content(v) for k, v in value.items() if k != "id"}
     return sorted(map(_content, value), key=str) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""How long a server without Redis waits for the preceding event: seconds instead of Prefect's 15 minutes.
+"""Make a server without Redis wait seconds for a preceding event, instead of Prefect's 15 minutes.
 
 Prefect holds back an event until its predecessor was seen. Without Redis the server remembers only in memory what it
 has seen, so a restart holds back what follows: a lost run would not restart, and no notification would be sent. Order

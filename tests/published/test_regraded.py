@@ -38,7 +38,7 @@ def test_counts_without_texts_stay_as_they_were_printed(replayed: Path, tmp_path
     store = shutil.copytree(replayed, tmp_path / "store")
     before = sorted(map(str, Store(store).refs()))
     said = CliRunner().invoke(regrade, ["--root", str(store)], catch_exceptions=False).output
-    assert said == "no rollouts are stored here with their texts: counts stay as they were printed\n"
+    assert said == "this store has no rollouts with their texts, so nothing can be graded again\n"
     assert told("--root", str(store))["stored"] == 0
     assert sorted(map(str, Store(store).refs())) == before
 
