@@ -18,7 +18,7 @@ from flows.running.costs import costs, total
 from flows.running.fit import Machine, check_service, memory_lines, prompt_lines
 from flows.running.plan import Planned, is_costly, looked_up, sampled_here
 from flows.running.sessions import Charging, Listener
-from flows.running.tracking import followed_by, token, tracked, tracker_run
+from flows.running.tracking import token, tracked, tracker_run
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -99,13 +99,17 @@ def accounted(
     check_installed(study.profile.tracking)
     record = Record(store, _recorded(study, store, planned, charging, request, flow_run=flow_run), meter)
     record.update()
-    trackers = tracked(study.profile.tracking, tracker_run(study, store, record.run), store, meter.journal.spent)
+    of = tracker_run(study, store, record.run)
     try:
-        with trackers as track:
-            listener = followed_by(listener, track)
-            with stop_over_errors(), patient(), beating(record.update), metered(meter, listener) as charged:
-                check_service(study, planned)
-                yield Listeners(record.before(charged), record.before(listener))
+        with (
+            tracked(study.profile.tracking, of, store, meter.journal.spent, listener) as followed,
+            stop_over_errors(),
+            patient(),
+            beating(record.update),
+            metered(meter, followed) as charged,
+        ):
+            check_service(study, planned)
+            yield Listeners(record.before(charged), record.before(followed))
         _check_left(study, store, planned)
     except Unreachable as away:
         with impatient(), suppress(Unreachable):  # kept on this machine until the storage answers

@@ -15,7 +15,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import reduce
 from multiprocessing import get_context, parent_process
 from typing import Any
 
@@ -176,24 +175,21 @@ def _trained(title: str) -> str:
     return title.removeprefix("train ")
 
 
-def followed_by(listener: Listener, other: Listener) -> Listener:
-    """Return a listener that passes each event to both listeners."""
-
-    def on_progress(event: Progress) -> None:
-        listener(event)
-        other(event)
-
-    return on_progress
-
-
 @contextmanager
-def tracked(names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[[], Amounts]) -> Iterator[Listener]:
-    """Yield a listener that sends events to these trackers. Errors: UserError for a tracker whose package is
-    missing."""
+def tracked(
+    names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[[], Amounts], listener: Listener = silent
+) -> Iterator[Listener]:
+    """Yield a listener that passes events to this listener and to trackers. Raise UserError for a tracker whose package
+    is missing."""
     check_installed(names)
     with ExitStack() as stack:
-        trackers = [stack.enter_context(_follower(name, of, store, spent)) for name in names]
-        yield reduce(followed_by, trackers, silent)
+        listeners = [listener, *(stack.enter_context(_follower(name, of, store, spent)) for name in names)]
+
+        def on_progress(event: Progress) -> None:
+            for each in listeners:
+                each(event)
+
+        yield on_progress
 
 
 def send_finished(names: Sequence[str], of: TrackerRun, store: Store, planned: Sequence[Planned]) -> int:

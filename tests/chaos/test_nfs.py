@@ -1,7 +1,8 @@
 """Locks and leases on NFS 4: two hosts lose no change, and one takes over the lease of the other after kill -9.
 
-A host is a process with process numbers and a mount of its own. `nosharecache` gives each mount its own cache and lock
-owners, so that the server decides about every lock, as it does for two machines.
+A host is a network namespace with a name and a mount of its own: for the server it is another client. Two mounts of one
+client would not do. The server does not recall a client's delegation because of its own changes, so each mount would
+read old content.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.needs import lacks
 pytestmark = pytest.mark.slow
 REPO = Path(__file__).resolve().parents[2]
 CHANGES = 100
+MOUNT = 'mount -t nfs4 "$0" "$1"; shift; exec "$@"'
 COUNT = f"""
 import sys
 from pathlib import Path
@@ -41,50 +43,80 @@ with leases_of(Path(sys.argv[1])).claimed({"work": ["problem"]}):
 """
 
 
-def host(program: str, *arguments: object) -> subprocess.Popen[str]:
-    words = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", program]
-    return subprocess.Popen([*words, *map(str, arguments)], cwd=REPO, stdout=subprocess.PIPE, text=True)
+def in_host(number: int, *words: str) -> list[str]:
+    """Return the command that runs these words in a host: a network, a name and process numbers of its own."""
+    apart = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return [
+        "ip",
+        "netns",
+        "exec",
+        f"varband-{number}",
+        *apart,
+        "sh",
+        "-ec",
+        f"hostname varband-{number}; {MOUNT}",
+        *words,
+    ]
+
+
+def host(number: int, export: Path, program: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a program on a host, which mounts the export first."""
+    server, folder = f"10.117.{number}.1:{export}", export.parent / f"host-{number}"
+    folder.mkdir(exist_ok=True)
+    words = [server, str(folder), sys.executable, "-c", program, str(folder), *map(str, arguments)]
+    return subprocess.Popen(in_host(number, *words), cwd=REPO, stdout=subprocess.PIPE, text=True)
+
+
+def network(number: int) -> Iterator[list[str]]:
+    """Yield the commands that connect a host with this machine, as another client of its NFS server."""
+    name, wire = f"varband-{number}", f"varband{number}"
+    yield ["ip", "netns", "add", name]
+    yield ["ip", "link", "add", wire, "type", "veth", "peer", "name", "wire", "netns", name]
+    yield ["ip", "address", "add", f"10.117.{number}.1/24", "dev", wire]
+    yield ["ip", "link", "set", wire, "up"]
+    yield ["ip", "-n", name, "address", "add", f"10.117.{number}.2/24", "dev", "wire"]
+    yield ["ip", "-n", name, "link", "set", "wire", "up"]
 
 
 @pytest.fixture(scope="module")
-def mounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """Two mounts of one folder that this machine exports. The server's grace period ends after 10 s."""
-    export, one, two = (tmp_path_factory.mktemp(name) for name in ("export", "one", "two"))
-    mount = ["mount", "-t", "nfs4", "-o", "nosharecache", f"127.0.0.1:{export}"]
-    commands = (
+def export(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that this machine exports. The server's grace period ends after 10 s."""
+    folder = tmp_path_factory.mktemp("nfs") / "export"
+    folder.mkdir()
+    commands = [
         ["mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd"],
-        ["exportfs", "-o", "rw,no_root_squash,insecure,fsid=17", f"127.0.0.1:{export}"],
+        ["exportfs", "-o", "rw,no_root_squash,insecure,fsid=17", f"10.117.0.0/16:{folder}"],
         ["rpc.mountd"],
-        ["rpc.nfsd", "--grace-time", "10", "--lease-time", "10", "2"],
-        [*mount, str(one)],
-        [*mount, str(two)],
-    )
+        ["rpc.nfsd", "--grace-time", "10", "--lease-time", "10", "4"],
+        *network(1),
+        *network(2),
+    ]
     try:
         for command in commands:
             if not (command[-1] == "/proc/fs/nfsd" and os.path.ismount("/proc/fs/nfsd")):
                 subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
-        lacks("nfs", "no NFS server: apt-get install nfs-kernel-server")
+        lacks("nfs", "no NFS server: apt-get install nfs-kernel-server iproute2")
     except subprocess.CalledProcessError as error:
         lacks("nfs", f"NFS needs root and a kernel with nfs and nfsd: {error.stderr.strip()}")
-    yield one, two
-    for folder in (one, two):
-        subprocess.run(["umount", "--force", "--lazy", str(folder)], check=False)
-    subprocess.run(["exportfs", "-u", f"127.0.0.1:{export}"], check=False)
+    yield folder
+    for number in (1, 2):
+        subprocess.run(["ip", "netns", "delete", f"varband-{number}"], check=False)
+    subprocess.run(["exportfs", "-u", f"10.117.0.0/16:{folder}"], check=False)
 
 
-def test_no_change_of_two_hosts_is_lost(mounts: tuple[Path, Path]) -> None:
-    Folder(mounts[0]).put("count", b"0")
-    hosts = [host(COUNT, folder) for folder in mounts]
+def test_no_change_of_two_hosts_is_lost(export: Path) -> None:
+    Folder(export).put("count", b"0")
+    hosts = [host(number, export, COUNT) for number in (1, 2)]
     assert [process.wait(300) for process in hosts] == [0, 0]
-    found = Folder(mounts[1]).get("count")
+    found = Folder(export).get("count")
     assert found and int(found[0]) == 2 * CHANGES
 
 
-def test_the_lease_of_a_killed_host_is_taken_over(mounts: tuple[Path, Path]) -> None:
-    holder = host(HOLD, mounts[0], 600)
+def test_the_lease_of_a_killed_host_is_taken_over(export: Path) -> None:
+    holder = host(1, export, HOLD, 600)
     assert holder.stdout and holder.stdout.readline() == "held\n"
-    waiting = host(HOLD, mounts[1], 0)
+    waiting = host(2, export, HOLD, 0)
     time.sleep(5)
     assert waiting.poll() is None, "a living host keeps its lease"
     began = time.monotonic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import ARMS, PANEL, Example, Message, Scaffold
 from tasks.rollouts import account_of
 from tasks.stage import Step
-from tests import mini, warm
+from tests import mini
 from tests.plugged import install
 from tests.stages.test_regrading import ROWS
 
@@ -157,11 +156,6 @@ def test_a_step_has_no_more_groups_than_there_are_problems_in_the_band(demo_stor
 
 
 # A price needs no weights and no data: what is not here is said, and everything that hangs on it is to be made.
-
-
-def planned(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    bare = warm.SHELL | {"VARBAND_MODELS": str(folder / "none"), "VARBAND_DATA": str(folder / "none")}
-    return warm.run([warm.VARBAND, "plan", *words], cwd=folder, env=bare)
 
 
 def test_what_is_here_keeps_its_name_and_a_run_still_asks_for_the_rest(
