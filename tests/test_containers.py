@@ -142,8 +142,9 @@ class CleanRoot:
 
     def run(self, command: str) -> str:
         """Run a shell command as the current user, and return what it prints."""
-        enter = ["unshare", "--pid", "--fork", f"--mount-proc={self.inside('/proc')}", "chroot"]
-        words = [*enter, f"--userspec={self.user}:{self.user}", str(self.folder), "sh", "-c"]
+        enter = ["unshare", "--pid", "--fork", f"--mount-proc={self.inside('/proc')}", "sh", "-ec"]
+        system = 'mount --rbind /sys "$0/sys"; exec chroot "$@"'
+        words = [*enter, system, str(self.folder), f"--userspec={self.user}:{self.user}", str(self.folder), "sh", "-c"]
         inside = f"cd {self.workdir} && {command}"
         print("RUN", inside, flush=True)
         done = subprocess.run([*words, inside], env=self.environment, stdout=subprocess.PIPE, text=True, check=False)
