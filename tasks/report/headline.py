@@ -108,7 +108,7 @@ def _not_compared(
             f"Not compared: {pairs[0]['arm']} and {pairs[0]['other']} differ in more than their scaffolds.",
             f"{why}.",
         )
-    look = f"Read completions: varband store show {study} --completions 3 --failed"
+    look = f"To read completions: 'varband store show {study} --completions 3 --failed'."
     holds = f"A difference would be one of form, not of solved problems. {look}"
     return f"Not compared: of the rollouts, {broken}.", holds
 

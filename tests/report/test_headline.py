@@ -110,7 +110,7 @@ def test_arms_that_break_the_format_are_not_compared() -> None:
     found = headline(asked(difference_of_gains=[PAIR, PAIR | {"other": "plain"}], form=form), ())
     shares = "99 % of panel, 75 % of thinking and 99 % of plain"
     assert found.verdict == f"Not compared: of the rollouts, {shares} give no answer."
-    assert found.holds.endswith("varband store show mine --completions 3 --failed")
+    assert found.holds.endswith("'varband store show mine --completions 3 --failed'.")
 
 
 def test_objectives_and_searches_answer_their_own_question() -> None:
