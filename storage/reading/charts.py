@@ -25,7 +25,13 @@ CONFIG = {
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
     "view": {"stroke": None},
     "axis": {"labelColor": SOFT, "titleColor": INK, "gridColor": LINE, "domainColor": SOFT, "tickColor": SOFT}
-    | {"titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 12, "labelFlush": False},
+    | {
+        "titleFontWeight": "normal",
+        "labelFontSize": 11,
+        "titleFontSize": 12,
+        "labelFlush": False,
+        "labelSeparation": 6,
+    },
     "legend": {"labelColor": SOFT, "titleColor": SOFT, "orient": "top", "labelLimit": 260}
     | {"columnPadding": 20, "titleOrient": "left", "titleFontWeight": "normal"},
     "header": {"labelColor": SOFT, "titleColor": SOFT},
