@@ -1,4 +1,4 @@
-"""Seconds per GRPO step by phase.
+"""Seconds per GRPO step by phase, on a GPU.
 
     python -m benchmarks.grpo_speed --model DIR --problems FILE.jsonl --steps 12 --out speed.json
 
@@ -48,9 +48,9 @@ def main() -> None:
     )
     problems = read_problems(args.problems)
     hardware = Hardware(
-        max_model_len=args.max_model_len or args.max_tokens + 1024,
+        max_model_len=args.max_tokens + 1024,
         batch_size=None,
-        max_num_seqs=args.max_num_seqs or args.groups * args.group_size,
+        max_num_seqs=args.groups * args.group_size,
         memory_fraction=args.memory_fraction,
         dtype="bfloat16",
         engine_process=args.engine_process,
@@ -63,8 +63,7 @@ def main() -> None:
 
     generator = VllmGenerator(args.model, hardware, args.rank)
     print(f"engine up after {time.time() - STARTED:.1f} s, adapters {generator.adapters}", flush=True)
-    held = torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
-    merges = generator.adapters == "merged" and torch.cuda.is_available()
+    held, merges = torch.cuda.memory_allocated(), generator.adapters == "merged"
     mixture = num_experts(read_config(args.model)) > 0
     execution = Execution(
         token_budget=args.token_budget,
@@ -74,8 +73,7 @@ def main() -> None:
         merged=merges,
         stacked_adapters=merges and mixture,
     )
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with Graders() as graders, tempfile.TemporaryDirectory(dir=memory) as workdir, closing(generator):
+    with Graders() as graders, tempfile.TemporaryDirectory(dir="/dev/shm") as workdir, closing(generator):
         run = Run(args, config, execution, problems, generator, graders, held)
         train(
             base=args.model,
@@ -157,8 +155,7 @@ class Run:
             "grade": time.perf_counter() - sampled,
             "tokens": float(tokens),
         }
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
+        torch.cuda.reset_peak_memory_stats()
         return rollouts
 
     def on_step(self, metrics: StepMetrics) -> None:
@@ -181,9 +178,7 @@ class Run:
                 "correct": metrics.row["correct_mean"],
                 "kl": metrics.row["kl_behaviour"],
                 "ratio_max": metrics.row["ratio_max"],
-                "trainer_gib": (torch.cuda.max_memory_allocated() - self.held) / 2**30
-                if torch.cuda.is_available()
-                else None,
+                "trainer_gib": (torch.cuda.max_memory_allocated() - self.held) / 2**30,
             }
         )
         print(" ".join(f"{k}={v:.4g}" for k, v in self.steps[-1].items() if v is not None), flush=True)
@@ -196,7 +191,7 @@ class Run:
         for name in ("wall", "generate", "grade", "train", "optimise", "sync", "checkpoint", "other"):
             print(f"  {name:11s} {middle.get(name, 0.0):7.3f} s")
         print(f"  sampled     {middle['tokens'] / middle['generate']:7.0f} tokens/s")
-        print(f"  trainer     {max(s['trainer_gib'] or 0 for s in kept):7.1f} GiB at most")
+        print(f"  trainer     {max(s['trainer_gib'] for s in kept):7.1f} GiB at most")
         print(f"  KL a token  {max(s['kl'] or 0 for s in self.steps):.1e} at most, of behaviour and policy")
         print(f"  mean wall   {sum(s['wall'] for s in kept) / len(kept):7.3f} s/step")
 
@@ -233,8 +228,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--determinism", default="fast", choices=("fast", "bits"))
     parser.add_argument("--staleness", type=int, default=0, choices=(0, 1))
     parser.add_argument("--sampler-apart", action="store_true", help="the engine has the second GPU to itself")
-    parser.add_argument("--max-model-len", type=int, help="else room for 1,024 tokens of prompt")
-    parser.add_argument("--max-num-seqs", type=int, help="else the rollouts of a step")
     parser.add_argument("--processes", type=int, default=1, help="of the learner, one a GPU")
     return parser.parse_args()
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -46,24 +47,22 @@ def main() -> None:
     if args.micro_batch:
         timed(args)
         return
-    found = {setting: seconds for setting in SEARCHED if (seconds := tried(setting, args.warmup)) is not None}
-    if not found:
-        sys.exit("no setting fits this GPU")
-    best = min(found, key=lambda setting: found[setting])
+    seconds = {setting: tried(setting, args.warmup) for setting in SEARCHED}
+    best = min(seconds, key=lambda setting: seconds[setting])
     print(f"\nbest: {' '.join(best)}", flush=True)
     sys.exit(subprocess.call([sys.executable, "-m", "benchmarks.grpo_trl", *sys.argv[1:], *best]))
 
 
-def tried(setting: tuple[str, ...], warmup: int) -> float | None:
-    """Return the mean seconds per step, or None if the setting does not run. It has a process of its own, because it may
-    run out of memory."""
+def tried(setting: tuple[str, ...], warmup: int) -> float:
+    """Return the mean seconds per step, or infinity if the setting does not run. It has a process of its own, because it
+    may run out of memory."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         short = ("--steps", str(warmup + 3), "--out", out.name)
         command = [sys.executable, "-m", "benchmarks.grpo_trl", *sys.argv[1:], *setting, *short]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
             print(f"{' '.join(setting)}: {ended.stderr.strip().splitlines()[-1][:300]}", flush=True)
-            return None
+            return inf
         seconds = mean(json.loads(Path(out.name).read_text())["seconds"][warmup:])
     print(f"{' '.join(setting)}: {seconds:.2f} s/step", flush=True)
     return seconds
@@ -125,8 +124,6 @@ def timed(args: argparse.Namespace) -> None:
             logging_steps=1,
             save_strategy="no",
             report_to="none",
-            seed=0,
-            disable_tqdm=True,
             model_init_kwargs={"dtype": "bfloat16", "attn_implementation": "sdpa"},
         )
         problems = read_problems(args.problems).values()

@@ -1,7 +1,6 @@
 """The screening stage against a bare `LLM.generate` on the same prompts: tokens a second, and their ratio.
 
-    python -m benchmarks.sampling [--model models/demo] [--problems 100] [--group-size 8] [--max-tokens 128]
-                                  [--pool FILE] [--repeats 3]
+    python -m benchmarks.sampling [--model models/demo] [--problems 100] [--pool FILE]
 
 Both use one vLLM, loaded once, with the same sampling parameters and seeds, so they write the same number of tokens. The
 stage renders and encodes prompts, samples in durable portions, grades, writes ledger and artifact; the bare call gets token
@@ -51,20 +50,17 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=Path("models/demo"))
     parser.add_argument("--pool", type=Path, help="a file of problems; else synthetic ones")
     parser.add_argument("--problems", type=int, default=100)
-    parser.add_argument("--arm", default="panel")
     parser.add_argument("--group-size", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--lora-rank", type=int, default=0)
     for name, value in HARDWARE.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
-    parser.add_argument("--ways", nargs="+", default=["bare", "batches", "streaming"])
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     machine = {name: getattr(args, name) for name in HARDWARE}
     hardware = Hardware(engine="vllm", batch_size=args.batch_size, **machine)
     digest = model_digest(args.model)
-    policy = Policy(arm=args.arm, model=BaseModel(name=args.model.name, sha256=digest))
+    policy = Policy(arm="panel", model=BaseModel(name=args.model.name, sha256=digest))
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
         store.prepare()
@@ -88,7 +84,7 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
     tools.graders()
     warm = replace(base, seed=10**6, max_tokens=min(64, args.max_tokens))
     bare_tokens(tools, store, pool, policy, warm, args)  # both warm
-    rates: dict[str, list[float]] = {way: [] for way in args.ways}
+    rates: dict[str, list[float]] = {way: [] for way in ("bare", "batches", "streaming")}
     for repeat in range(args.repeats):
         for place, how in enumerate(rates):
             draw = replace(base, seed=1000 * (repeat + 1) + (0 if how == "bare" else place))
@@ -97,26 +93,17 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
                 wrote = bare_tokens(tools, store, pool, policy, draw, args)
             else:
                 tools.hardware = replace(tools.hardware, batch_size=args.batch_size if how == "batches" else None)
-                made = sample_rollouts(
-                    pool=pool,
-                    splits=splits,
-                    policy=policy,
-                    sampling=draw,
-                    group_size=args.group_size,
-                    lora_rank=args.lora_rank,
-                )
+                given: dict[str, Any] = {"pool": pool, "splits": splits, "policy": policy, "sampling": draw}
+                made = sample_rollouts(**given, group_size=args.group_size)
                 wrote = sum(store.read(made, ["num_tokens"])["num_tokens"].to_pylist())
             seconds = time.perf_counter() - began
             rates[how].append(wrote / seconds)
             print(
                 f"{repeat} {how:10} {wrote:8,} tokens {seconds:7.2f} s {wrote / seconds:9,.0f} tok/s, load {load:.1f}"
             )
-    if "bare" not in rates:
-        return
-    bare = statistics.median(rates["bare"])
+    bare = statistics.median(rates.pop("bare"))
     print(f"\n{platform.machine()}, {os.cpu_count()} CPUs; {args.model.name}, {args.problems} × {args.group_size}")
-    for how in (way for way in args.ways if way != "bare"):
-        rate = statistics.median(rates[how])
+    for how, rate in ((how, statistics.median(found)) for how, found in rates.items()):
         print(f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f}")
 
 
@@ -127,7 +114,7 @@ def bare_tokens(
     from tasks.engines.protocols import Decoding
     from tasks.engines.sampling.vllm import _sampling_params
 
-    generator: Any = tools.generator(policy.model.sha256, args.lora_rank)
+    generator: Any = tools.generator(policy.model.sha256, 0)
     scaffold = policy.scaffold
     prompts, params, encoded = [], [], {}
     for want in requests_for(store.read(pool), policy, draw, range(args.group_size)):
