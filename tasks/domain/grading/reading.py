@@ -311,7 +311,8 @@ def read(text: str) -> Reading:
     >>> read("The answer is $8$ ways.").answer, read("at least 8").answer, read("a fifth of $20$").fault
     ('8 \\text{ ways}', '\\ge 8', 'not understood: a fifth of $20$')
     """
-    text = rewritten(text, _DECORATION).strip()
+    if len(text := text.strip()) < 10 * MAX_ANSWER_CHARS:  # a pattern takes long on a text of a million characters
+        text = rewritten(text, _DECORATION).strip()
     if states_nothing(text):
         return Reading(text, EMPTY)
     if len(text) > MAX_ANSWER_CHARS:
