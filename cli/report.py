@@ -52,8 +52,8 @@ SERVER = {
 def report(
     ref: str | None, output: Path, query: str | None, as_csv: bool, against: tuple[str, ...], root: Path, as_json: bool
 ) -> None:
-    """Write the report REF (default: the newest) as HTML and Markdown. REF may be a run's id, a study's name, or
-    abbreviated."""
+    """Write the report REF (default: the newest) as HTML and Markdown. REF is a report, a
+    run's id or a study's name, and may be abbreviated."""
     found = report_named(root, ref)
     if as_csv:
         import pyarrow.csv

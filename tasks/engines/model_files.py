@@ -146,8 +146,8 @@ def model_files(folder: Path) -> list[Path]:
     adapter, which transformers would apply silently, and for pickled weights."""
     if (folder / ADAPTER).is_file():
         raise UserError(
-            f"model folder {folder}: transformers would apply the adapter beside the weights ({ADAPTER}): move it away,"
-            " or merge it into the weights"
+            f"model folder {folder} also holds an adapter ({ADAPTER}), which transformers would apply to the weights;"
+            " move the adapter to another folder, or merge it into the weights"
         )
     found = {path for part in (folder, *_modules(folder)) for path in _files_of(part)}
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())

@@ -90,7 +90,7 @@ def test_a_remembered_digest_is_not_taken_for_a_file_that_was_written_to(
 def test_an_adapter_beside_the_weights_is_refused(model: Path) -> None:
     """transformers applies it without a word: the base model would be another policy under the same name."""
     (model / "adapter_config.json").write_text("{}")
-    with pytest.raises(UserError, match="transformers would apply the adapter"):
+    with pytest.raises(UserError, match="also holds an adapter"):
         model_digest(model)
 
 

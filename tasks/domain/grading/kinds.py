@@ -1,7 +1,8 @@
 r"""Answer kinds: how answers other than mathematics are read and compared.
 
-A kind reads the texts in the regions and boxes of an arm. Its code is Varband's, or that of a package that provides a
-grader (entry point `varband.graders`: an object with `read` and optionally `same`). Model output is never executed.
+A kind reads the texts in the regions and boxes of an arm. The code of a kind is Varband's, or that of a package that
+provides a grader (entry point `varband.graders`: an object with `read` and optionally `same`). Model output is never
+executed.
 """
 
 from __future__ import annotations

@@ -129,8 +129,8 @@ Pair = Sequence[np.ndarray]
 def beyond_shift(
     pair: Pair, trained: Sequence[bool], ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
 ) -> tuple[float, means.Means]:
-    """Return (null, excess). null: the closure of the gap, from the smallest to the largest k, that a constant shift of
-    logits would give. excess: the measured closure minus `null`; it is 0 if the policies differ only by such a shift.
+    """Return (null, excess). Two policies' gap in pass@k usually shrinks from the smallest to the largest k. null: how
+    much it would shrink if one policy's logits were the other's plus a constant. excess: how much more it shrinks.
 
     The shift of logits is fitted twice, once from each policy, and averaged. The variance adds a bootstrap over
     problems (near-duplicates drawn together) and the spread over seeds, each standing for its policy. paired: both

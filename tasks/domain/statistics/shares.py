@@ -99,8 +99,9 @@ def around(
 
 
 def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
-    """Return the number of problems added at 0 and at 1: one half within SCARCE problems of an edge; further away the
-    number falls with the square of the distance.
+    """Return how many made-up problems of share 0, and as many of share 1, are added to n problems of mean share p.
+
+    Half a problem is added if at most SCARCE of the n are right, or wrong; with more the number falls by the square.
 
     >>> unseen(np.array([0.0, 0.03, 0.06, 0.5]), 100).round(4).tolist()
     [0.5, 0.5, 0.125, 0.0018]

@@ -69,8 +69,8 @@ class Form:
         return path, {"model": model, **text, **{n: v for n, v in sampling.items() if n not in self.without}}
 
     def after(self, refusal: str, request: Request) -> Form | None:
-        """Return another form that the server may accept; None if there is none. A temperature or top_p of 1 is the
-        protocol's default; others are never left out.
+        """Return another form that the server may accept; None if there is none. A temperature
+        or top_p may be left out of the request only if it is 1, the protocol's default.
 
         >>> from tasks.engines.protocols import Decoding
         >>> request = Request(0, (), 0, Decoding(max_tokens=5))

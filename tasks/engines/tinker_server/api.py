@@ -116,7 +116,7 @@ class Api:
             raise UserError("this server trains LoRA with AdamW")
         targets = (*(ATTENTION if lora.train_attn else ()), *(EXPERT_PROJECTIONS if lora.train_mlp else ()))
         if not targets:
-            raise UserError("this server adapts attention and MLP layers, not the unembedding alone")
+            raise UserError("this server trains attention and MLP layers; set train_attn or train_mlp")
         seed = derived_seed(body.session_id, body.model_seq_id) if lora.seed is None else lora.seed
         shape = Shape(self._known(body.base_model), lora.rank, targets, seed)
         model_id = self._new_model(body.session_id, body.model_seq_id, shape)

@@ -12,7 +12,7 @@ from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centr
 
 
 def all_wrong(size: int, right: int, k: int) -> float:
-    """Return the probability that k of `size` rollouts, `right` of them correct, are all wrong.
+    """Return the probability that k rollouts, drawn from `size` rollouts of which `right` are correct, are all wrong.
 
     >>> all_wrong(4, 1, 2), all_wrong(4, 1, 0)
     (0.5, 1.0)
