@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import grouped_mm
 
+from storage.errors import UserError
 from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
 from tasks.engines.adapter_files import Products
 from tasks.engines.learning.merging import fetched, host_copies, merge_into
@@ -30,6 +31,9 @@ from tasks.engines.learning.merging import fetched, host_copies, merge_into
 GATE_UP = ("gate_proj", "up_proj")
 #: (A: E x r x columns, B: E x rows x r) of a projection.
 Pair = tuple[Tensor, Tensor]
+
+#: Class names of SiLU modules.
+SILU = ("SiLU", "SiLUActivation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +222,13 @@ def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[T
 
 class LoraExperts(nn.Module):
     """A layer of experts with LoRA and the activation SiLU. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank;
-    trained views. merge: `overwrite` replaces the layer's weights by weights that contain LoRA."""
+    trained views. merge: `overwrite` replaces the layer's weights by weights that contain LoRA. Errors: UserError for another
+    activation."""
 
     def __init__(self, layer: Any, matrices: Mapping[str, Pair], alpha: float, *, merge: bool = False) -> None:
         super().__init__()
+        if (kind := type(layer.act_fn).__name__) not in SILU:
+            raise UserError(f"learner: experts with the activation {kind} cannot be trained, only SiLU")
         self.gate_up_proj, self.down_proj = layer.gate_up_proj, layer.down_proj
         self.names, self.alpha, self.merge = tuple(matrices), alpha, merge
         self.a = nn.ParameterDict({name: nn.Parameter(a) for name, (a, _) in matrices.items()})
