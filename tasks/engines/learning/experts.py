@@ -222,8 +222,8 @@ def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[T
 
 class LoraExperts(nn.Module):
     """A layer of experts with LoRA and the activation SiLU. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank;
-    trained views. merge: `overwrite` replaces the layer's weights by weights that contain LoRA. Errors: UserError for another
-    activation."""
+    trained views. merge: `overwrite` replaces the layer's weights by weights that contain LoRA. Errors: UserError
+    for another activation."""
 
     def __init__(self, layer: Any, matrices: Mapping[str, Pair], alpha: float, *, merge: bool = False) -> None:
         super().__init__()
