@@ -9,8 +9,17 @@ from flows.arm import make_arms
 from flows.artifacts import ArmArtifacts, Measured, ObjectiveResult
 from flows.problems import calibrated, prepare
 from flows.study.resolve import Study
-from storage.artifacts.report_inputs import Evidence, Problems, Tables
-from storage.artifacts.schemas import Calibrations, Partitions, PassAtK, PassAtKContrasts, Report, Rollouts
+from storage.artifacts.schemas import (
+    Calibrations,
+    Evidence,
+    Partitions,
+    PassAtK,
+    PassAtKContrasts,
+    Problems,
+    Report,
+    Rollouts,
+    Tables,
+)
 from tasks.domain.grpo.learner_config import BASELINE
 from tasks.evidence import Available
 from tasks.measures.audit import audit_designs

@@ -20,7 +20,7 @@ from flows.problems import prepare
 from flows.running.sessions import stages_of
 from flows.study.request import Request, check_study_name
 from flows.study.resolve import Study
-from storage.artifacts.report_inputs import FROM_EMBEDDINGS
+from storage.artifacts.schemas import FROM_EMBEDDINGS
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import LEDGER, Ledger

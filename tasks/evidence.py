@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.ref import Ref
-from storage.artifacts.report_inputs import Evidence
-from storage.artifacts.schemas import Embeddings, Partitions, Pool, Rollouts, Splits, Training
+from storage.artifacts.schemas import Embeddings, Evidence, Partitions, Pool, Rollouts, Splits, Training
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.scaffolds import ARMS, MATH, Scaffold

@@ -16,8 +16,7 @@ from flows.study.objectives import alike
 from flows.study.prices import host_of, team_prices, unpriced
 from flows.study.profile import Profile
 from flows.study.resolve import Study
-from storage.artifacts.report_inputs import ALWAYS
-from storage.artifacts.schemas import Splits
+from storage.artifacts.schemas import ALWAYS, Splits
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id

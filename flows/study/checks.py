@@ -8,7 +8,7 @@ from pathlib import Path
 from flows.study.profile import Profile
 from flows.study.reading import Fault, collected, unknown
 from storage.artifacts.ref import KINDS
-from storage.artifacts.report_inputs import ALWAYS, FROM_EMBEDDINGS, SOMETIMES
+from storage.artifacts.schemas import ALWAYS, FROM_EMBEDDINGS, SOMETIMES
 from storage.errors import UserError
 from storage.reading.figures import FIGURES
 from tasks.domain.grpo.credit import try_brought

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
-from storage.artifacts.report_inputs import FROM_EMBEDDINGS
+from storage.artifacts.schemas import FROM_EMBEDDINGS
 from storage.errors import UserError, check_known
 from tasks.domain.budget import Budget
 from tasks.domain.gate import Gate

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storage.artifacts.report_inputs import ALWAYS, ON_REQUEST, SOMETIMES
+from storage.artifacts.schemas import ALWAYS, ON_REQUEST, SOMETIMES
 from storage.bands import Band
 from storage.errors import check_known
 from storage.sql import QUERIES, header

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.ref import KINDS, Ref
-from storage.artifacts.report_inputs import SOMETIMES
-from storage.artifacts.schemas import DIAGNOSTICS
+from storage.artifacts.schemas import DIAGNOSTICS, SOMETIMES
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.sql import answer, connect, named

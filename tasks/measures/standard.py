@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import tasks.measures as room
 from storage.artifacts.ref import Ref
-from storage.artifacts.report_inputs import ON_REQUEST
+from storage.artifacts.schemas import ON_REQUEST
 from tasks.evidence import Available
 from tasks.stage import Stage
 

@@ -15,8 +15,7 @@ import orjson
 
 from storage.artifacts.manifest import Group, inputs_by_name
 from storage.artifacts.ref import Ref
-from storage.artifacts.report_inputs import Evidence, Problems, Tables
-from storage.artifacts.schemas import Report
+from storage.artifacts.schemas import Evidence, Problems, Report, Tables
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading import figures

@@ -69,7 +69,7 @@ def made_up_study(
     benchmarks: bool = True,
 ) -> Ref:
     """Return the report of a study with made-up rollouts. Deterministic."""
-    from storage.artifacts.report_inputs import Evidence, Problems, Tables
+    from storage.artifacts.schemas import Evidence, Problems, Tables
     from tasks.domain.grading.grading import GRADER_VERSION
     from tasks.evidence import Available
     from tasks.measures.bands import classify_bands, cross_bands

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage.artifacts.report_inputs import ALWAYS, SOMETIMES
-from storage.artifacts.schemas import DIAGNOSTICS, Votes
+from storage.artifacts.schemas import ALWAYS, DIAGNOSTICS, SOMETIMES, Votes
 from storage.errors import UserError
 from storage.reading import views as module
 from storage.reading.figures import FIGURES
