@@ -18,9 +18,8 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.catalog import find
-from storage.reading.comparison import figures_beside, names_of, sentences, settings_apart
 from storage.reading.figures import FIGURES, figure_named
-from storage.reading.query_cache import ask, reports, sources
+from storage.reading.query_cache import ask, figures_beside, names_of, reports, sentences, settings_apart, sources
 
 #: Settings of the dashboards' server. VARBAND_URL is the address of a proxy before it.
 SERVER = {

@@ -32,7 +32,7 @@ from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.ledger import LEDGER, Ledger
 from storage.reading.charts import as_svg
-from storage.records.nights import Night, nights_of
+from storage.records.record import Night, nights_of
 from storage.records.runs import now, read_record, record_paths
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.problems import of_split

@@ -19,8 +19,7 @@ from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger, examine_shard
 from storage.mirror import mirror_of
-from storage.records.nights import Night
-from storage.records.record import REGISTER, override_files, read_register, set_aside
+from storage.records.record import REGISTER, Night, override_files, read_register, set_aside
 from storage.records.runs import noted, read_record, record_paths
 from storage.records.spending import PRICES, Charge
 from tasks.domain.grading.grading import read_overrides

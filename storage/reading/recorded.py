@@ -12,7 +12,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import TRAINING_METRICS, Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.records.nights import last_nights
+from storage.records.record import last_nights
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
 from storage.roots import linkless

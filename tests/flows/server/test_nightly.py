@@ -16,7 +16,7 @@ import pytest
 
 from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
-from storage.records.nights import last_nights
+from storage.records.record import last_nights
 from tests.chaos.server_faults import api, deployment, logs, start, wait_for, wait_until
 from tests.servers import SMALL, Server, postgres, prefect_server, receiver
 

@@ -16,8 +16,7 @@ from flows.upkeep.reeval import Kept, NightPage, Unchecked, night
 from storage.artifacts.schemas import Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.records.nights import Night
-from storage.records.record import put_overrides
+from storage.records.record import Night, put_overrides
 from tasks.domain.policies import ServedAdapter
 from tasks.domain.scaffolds import ARMS
 from tasks.engines.protocols import Completion, Request

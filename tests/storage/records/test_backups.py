@@ -17,8 +17,7 @@ from storage.ledger import Account, Ledger
 from storage.objects import Objects
 from storage.records import copies
 from storage.records.copies import copy_study
-from storage.records.nights import last_nights
-from storage.records.record import newest_overrides, put_overrides
+from storage.records.record import last_nights, newest_overrides, put_overrides
 from storage.records.runs import note_planned, now, planned_refs, read_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder

@@ -15,8 +15,18 @@ from storage.artifacts.store import Store
 from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.records.copies import copy_study
-from storage.records.nights import NIGHTS, Night, last_nights, nights_of
-from storage.records.record import OVERRIDES, entries, newest_overrides, put_overrides, register, register_path
+from storage.records.record import (
+    NIGHTS,
+    OVERRIDES,
+    Night,
+    entries,
+    last_nights,
+    newest_overrides,
+    nights_of,
+    put_overrides,
+    register,
+    register_path,
+)
 from storage.records.runs import Run, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from tasks.rollouts import account_of
