@@ -12,7 +12,7 @@ from storage.errors import UserError
 from storage.records.record import newest_overrides
 from tasks.domain.grading.grading import ActiveGrader, read_overrides
 from tasks.domain.grading.kinds import OWN, RAISED
-from tasks.domain.partitions.classes import Equal, Pair
+from tasks.domain.partitions import Equal, Pair
 from tasks.domain.scaffolds import BARE, MATH, Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders, with_verdicts
 from tasks.stage import toolbox

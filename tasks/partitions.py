@@ -14,14 +14,16 @@ import pyarrow as pa
 from storage.artifacts.schemas import Calibrations, Embeddings, Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.partitions.by_strategy import by_strategy, jaccard, profile
-from tasks.domain.partitions.classes import (
+from tasks.domain.partitions import (
     INTEGER,
     Classes,
     Equal,
     LabelledGroup,
+    by_strategy,
     by_trace,
+    jaccard,
     left_out,
+    profile,
     same_answers,
     similarities,
     summed,

@@ -20,7 +20,7 @@ from storage.artifacts.fingerprint import derived_seed
 from storage.artifacts.schemas import Benchmark, Pool, Searches, Splits, Training
 from storage.errors import UserError
 from storage.ledger import LEDGER
-from tasks.domain.partitions.classes import same_answers
+from tasks.domain.partitions import same_answers
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.problems.problems import of_split
 from tasks.domain.scaffolds import MATH

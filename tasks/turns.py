@@ -26,7 +26,7 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.rewards import JUDGE, RewardTerm, from_packages, judge_of, scored
 from tasks.domain.grpo.second_scaffold import answer_key, solutions, trace_classes
 from tasks.domain.grpo.steps import TrainRollout
-from tasks.domain.partitions.classes import Classes, by_trace
+from tasks.domain.partitions import Classes, by_trace
 from tasks.domain.policies import AS_CRITIC, BaseModel, Policy
 from tasks.domain.scaffolds import Scaffold, TagRule
 from tasks.domain.search.method import Ask, Candidate

@@ -23,7 +23,7 @@ from storage.ledger import Ledger
 from tasks.domain.grading.grading import ActiveGrader, Overrides
 from tasks.domain.grpo.learner_config import LEAST_TEMPERATURE, check_sampling
 from tasks.domain.grpo.rewards import RewardTerm
-from tasks.domain.partitions.classes import by_trace
+from tasks.domain.partitions import by_trace
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.encoding import SentenceEncoder, labelled_sha256
 from tasks.engines.hardware import EngineName

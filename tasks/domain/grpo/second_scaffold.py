@@ -10,8 +10,7 @@ from storage.errors import UserError
 from tasks.domain.grading.formulas import number
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.partitions.by_strategy import by_strategy
-from tasks.domain.partitions.classes import Classes
+from tasks.domain.partitions import Classes, by_strategy
 from tasks.domain.scaffolds import MATH, Scaffold
 
 _CLOSING = "</answer>"

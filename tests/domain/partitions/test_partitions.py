@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.partitions.by_strategy import by_strategy, profile
-from tasks.domain.partitions.classes import (
+from tasks.domain.partitions import (
     Counts,
     LabelledGroup,
     alike,
+    by_strategy,
     by_trace,
     counted,
     counts_at,
     joined,
     left_out,
+    profile,
     threshold_of,
 )
 from tasks.partitions import calibrated
