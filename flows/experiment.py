@@ -21,13 +21,12 @@ from storage.artifacts.schemas import (
     Tables,
 )
 from tasks.domain.grpo.learner_config import BASELINE
-from tasks.evidence import Available
+from tasks.evidence import Available, standard_measures
 from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands
 from tasks.measures.curves import compare_gains, training_curves
 from tasks.measures.diversity import compare_diversity, measure_answers
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
-from tasks.measures.standard import standard_measures
 from tasks.partitions import partition_answers, partition_rollouts
 from tasks.report.render import Setup, render_report
 

@@ -28,7 +28,7 @@ from tasks.domain.policies import Policy
 from tasks.domain.scaffolds import ARMS
 from tasks.engines.problem_files import Row, read_problems
 from tasks.engines.rollout_files import Foreign, files_of, read_rollouts
-from tasks.measures.standard import names_of_measures
+from tasks.evidence import names_of_measures
 from tasks.rollouts import account_of, as_read_by, described
 
 #: Words and signs, which are counted if not all files have token counts.

@@ -460,7 +460,7 @@ class Evidence(Group):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables(Group):
     """Comparisons of arms. The named fields are read by findings and summary; slices, slice_contrasts: pass@k, one
-    artifact per benchmark. standard: tables that only figures read, by the names of tasks/measures/standard.py."""
+    artifact per benchmark. standard: tables that only figures read, by the names of tasks/evidence.py."""
 
     crosstab: BandCrosstab
     curves: Curves

@@ -15,8 +15,8 @@ from storage.sql import query
 from tasks.domain.statistics.means import ONE_PROBLEM, combined, folded, holds_for
 from tasks.domain.statistics.paired_tests import in_families
 from tasks.domain.statistics.regression import slope
+from tasks.evidence import standard_measure
 from tasks.measures.groups import Row, read_groups
-from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 #: The fewest problems for which a slope is estimated with difficulty and arms held fixed.

@@ -25,9 +25,8 @@ from storage.sql import query
 from tasks.domain.statistics import estimators, means, paired_tests
 from tasks.domain.statistics.curves_of_k import estimate_rows
 from tasks.domain.statistics.windows import REWORDED, of_tokens
-from tasks.evidence import matrix, sampled_with
+from tasks.evidence import matrix, sampled_with, standard_measure
 from tasks.measures.groups import OF_ROLLOUT, Row, counts_of, in_classes, seeded, stretches, with_clusters
-from tasks.measures.standard import standard_measure
 from tasks.stage import beside, stage, store
 
 # Diversity of groups: distances between the traces of one problem, and between its answers.

@@ -18,8 +18,8 @@ from tasks.domain.grpo.second_scaffold import trace_classes
 from tasks.domain.statistics.curves_of_k import estimate_rows
 from tasks.domain.statistics.means import Seeded, by_seed, contrast, on_common_problems
 from tasks.domain.statistics.paired_tests import in_families
+from tasks.evidence import standard_measure
 from tasks.measures.groups import Row, in_classes
-from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 KS = (1, 8, 32)

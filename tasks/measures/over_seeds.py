@@ -14,8 +14,8 @@ from storage.estimates import LEVEL, resample_classes
 from tasks.domain.statistics.curves_of_k import INCOMPLETE
 from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, Shifts, holds_for, same_adapters
 from tasks.domain.statistics.shares import around, proportions, unseen
+from tasks.evidence import standard_measure
 from tasks.measures.groups import Row, accuracy, counts_of, read_groups
-from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
 # The interquartile mean is robust to one very good or broken seed. Source: Agarwal et al. 2021 (arXiv 2108.13264).

@@ -26,8 +26,8 @@ from storage.sql import query
 from tasks.domain.statistics.curves_of_k import beyond_a_shift, contrast_at_cost, contrast_curves, doublings, k_curve
 from tasks.domain.statistics.estimators import best_chance, g_pass_at_k, majority_chance, subsets
 from tasks.domain.statistics.paired_tests import in_families
+from tasks.evidence import standard_measure
 from tasks.measures.groups import OF_ROLLOUT, Row, counts_of, estimates, in_classes, read_groups
-from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
 

@@ -20,9 +20,8 @@ from storage.sql import query
 from tasks.domain.statistics import difficulty
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, repeated
-from tasks.evidence import sampled_with
+from tasks.evidence import sampled_with, standard_measure
 from tasks.measures.groups import Row, read_groups, stretches, with_clusters
-from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 # Test-retest reliability of bands: how often two draws of rollouts agree on a problem's band, and how often a problem

@@ -18,8 +18,8 @@ from tasks.domain.search.registry import BASE
 from tasks.domain.statistics.curves_of_k import estimate_rows, levels
 from tasks.domain.statistics.means import Seeded, contrast, folded, on_common_problems
 from tasks.domain.statistics.paired_tests import Family, in_families
+from tasks.evidence import standard_measure
 from tasks.measures.groups import Row, counts_of, seeded, with_clusters
-from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 # The answer of each search within a budget, by problem; curves and contrasts of search are computed from it.

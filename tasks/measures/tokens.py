@@ -15,8 +15,8 @@ from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.means import ADAPTERS, Seeded, combined, contrast, folded, on_common_problems
 from tasks.domain.statistics.paired_tests import in_families, wilcoxon
 from tasks.domain.statistics.shares import SCARCE
+from tasks.evidence import standard_measure
 from tasks.measures.groups import COLUMNS, Row, count_groups, counts_of, seeded, with_clusters
-from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 # Ratios of sums over the same problems; their variance comes from linearisation (delta method).

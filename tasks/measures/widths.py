@@ -21,9 +21,8 @@ from storage.artifacts.schemas import Embeddings, Partitions, Rollouts
 from tasks.domain.statistics.estimators import subsets, vendi_of_k
 from tasks.domain.statistics.means import ADAPTERS
 from tasks.domain.statistics.regression import rank_correlations
-from tasks.evidence import VECTORS, matrix, with_vectors
+from tasks.evidence import VECTORS, matrix, standard_measure, with_vectors
 from tasks.measures.groups import Row, counts_of, estimates, in_classes, seeded, stretches
-from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 # The input of a measure is one problem's rollouts under one policy.

@@ -71,12 +71,11 @@ def made_up_study(
     """Return the report of a study with made-up rollouts. Deterministic."""
     from storage.artifacts.schemas import Evidence, Problems, Tables
     from tasks.domain.grading.grading import GRADER_VERSION
-    from tasks.evidence import Available
+    from tasks.evidence import Available, standard_measures
     from tasks.measures.bands import classify_bands, cross_bands
     from tasks.measures.curves import compare_gains, training_curves
     from tasks.measures.diversity import compare_diversity, measure_answers, measure_diversity
     from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
-    from tasks.measures.standard import standard_measures
     from tasks.partitions import partition_rollouts
     from tasks.report.render import Setup, render_report
 

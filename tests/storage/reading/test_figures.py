@@ -14,7 +14,7 @@ from storage.reading import views as module
 from storage.reading.figures import FIGURES
 from storage.reading.views import helper_tables, views
 from storage.sql import named
-from tasks.measures.standard import names_of_measures
+from tasks.evidence import names_of_measures
 
 #: Of the policy before training, of one adapter a row, and of labelled traces.
 NOT_OF_SEEDS = {"calibration", "rescreening", "summary"}
