@@ -28,10 +28,9 @@ from tasks.domain.problems.sources import source_spec
 from tasks.engines.hardware import Hardware
 from tasks.engines.model_files import model_digest
 from tasks.engines.toolbox import Toolbox
-from tasks.pool import PoolPolicy, build_pool, make_synthetic_pool
+from tasks.pool import PoolPolicy, build_pool, make_synthetic_pool, split_pool
 from tasks.rollouts import requests_for
 from tasks.sampling import sample_rollouts
-from tasks.splits import split_pool
 from tasks.stage import Ref
 
 HARDWARE: dict[str, Any] = {

@@ -19,8 +19,7 @@ from tasks.domain.problems.gold_check import CODES
 from tasks.domain.problems.problems import PoolPolicy, of_split, problem_id
 from tasks.domain.problems.sources import OLYMPIAD, SOURCES, source_spec
 from tasks.engines.problem_files import load_problems, read_problems
-from tasks.pool import build_pool, list_pool_issues
-from tasks.splits import split_pool
+from tasks.pool import build_pool, list_pool_issues, split_pool
 
 #: Ids of a finding's problems; the name of one long source is abbreviated.
 IDS = "string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'), ' ' order by source_id)"

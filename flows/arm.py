@@ -24,10 +24,10 @@ from tasks.domain.search.registry import method_named, with_base
 from tasks.embedding import embed_traces
 from tasks.measures.bands import classify_bands, keep_joint
 from tasks.measures.diversity import measure_diversity
+from tasks.pool import IN_BENCHMARK
 from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts
 from tasks.searches import search_problems
-from tasks.splits import IN_BENCHMARK
 from tasks.stage import only_noted, provided, store
 from tasks.training import STEP, import_adapter, train_adapter
 

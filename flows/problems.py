@@ -13,8 +13,7 @@ from storage.artifacts.schemas import Benchmark, Calibrations, Pool, Splits
 from tasks.domain.problems.problems import HeldOut
 from tasks.embedding import EncoderSpec
 from tasks.partitions import calibrate_partitions
-from tasks.pool import build_pool, make_synthetic_pool
-from tasks.splits import choose_benchmark, keep_clear, split_pool
+from tasks.pool import build_pool, choose_benchmark, keep_clear, make_synthetic_pool, split_pool
 
 
 @dataclass(frozen=True, slots=True)

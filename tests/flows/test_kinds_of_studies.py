@@ -25,7 +25,7 @@ from tasks.domain.problems.duplicates import near_duplicates
 from tasks.domain.problems.problems import pool_rows
 from tasks.engines.encoding import SentenceEncoder
 from tasks.engines.model_files import model_digest
-from tasks.splits import draw_split
+from tasks.pool import draw_split
 from tests import mini, warm
 from tests.mini import environment
 from tests.needs import lacks

@@ -27,9 +27,8 @@ from tasks.engines.protocols import Completion, Request
 from tasks.engines.rewarding import RewardModel
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.toolbox import Toolbox
-from tasks.pool import make_synthetic_pool
+from tasks.pool import make_synthetic_pool, split_pool
 from tasks.searches import search_problems
-from tasks.splits import split_pool
 from tasks.stage import Session, session
 from tests.tiny_model import write_tiny_model
 

@@ -22,9 +22,8 @@ from tasks.domain.scaffolds import PANEL
 from tasks.engines.grading.graders import Graders
 from tasks.grading import by_grader
 from tasks.partitions import partition_answers, partitions_of
-from tasks.pool import build_pool, make_synthetic_pool
+from tasks.pool import build_pool, make_synthetic_pool, split_pool
 from tasks.regrading import regrade_rollouts
-from tasks.splits import split_pool
 from tasks.stage import Session, session
 from tests.measures.test_partitions import answering
 from tests.plugged import install

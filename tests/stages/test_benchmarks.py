@@ -16,8 +16,7 @@ from tasks.domain.problems.duplicates import LEAKS
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import source_spec
 from tasks.engines.toolbox import Toolbox
-from tasks.pool import build_pool
-from tasks.splits import benchmark_of, choose_benchmark, split_pool
+from tasks.pool import benchmark_of, build_pool, choose_benchmark, split_pool
 from tasks.stage import Session, session
 
 

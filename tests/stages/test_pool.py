@@ -17,8 +17,7 @@ from tasks.domain.problems.duplicates import find_leaks
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import OLYMPIAD, source_spec
 from tasks.engines.toolbox import Toolbox
-from tasks.pool import build_pool, list_pool_issues
-from tasks.splits import draw_split, keep_clear, split_pool
+from tasks.pool import build_pool, draw_split, keep_clear, list_pool_issues, split_pool
 from tasks.stage import Session, session
 from tasks.training import trainable
 from tests.dashboards.synthetic import put

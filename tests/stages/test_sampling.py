@@ -21,11 +21,10 @@ from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Example
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
-from tasks.pool import make_synthetic_pool
+from tasks.pool import make_synthetic_pool, split_pool
 from tasks.rollouts import account_of
 from tasks.rollouts import served as adapter_of
 from tasks.sampling import enter_shard, open_shards, sample_rollouts
-from tasks.splits import split_pool
 from tasks.stage import Session, Stage, Step, session
 
 POLICY, DRAW, GROUP = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64)), Sampling(max_tokens=8), 8

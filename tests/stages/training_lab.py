@@ -18,9 +18,8 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.hardware import EngineName, Hardware
 from tasks.engines.toolbox import Toolbox
-from tasks.pool import make_synthetic_pool
+from tasks.pool import make_synthetic_pool, split_pool
 from tasks.rollouts import ensure_rollouts
-from tasks.splits import split_pool
 from tasks.stage import Progress, Session, session
 from tasks.training import train_adapter
 

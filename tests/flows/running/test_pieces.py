@@ -16,9 +16,8 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.toolbox import Toolbox
-from tasks.pool import make_synthetic_pool
+from tasks.pool import make_synthetic_pool, split_pool
 from tasks.sampling import sample_rollouts
-from tasks.splits import split_pool
 from tasks.stage import Ref, stage
 from tests.chaos.engines import PlainGraders, SeededGenerator
 from tests.flows.running.toy_study import DRAW, HARDWARE, MODEL, toy_study

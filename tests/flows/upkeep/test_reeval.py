@@ -22,8 +22,8 @@ from tasks.domain.scaffolds import ARMS
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
 from tasks.grading import active_grader
+from tasks.pool import split_pool
 from tasks.sampling import sample_rollouts
-from tasks.splits import split_pool
 from tasks.stage import Session, session
 from tests.stages.test_sampling import DRAW, GROUP, POLICY, Lab, lab
 from tests.storage.records.test_records import a_night
