@@ -1,5 +1,5 @@
-"""Pools: gradable problems from source files or synthetic arithmetic; each gold is checked in every answer form. Splits and
-benchmarks of pools."""
+"""Pools: gradable problems from source files or synthetic arithmetic, each gold checked in every answer form; their
+splits, and benchmarks."""
 
 from __future__ import annotations
 
