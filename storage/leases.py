@@ -121,8 +121,7 @@ def _command() -> int:
 
 @dataclass
 class Leases:
-    """The leases that this process holds in one root. Safe to share between threads. command: process id of the command
-    that this process belongs to."""
+    """The leases of this process in one root. Thread-safe. command: process id of the command it belongs to."""
 
     documents: Documents
     poll: float

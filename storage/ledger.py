@@ -156,8 +156,7 @@ class Ledger:
 
 
 def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
-    """Return the rows of one shard; columns that an old shard lacks are left out. Raise UserError if the shard is
-    damaged."""
+    """Return the rows of a shard, without columns that an old one lacks. Errors: UserError if it is damaged."""
     try:
         with pq.ParquetFile(shard, page_checksum_verification=True) as file:
             there = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
@@ -170,8 +169,7 @@ def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
 
 
 def examine_shard(shard: Path) -> None:
-    """Raise UserError if a shard changed since it was written. Shards of early versions have no digest in their
-    name."""
+    """Raise UserError if a shard changed since it was written. Names of early versions' shards hold no digest."""
     read_shard(shard)
     written = shard.stem.rpartition("-")[2]
     if len(written) == DIGEST_DIGITS and not file_digest(shard).startswith(written):

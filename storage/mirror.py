@@ -48,8 +48,7 @@ def mirror_of(root: Path) -> Mirror | None:
 
 
 class Mirror(Objects):
-    """The synchronisation of a working copy. Thread-safe. Errors of the server: UserError, after the client's own
-    retries."""
+    """The synchronisation of a working copy. Thread-safe. Errors: UserError of the server, after retries."""
 
     def __init__(self, root: Path, address: str) -> None:
         super().__init__(root, address)
@@ -80,8 +79,7 @@ class Mirror(Objects):
                 self.push(self.root / name)
 
     def follow(self, folder: str) -> None:
-        """Make the records of a folder equal to the root's; records that another machine removed are removed here
-        too."""
+        """Make the records of a folder equal to the root's; records that another machine removed go here too."""
         before, listed = time.time() - UNDERWAY_SECONDS, self.list(folder)
         self._bring(listed)
         for path in (self.root / folder).glob("*.json*"):
@@ -141,8 +139,7 @@ class Mirror(Objects):
         self._heard[what] = time.monotonic(), _changed(path)
 
     def _believed(self, what: str, path: Path) -> bool:
-        """Return whether the cached state is recent, and no other process of this working copy replaced the file
-        since."""
+        """Return whether the cached state is recent, and no other process of this copy replaced the file since."""
         when, changed = self._heard.get(what, (-BELIEVED_SECONDS, 0))
         return time.monotonic() - when < BELIEVED_SECONDS and _changed(path) == changed
 
@@ -165,8 +162,7 @@ class Mirror(Objects):
             shutil.rmtree(aside, ignore_errors=True)
 
     def publish(self, folder: Path, ref: Ref, *, over: str | None) -> bool:
-        """Upload a whole artifact; return False if another writer was first. over: token of the stale or damaged
-        artifact that may be replaced."""
+        """Upload a whole artifact; False if another writer was first. over: token of the artifact to be replaced."""
         raw = (folder / MANIFEST).read_bytes()
         manifest, name = orjson.loads(raw), f"{ref.kind}/{ref}/{MANIFEST}"
         attempt = f"{ref.kind}/{ref}/{manifest['token']}"

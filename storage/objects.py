@@ -63,8 +63,7 @@ class Listed:
     etag: str
 
     def holds(self, content: bytes) -> bool:
-        """Return whether the object certainly has this content. Return False if ETags are not digests, as on encrypting
-        servers."""
+        """Return whether the object surely has this content; False if ETags are no digests (encrypting servers)."""
         return self.etag.strip('"') == md5(content, usedforsecurity=False).hexdigest()
 
 

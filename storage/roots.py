@@ -63,8 +63,7 @@ def root_option(folder: Path) -> str:
 
 
 def cache_home() -> Path:
-    """Return the folder of caches that may be deleted at any time: working copies of object storage, compiled
-    kernels."""
+    """Return the folder of caches that may be deleted: working copies of object storage, compiled kernels."""
     return Path(os.environ.get("VARBAND_CACHE", Path.home() / ".cache" / "varband"))
 
 
@@ -149,8 +148,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def files_in(folder: Path, ending: str) -> list[Path]:
-    """Return the sorted files with this ending. Errors: OSError for an unreadable folder, which a glob would treat as
-    empty."""
+    """Return the sorted files with this ending. Errors: OSError for an unreadable folder, which a glob hides."""
     with suppress(FileNotFoundError):
         return sorted(folder / name for name in os.listdir(folder) if name.endswith(ending))
     return []

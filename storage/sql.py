@@ -63,8 +63,7 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """Return the result of `ask`. It runs in another thread: in the main one DuckDB delays or replaces exceptions of
-    signals."""
+    """Return the result of `ask`, run in another thread: in the main one DuckDB delays exceptions of signals."""
     if threading.current_thread() is not threading.main_thread():
         return ask()
     future: Future[T] = Future()

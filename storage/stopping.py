@@ -93,8 +93,7 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def deaf_children(*signals: signal.Signals) -> Iterator[None]:
-    """Start this block's processes so that they ignore Ctrl-C, and other signals, from their first instruction; their
-    parent ends them."""
+    """Start this block's processes so that they ignore Ctrl-C, and other signals; their parent ends them."""
     resource_tracker.ensure_running()  # it would unblock both signals in this process when it starts
     was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *signals})
     try:

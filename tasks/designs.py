@@ -76,8 +76,7 @@ TABLES: dict[str, pa.Schema] = {
 
 
 def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: str, counted: Row) -> Row:
-    """Return the design of a `rollouts` artifact from its recipe. `counted`: counts of its rows (num_problems, grader,
-    …)."""
+    """Return the design of a `rollouts` artifact from its recipe. `counted`: counts of its rows."""
     policy, sampling = restored(Policy, arguments["policy"]), restored(Sampling, arguments["sampling"])
     design = _design(ref, role, policy, sampling, problems, arguments["group_size"])
     return design | {"family": f"{role} of {problems}"} | counted
@@ -140,8 +139,7 @@ def settings(learner: LearnerConfig) -> list[str]:
 
 
 def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
-    """Return (arm, source, problem_id) of a training's pool: the variance band of its bands, without held-out
-    problems."""
+    """Return (arm, source, problem_id) of a training's pool: its variance band without held-out problems."""
     recipe = store().manifest(training).recipe
     arm = store().read(training, ["arm"])["arm"][0].as_py()
     bands = recipe.inputs.get("bands")
@@ -172,8 +170,7 @@ def findings_of(rows: Mapping[str, Sequence[Row]]) -> pa.Table:
 
 
 def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
-    """Return near-duplicates of held-out problems among the other problems. `trains`: problem → arms that train on
-    it."""
+    """Return near-duplicates of held-out problems among the others. `trains`: problem → arms that train on it."""
     held, others = sides_of(pool, splits)
     found = find_leaks(held, others, "heldout", "train").to_pylist()
     return [r | {"trains": trains.get(r["other_id"]), "place": place} for r in found]
@@ -200,7 +197,6 @@ def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: 
 
 
 def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:
-    """Return groups of a screening with only one outcome that are expected to have both at the training's group
-    size."""
+    """Return groups of a screening with one outcome that are expected to have both at the training's group size."""
     found = [r for r in expectations(counts, group_size) if r["metric"] == "mislabelled" and r.get("band") is None]
     return [{"arm": arm, "count": r["count"], "n": r["n"], "share": r["estimate"]} for r in found if r.get("count")]

@@ -77,8 +77,7 @@ def in_other_words(rollouts: pa.Table, known: set[str] | None = None) -> pa.Tabl
 
 @stage(Embeddings, version=2)
 def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
-    """Embed the traces in every window, and one reworded trace per problem. Malformed completions have no trace; the
-    manifest's notes count them."""
+    """Embed the traces in every window, and a reworded trace per problem. Malformed completions have no trace."""
     rows = store().manifest(rollouts).rows
     traces = rows - sum(part["trace"].null_count for part in store().parts(rollouts, ["trace"]))
     notes = {
@@ -90,8 +89,7 @@ def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
 
 
 def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[pa.Table]:
-    """Yield vectors window by window. All windows are encoded in one pass. The vectors of later windows wait in
-    files."""
+    """Yield vectors window by window. All are encoded in one pass; those of later windows wait in files."""
     engine = toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens)
     windows, done = [None, *(window_named(name) for name in encoder.windows)], 0
     with TemporaryDirectory(dir=workdir()) as folder, ExitStack() as open_files:

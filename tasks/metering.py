@@ -106,8 +106,7 @@ class Meter:
         return [(whose, limits, spent) for whose, budget, spent in both if (limits := budget.limits())]
 
     def listening(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
-        """Return a listener that follows steps for the meter, adds spending to events, and passes them to the given
-        listener."""
+        """Return a listener that follows steps, adds spending to events, and passes them to the given listener."""
 
         def on_progress(event: Progress) -> None:
             if event.event == "started" and event.ref.kind in OCCUPYING:
@@ -122,8 +121,7 @@ class Meter:
         return on_progress
 
     def admit(self, requests: Sequence[Request], arms: Sequence[str], *, whole: bool) -> int:
-        """Return how many of the requests, from the first, may be sampled now. whole: all or none. Raise BudgetExceeded
-        if no request fits the budget."""
+        """Return how many requests, from the first, may start. whole: all or none. Errors: BudgetExceeded for none."""
         if self._limits():
             self._reread()
         self.check()
@@ -259,8 +257,7 @@ def at_work_here() -> Iterator[None]:
 def metered(
     current: Meter, listener: Callable[[Progress], None] = lambda _: None
 ) -> Iterator[Callable[[Progress], None]]:
-    """Charge everything made in the block, including the time of an unfinished step. Yield a listener that wraps the
-    given one and counts costs."""
+    """Charge everything made in the block. Yield a listener that wraps the given one and counts costs."""
     token = _meter.set(current)
     try:
         yield current.listening(listener)

@@ -89,8 +89,7 @@ def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def classes_by_text(
     rollouts: pa.Table, vectors: pa.Table, trace_threshold: float, strategy_threshold: float
 ) -> pa.Table:
-    """Return columns of KEY, trace_class and strategy_class; null without a trace or a vector. vectors: columns of KEY
-    and `embedding`. Rows of one policy."""
+    """Return KEY, trace_class, strategy_class of a policy's rows, or null. vectors: columns of KEY, `embedding`."""
     at = {key: place for place, key in enumerate(_keys(vectors))}
     keys, embedded, groups = _keys(rollouts), vectors["embedding"], defaultdict[str, list[int]](list)
     for place, problem in enumerate(rollouts["problem_id"].to_pylist()):
@@ -196,8 +195,7 @@ def calibrated(groups: Sequence[LabelledGroup]) -> dict[str, Any]:
 
 
 def _share(name: str, hit_P: np.ndarray, of_P: np.ndarray) -> dict[str, Any]:
-    """Return a share of all problems' pairs, with the interval of a ratio over problems, because pairs of one problem
-    are not independent."""
+    """Return a share of all pairs, with the interval of a ratio over problems: a problem's pairs are dependent."""
     if not hit_P.any():
         return {name: 0.0 if of_P.any() else None, "reason": FEW}
     at, low, high = ratio(hit_P[None, :], of_P[None, :], trained=False)

@@ -106,8 +106,7 @@ def _place(spec: SourceSpec) -> Path:
 
 
 def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
-    """Return the problems' texts of the evaluation sets that these sources must exclude, unless the pool itself
-    contains these sets."""
+    """Return the texts of the evaluation sets that these sources exclude, unless the pool itself contains the sets."""
     present = {spec.name for spec in sources}
     guards = {
         name: _place(spec).parent / SOURCES[name].file
@@ -137,8 +136,7 @@ def split_pool(*, pool: Pool, heldout_per_source: int | HeldOut, seed: int) -> p
 
 @stage(Splits, version=1)
 def keep_clear(*, pool: Pool, splits: Splits, studied: Pool, heldout: Splits) -> Payload:
-    """Return a lesson's split without the study's held-out problems and their near-duplicates. Schema: Splits. studied,
-    heldout: the study's pool and its split."""
+    """Return a lesson's split without what resembles the held-out problems of `studied`, a pool. Schema: Splits."""
     held = of_split(store().read(studied, TEXT), store().read(heldout), "heldout")
     leaks = find_leaks(held, store().read(pool, TEXT), "heldout", "lesson")
     made = left_out(store().read(splits), leaks).cast(Splits.schema)
@@ -199,8 +197,7 @@ def choose_benchmark(
     per_level: int | None,
     seed: int,
 ) -> Payload:
-    """Choose the evaluated problems of a pool. trained, splits: the pools that the study trains on, each with its
-    split. Schema: Benchmark."""
+    """Choose the evaluated problems of a pool. trained, splits: pools that the study trains on, with splits."""
     problems, leaks = store().read(pool), []
     for training, split in zip(trained, splits, strict=True):
         known = of_split(store().read(training, TEXT), store().read(split), "train")

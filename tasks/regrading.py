@@ -82,8 +82,7 @@ def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table
 
 
 def moved(before: pa.Table, after: pa.Table) -> pa.Table:
-    """Return the accuracy before and after a regrading, and the number of problems whose band changed, by arm and
-    step."""
+    """Return accuracy before and after a regrading, and the number of changed bands, by arm and step."""
     return query(
         """
         with groups as (

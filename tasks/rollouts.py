@@ -52,8 +52,7 @@ def account_of(policy: Policy, sampling: Sampling) -> Account:
 
 
 def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
-    """Return a readable description of a ledger account. rewarded_by: version of the grader that rewards the rollouts
-    of the present training."""
+    """Describe a ledger account. rewarded_by: the grader's version that rewards the present training's rollouts."""
     own = isinstance(making(), Training) and policy.adapter == str(making())
     rewarded: dict[str, object] = {"rewarded_by": toolbox().grader.version} if own else {}
     return rewarded | described(policy, sampling)
@@ -331,8 +330,7 @@ def weights_left(whose: str, why: str) -> UserError:
 def _enter(
     book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Account], *, unchecked: bool
 ) -> list[Path]:
-    """Store one shard per account, because a batch may contain training and held-out rollouts. Return the unchecked
-    ones."""
+    """Store one shard per account, because a batch may mix training and held-out rollouts; return unchecked ones."""
     shards = []
     for key, account in accounts.items():
         part = [row for request, row in rows if (request.policy, request.sampling) == key]

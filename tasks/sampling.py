@@ -105,8 +105,7 @@ def _sampled_problems(step: Step) -> tuple[Sampled, pa.Table]:
 
 
 def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (number of earlier problems, problems) of every part. A part has whole batches, so the division into parts
-    changes no batch."""
+    """Yield (number of earlier problems, problems) of every part. A part has whole batches, so no batch changes."""
     batch = toolbox().batch_size or 1
     filling = batch // gcd(batch, group_size)
     each = max(1, most // (filling * max(1, group_size))) * filling

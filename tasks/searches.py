@@ -53,8 +53,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """The result of a request. node: its columns. seen: the fields that a method sees; for a step, of the whole path to
-    its end."""
+    """The result of a request. node: its columns. seen: what a method sees; for a step, of the whole path."""
 
     node: Mapping[str, Any]
     seen: Mapping[str, Any]
@@ -78,8 +77,7 @@ def tokens_of(node: Mapping[str, Any]) -> int:
 
 @dataclass(slots=True)
 class Tree:
-    """The search of one problem. problem: its row of a pool. hand: results by context and index; a text is the reason
-    of a cut request."""
+    """The search of one problem. problem: a row of a pool. hand: results, or why a request was cut, by key."""
 
     problem: dict[str, Any]
     method: Method
@@ -171,8 +169,7 @@ class Tree:
         return some
 
     def _called(self, candidate: Candidate) -> Candidate:
-        """Replace a candidate's answer by its class, if it answers the problem: a score of 0.5 is not the answer
-        1/2."""
+        """Replace an answer to the problem by its class; a score of 0.5 is not the answer 1/2."""
         if not answered([candidate]):
             return candidate
         return replace(candidate, answer=self.canonical[candidate.answer or ""])

@@ -34,8 +34,7 @@ from tasks.engines.toolbox import Toolbox
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition for making a step. after: artifacts that must exist. why_not: the reason why it does not hold, or an
-    empty text."""
+    """A condition for making a step. after: artifacts that must exist. why_not: why it does not hold, or empty."""
 
     after: tuple[Ref, ...]
     why_not: Callable[[Store], str]
@@ -124,8 +123,7 @@ class Session:
         return left or not all(map(self.store.fresh, step.awaited))
 
     def ensure(self, step: Step) -> bool:
-        """Make the artifact unless the store has it; return whether the stored one was reused. Raise Parked if the
-        condition of the step does not hold."""
+        """Make the artifact or find it; return whether it was found. Errors: Parked if the step's condition fails."""
         if self.store.fresh(step.ref):
             self.listener(Progress("reused", step.title, step.ref))
             return True
@@ -230,8 +228,7 @@ def progress(done: int, total: int, unit: str = "rows", detail: str = "", event:
 
 @dataclass(frozen=True)
 class Stage(Generic[P, K]):
-    """A versioned function from artifacts and arguments to one artifact. A call of the stage returns the artifact's
-    Ref."""
+    """A versioned function from artifacts and arguments to one artifact. A call returns the artifact's Ref."""
 
     kind: type[K]
     version: int

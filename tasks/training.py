@@ -202,8 +202,7 @@ def train_adapter(
 
 
 def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
-    """Return the files that another machine needs to resume from a checkpoint: those of the checkpoint, and the
-    adapters of earlier evaluated steps."""
+    """Return the files that resume from a checkpoint elsewhere: its own, and adapters of earlier evaluated steps."""
     step, served = int(checkpoint.name.removeprefix("step-")), checkpoint.parents[1] / "served"
     before = [at for at in evaluated_steps(learner.steps, learner.eval_every) if at < step]
     names = ("adapter_*", REMOTE)

@@ -64,8 +64,7 @@ def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRo
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A draft with its critique and its refinement. The critique or the refinement is None if its prompt exceeded the
-    context."""
+    """A draft with its critique and its refinement, each None if its prompt exceeded the context."""
 
     request: RolloutRequest
     draft: Row
@@ -84,8 +83,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Refining:
-    """Sampling in three turns. context: token limit of a prompt with its completion. apart: critiques are sampled from
-    another policy than drafts."""
+    """Sampling in three turns. context: limit of a prompt with its completion. apart: critics are another policy."""
 
     learner: LearnerConfig
     model: BaseModel
@@ -116,8 +114,7 @@ class Refining:
         ]
 
     def refined(self, chain: Chain) -> TrainRollout:
-        """Return the refinement of a draft for training. If there is none, return the draft, marked as truncated and
-        wrong."""
+        """Return a draft's refinement for training; without one, the draft, marked as truncated and wrong."""
         row = chain.refinement or chain.draft
         found = as_train_rollout(row, self.own, self.learner.tag_rule)
         if chain.refinement is None:
@@ -142,8 +139,7 @@ class Refining:
         return replace(policy, scaffold=self.critic, role=AS_CRITIC if self.apart else policy.role)
 
     def _turn(self, name: str, wanted: Sequence[RolloutRequest | None], serve: Serve) -> list[Turn | None]:
-        """Sample one turn. Return each request with its row, or None if there was no request or its prompt does not
-        fit."""
+        """Sample one turn. Return each request with its row; None without a request, or if its prompt does not fit."""
         generator = toolbox().generator(self.model.sha256, self.learner.lora_rank)
         lengths = {place: prompt_length(one, generator) for place, one in enumerate(wanted) if one is not None}
         fitting = {p: one for p, n in lengths.items() if (one := wanted[p]) and n + one.max_tokens <= self.context}
@@ -249,8 +245,7 @@ class Turns:
         return classed
 
     def _with_candidates(self, rollouts: Sequence[TrainRollout], rows: Sequence[Row]) -> list[TrainRollout]:
-        """Add the solutions of each rollout, graded separately. A rollout is correct if one of its solutions is, and
-        well-formed if all are."""
+        """Add the graded solutions of each rollout: correct if one of them is, well-formed if all are."""
         scaffold, number = self.start.scaffold, self.learner.candidates
         texts = [solutions(row["completion"], number) for row in rows]
         items = [GradeItem(scaffold, t, row["gold"]) for row, own in zip(rows, texts, strict=True) for t in own]
@@ -291,8 +286,7 @@ def judged(
 def with_trace_classes(
     rollouts: Sequence[TrainRollout], rows: Sequence[Row], classify: Classify, *, of_right: bool = False
 ) -> list[TrainRollout]:
-    """Add the class of each trace within its problem. rows: the same rollouts as table rows. of_right: only for
-    problems with a correct rollout."""
+    """Add the class of each trace within its problem. of_right: only for problems with a correct rollout."""
     groups = [g for g in _places(rollouts) if not of_right or any(rollouts[place].correct for place in g)]
     classed = list(rollouts)
     for group, classes in zip(groups, classify([[rows[p]["trace"] for p in group] for group in groups]), strict=True):

@@ -19,8 +19,7 @@ HEX_DIGITS = 16
 
 
 class Ruled:
-    """Base of dataclasses whose fields select versioned rules, such as an objective; a new version changes
-    fingerprints."""
+    """Base of dataclasses whose fields select versioned rules; a new version changes fingerprints."""
 
     __slots__ = ()
 
@@ -126,8 +125,7 @@ def restored(kind: Any, value: Any) -> Any:
 
 
 def fingerprint(value: object) -> str:
-    """Return 16 hex digits of sha256 over canonical JSON. About one in 10^7 stores of a million artifacts has a
-    collision."""
+    """Return 16 hex digits of sha256 over canonical JSON. One in 10^7 stores of a million artifacts has a collision."""
     return hashlib.sha256(_text(canonical(value)).encode()).hexdigest()[:HEX_DIGITS]
 
 

@@ -46,8 +46,7 @@ class FileEntry(BaseModel):
 
 
 class Recipe(BaseModel):
-    """The stage call that makes an artifact, with every field, including defaults and labels, which do not enter its
-    identity."""
+    """The stage call that makes an artifact, with defaults and labels, which do not enter its identity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     stage: str
@@ -62,16 +61,14 @@ class Recipe(BaseModel):
 
 
 class Group:
-    """Arguments passed together as a dataclass. In a recipe each field, and each entry of a mapping, is a separate
-    argument."""
+    """Arguments passed together. In a recipe each field, and each entry of a mapping, is a separate argument."""
 
     def arguments(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
 def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of one stage call: refs become inputs, other values are recorded, groups become their
-    fields."""
+    """Return the recipe of a stage call: refs become inputs, other values are recorded, groups become their fields."""
     single = {name: value for name, value, *_ in one_by_one(arguments, {})}
     inputs = {name: refs for name, value in single.items() if (refs := refs_in(value)) is not None}
     plain = {name: recorded(value) for name, value in single.items() if name not in inputs}

@@ -29,8 +29,7 @@ class Ref:
     schema: ClassVar[pa.Schema]
 
     def __init_subclass__(cls, *, kind: str, schema: pa.Schema | None = None) -> None:
-        """Register a kind. schema: None inherits the schema of the parent kind. Errors: TypeError if another class has
-        the name."""
+        """Register a kind. schema: None inherits the parent's. Errors: TypeError if another class has the name."""
         if (other := KINDS.get(kind)) and other.__qualname__ != cls.__qualname__:
             raise TypeError(f"the kind {kind} is already defined by {other.__qualname__}")
         cls.KIND, KINDS[kind] = kind, cls

@@ -62,8 +62,7 @@ PART_ROWS = 512
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The result of a stage: its rows, whole or in parts, a folder of additional files, and notes for the
-    provenance."""
+    """The result of a stage: rows, whole or in parts, a folder of additional files, and notes for the provenance."""
 
     table: pa.Table | Iterable[pa.Table]
     files: Path | None = None

@@ -220,8 +220,7 @@ class Store:
         sync(target.parent)
 
     def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
-        """Publish on object storage; return whether this writer won. The first writer wins, unless its artifact is
-        stale."""
+        """Publish on object storage; return whether this writer won: the first, unless its artifact is stale."""
         if mirror.publish(aside, ref, over=None):
             return True
         mirror.refresh(ref, now=True)
@@ -274,8 +273,7 @@ class Store:
 
     @contextmanager
     def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Hold the lease of `ref` while it is made. A second process, on any machine, waits for the artifact and reuses
-        it."""
+        """Hold the lease of `ref` while it is made. A second process waits for the artifact and reuses it."""
         with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
             if self._mirror:  # another machine may have made it since this one last looked
                 self._mirror.refresh(ref, now=True)

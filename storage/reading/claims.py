@@ -116,8 +116,7 @@ def half_unit(printed: str) -> float:
 
 
 def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checked]:
-    """Check every claim on artifacts made only from the claims' files, or on all artifacts if the claims name no
-    file."""
+    """Check every claim on artifacts made only from the claims' files; if they name no file, on all artifacts."""
     files = imported_files(store)
     wanted = claims.imported.items()
     ours = [ref for ref, made_of in files.items() if not wanted or (made_of and made_of <= wanted)]
@@ -140,8 +139,7 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
 def check(
     claim: Claim, kinds: set[str], value: Callable[[str, Mapping[str, object]], float | None], of_what: str = ""
 ) -> Checked:
-    """Recompute one claim. kinds: kinds of artifacts in the store. value: returns the result of a named query, or
-    None."""
+    """Recompute one claim. kinds: those of the store. value: returns the result of a named query, or None."""
     if claim.query is None:
         return Checked(claim, "unknown", reason=claim.cannot or "")
     if missing := sorted(needs(claim.query) - kinds):

@@ -194,8 +194,7 @@ def on_page(page: str) -> tuple[Section, ...]:
 
 
 def styles(arms: Iterable[str]) -> dict[str, int]:
-    """Return arm → index in ARM_STYLES. arms: all of a run's, so that an arm without rows keeps its colour; styles
-    repeat if there are more arms."""
+    """Return arm → index in ARM_STYLES, repeated if there are more. arms: all of a run's, so that colours stay."""
     return {arm: place % len(ARM_STYLES) for place, arm in enumerate(arms)}
 
 

@@ -55,8 +55,7 @@ def answer_of(root: Path, report: str) -> str:
 
 
 def first_screen(root: Path, report: str) -> dict[str, Any]:
-    """Return the verdict of a report, what it holds for, its tiles, and a sentence on its audit; empty for an older
-    version."""
+    """Return the verdict of a report, what it holds for, its tiles and a sentence on its audit."""
     path = linkless(Store(root).files(Ref.parse(report)), "answer.json")
     return orjson.loads(path.read_bytes()) if path.is_file() else {}
 
@@ -73,8 +72,7 @@ LIVE = Training.schema.append(pa.field("ref", pa.string()))
 
 
 def live_steps(root: Path) -> pa.Table:
-    """Return the steps of every training that has no artifact yet, from its newest checkpoint. Schema: LIVE; the arm is
-    `?` until it is known."""
+    """Return the steps of trainings without an artifact, from their checkpoints. Schema: LIVE; arm `?`: unknown."""
     store, arms, rows = Store(root), None, []
     for folder in sorted((root / ".work").glob("training-*")):
         ref = Ref.named(folder.name)

@@ -51,8 +51,7 @@ class Views:
         return self.sql(named(name), parameters, where=f"storage/reading/queries/{name}.sql")
 
     def sql(self, statement: str, parameters: dict[str, object] | None = None, where: str = "sql") -> pa.Table:
-        """Run a statement. Errors: UserError for a statement that DuckDB refuses, naming an artifact of an older schema
-        if that may be the cause."""
+        """Run a statement. Errors: UserError if DuckDB refuses it, naming an artifact of an older schema."""
         named_by = {*WORD.findall(statement), *(v for v in (parameters or {}).values() if isinstance(v, str))}
         try:
             with self._turn:
@@ -90,8 +89,7 @@ def listed(paths: Sequence[Path]) -> str:
 
 
 def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
-    """Create a view whose rows have the `ref` they came from; for many small files a table, because a view opens all
-    files for every query."""
+    """Create a view whose rows have their `ref`; for many small files a table, because a view reopens all files."""
     small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
     connection.execute(
         f'create {"table" if small else "view"} "{name}" as'
@@ -101,8 +99,7 @@ def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]
 
 
 def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[Path]]:
-    """Return argument → Parquet of its artifacts, and `diagnostics`: those of trainings that have any. Raise UserError
-    if an input was deleted."""
+    """Return argument → Parquet, and `diagnostics` of trainings. Errors: UserError if an input was deleted."""
     found = {}
     for argument, refs in inputs.items():
         found[argument] = store.rows_of(map(Ref.parse, refs))

@@ -114,8 +114,7 @@ def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]
 
 
 def manifests_of(store: Store) -> dict[Ref, Manifest]:
-    """Return the manifest of every artifact. Raise UserError if a manifest cannot be read, because its inputs are then
-    unknown."""
+    """Return every artifact's manifest. Errors: UserError for an unreadable one, whose inputs are unknown."""
     found = {}
     for ref in store.refs():
         try:

@@ -123,8 +123,7 @@ def entries(root: Path) -> list[Entry]:
 
 
 def read_register(path: Path) -> list[Entry]:
-    """Return the entries of a file. Errors: UserError for a line that is no entry, or that does not follow
-    from the line before."""
+    """Return a file's entries. Errors: UserError for a line that is none, or does not follow from the one before."""
     lines = path.read_bytes().splitlines()
     found = []
     for number, (before, line) in enumerate(pairwise([b"", *lines]), 1):

@@ -41,8 +41,7 @@ State = Literal["queued", "running", "parked", "interrupted", "finished", "faile
 
 
 class Amounts(BaseModel):
-    """The amounts that a run spends, in every unit of budgets, prices, charges and forecasts. The title of a field is
-    shown to users."""
+    """What a run spends, in every unit of budgets, prices, charges and forecasts. Users see a field's title."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tokens: float = Field(default=0.0, title="tokens")  # of prompts and completions
@@ -140,8 +139,7 @@ def read_record(path: Path) -> Run:
 
 
 def earlier_attempt(root: Path, name: str) -> Run | None:
-    """Return the record of the same run's last attempt, or None. A damaged one is moved away; artifacts and charges
-    still show the progress."""
+    """Return the record of the run's last attempt, or None. A damaged one is moved away; its charges stay."""
     path = run_path(root, name)
     _sync(root)
     try:
@@ -212,8 +210,7 @@ def _sync(root: Path) -> None:
 
 
 def runs_named(root: Path, text: str) -> list[Run]:
-    """Return the run with this id, else all runs of the study with this name, else runs whose ids start so; newest
-    first."""
+    """Return the run with this id, else all runs of this study, else those whose ids start so; newest first."""
     runs = all_runs(root)
     for fits in (lambda run: run.id == text, lambda run: run.profile == text):
         if found := [*filter(fits, runs)]:
@@ -230,8 +227,7 @@ def run_named(root: Path, text: str) -> Run | None:
 
 
 def run_to_read(root: Path, text: str) -> Run | None:
-    """Return the run that matches; of several of one study, the newest with a report, with a notice. Errors: see
-    run_named."""
+    """Return the run that matches; of one study's runs the newest with a report. Errors: see run_named."""
     found = runs_named(root, text)
     taken = next((run for run in found if run.report is not None), None)
     if len(found) == 1 or taken is None or taken.profile != text:

@@ -64,8 +64,7 @@ class Journal:
         return self.folder / f"{time.time_ns():020d}-{os.getpid()}.jsonl"
 
     def enter(self, charges: Iterable[Charge]) -> None:
-        """Append charges durably. On object storage a long journal continues in a new file, because files are uploaded
-        whole."""
+        """Append charges durably. On object storage, which uploads whole files, a long journal gets a new file."""
         self.folder.mkdir(parents=True, exist_ok=True)
         mirror = mirror_of(self.root)
         if mirror and self.path.exists() and self.path.stat().st_size > PIECE_BYTES:

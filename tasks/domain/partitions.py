@@ -374,8 +374,7 @@ class LabelledGroup:
 
 
 class Counts(NamedTuple):
-    """Numbers of pairs of labelled traces: joined by the partition or not (positive, negative), correctly or not (true,
-    false)."""
+    """Pairs of labelled traces: joined by the partition or apart (first word: whether that is right)."""
 
     true_joined: int = 0
     false_joined: int = 0

@@ -35,8 +35,7 @@ def audit_designs(
     diversities: tuple[Diversity, ...],
     gate: Gate = Gate(),  # noqa: B008
 ) -> pa.Table:
-    """Return the findings of all checks on the designs of one experiment. Schema: AUDIT.
-    gate: the study's form gate."""
+    """Return the findings of all checks on the designs of an experiment. Schema: AUDIT. gate: the study's form gate."""
     held = f"held-out of {splits}"
     sampled = [*((ref, str(pool), "screening") for ref in screenings), *((ref, held, "heldout") for ref in final)]
     recipes = {ref: store().manifest(ref).recipe for ref in trainings}
@@ -175,8 +174,7 @@ def _without_update(training: Ref) -> Iterator[Row]:
 
 
 def rewards_of_form(trainings: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]:
-    """Yield the rewards that pay for tags, if the trained scaffolds have different tags. trainings: arguments
-    by ref."""
+    """Yield the rewards that pay for tags if the trained scaffolds' tags differ. trainings: arguments by ref."""
     tags = {ref: restored(Policy, arguments["start"]).scaffold.pairs for ref, arguments in trainings.items()}
     for ref, arguments in trainings.items():
         learner, has = restored(LearnerConfig, arguments["learner"]), " and ".join(tags[ref]) or "no tags"
@@ -223,8 +221,7 @@ def _coverage(diversity: Ref, problems: str) -> list[Row]:
 
 
 def _mislabelled(screening: Ref, sizes: Mapping[str, int]) -> list[Row]:
-    """Return groups of a screening with only one outcome that are expected to have both at the training's group size.
-    sizes: group size by arm."""
+    """Return the screening's groups that the training's group size would change. sizes: group size by arm."""
     counts = query(
         "select arm, count(*) as n, count(*) filter (where correct) as c from t group by arm, problem_id",
         t=store().read(screening, ["arm", "problem_id", "correct"]),

@@ -21,8 +21,7 @@ from tasks.stage import progress, stage, store
 
 
 def bands_of(rollouts: pa.Table) -> pa.Table:
-    """Return the band of each problem of one policy's screening. Schema: Bands. A group with one rollout is never in
-    the variance band."""
+    """Return each problem's band in one policy's screening; with one rollout never `variance`. Schema: Bands."""
     return query(
         """
         select problem_id, source, arm, group_size, num_correct, band(num_correct, group_size) as band
@@ -143,8 +142,7 @@ def classify_bands(*, rollouts: Rollouts) -> pa.Table:
 
 @stage(JointBands, version=1)
 def keep_joint(*, own: Bands, others: tuple[Bands, ...]) -> pa.Table:
-    """Return one arm's bands, without the problems of its variance band that are not in every other arm's variance
-    band. Schema: Bands."""
+    """Return an arm's bands without those variance-band problems that another arm lacks in its. Schema: Bands."""
     return joint_of(store().read(own), [store().read(ref) for ref in others])
 
 

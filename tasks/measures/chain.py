@@ -62,8 +62,7 @@ def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table
 
 
 def _laid_out(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table:
-    """Return one row per (problem, arm) that was screened, embedded at step 0, and evaluated under all adapters.
-    `after`: accuracy by adapter."""
+    """Return a row per (problem, arm) with a screening, a vector at step 0 and all adapters' accuracies (`after`)."""
     return query(
         """
         with last as (select arm, max(step) as step from groups group by arm having max(step) > 0),
@@ -138,8 +137,7 @@ def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
 
 
 def _less_mean(value: np.ndarray, class_N: np.ndarray) -> np.ndarray:
-    """Subtract the mean of its class from each value, along the last axis. This removes the fixed effects of
-    classes."""
+    """Subtract the mean of its class from each value, along the last axis: removes the fixed effects of classes."""
     member_NC = np.eye(class_N.max() + 1)[class_N]
     return value - value @ member_NC / member_NC.sum(axis=0) @ member_NC.T
 

@@ -142,8 +142,7 @@ def training_curves(
     pool: Pool,
     splits: Splits,
 ) -> pa.Table:
-    """Return held-out accuracy by step, source and arm, and final gains with each source's share of the training pool
-    and of the trained groups."""
+    """Return held-out accuracy by step, source and arm, and final gains beside each source's share of training."""
     problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
     groups, ends = read_groups(list(dict.fromkeys(evaluations))), read_groups(final)
     if not trainings:

@@ -149,8 +149,7 @@ def _family(row: Row) -> paired_tests.Family:
 
 
 def _policies(tables: Sequence[pa.Table]) -> dict[str, dict[tuple[str, int], means.Seeded]]:
-    """Return window → (arm, step) → COLUMNS and cluster, by replicate and problem. The policy at step 0 counts as one
-    replicate."""
+    """Return window → (arm, step) → COLUMNS and cluster, by replicate and problem; step 0 is one replicate."""
     named = []
     for i, table in enumerate(tables):
         for name, column in (("cluster", table["problem_id"]), ("adapter", pa.repeat(f"artifact {i}", len(table)))):
@@ -287,8 +286,7 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
 
 @stage(DiversityComparison, version=17)
 def compare_diversity(*, diversities: tuple[Diversity, ...]) -> pa.Table:
-    """Compare every two policies, paired by problem, and by seed if both use the same adapters. Empty without
-    diversities."""
+    """Compare every two policies, paired by problem, and by seed if both use the same adapters."""
     if not diversities:
         return DiversityComparison.schema.empty_table()
     tables = [_with_adapter(with_clusters(store().read(ref), [ref]), ref) for ref in diversities]
@@ -305,8 +303,7 @@ def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:
 @standard_measure("ceilings")
 @stage(DiversityCeilings, version=4)
 def measure_ceilings(*, embeddings: tuple[Embeddings, ...]) -> pa.Table:
-    """Return the distance within problems together with its floor (reworded traces) and its ceiling (shuffled
-    problems)."""
+    """Return the distance within problems with its floor (reworded traces) and its ceiling (shuffled problems)."""
     return pa.concat_tables([_ceilings(ref) for ref in embeddings])
 
 

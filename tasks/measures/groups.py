@@ -127,8 +127,7 @@ def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any],
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Columns of groups, sorted, and the slice of each (arm, step, source). The source `all` contains every row of
-    (arm, step)."""
+    """Columns of groups, sorted, and the slice of each (arm, step, source); `all` is every row of (arm, step)."""
 
     columns: dict[str, np.ndarray]
     places: dict[Slice, slice]

@@ -251,8 +251,7 @@ def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Tabl
 
 
 def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:
-    """Return one row per group, with one column per metric and k: the probability that the chosen answer is right, or
-    null if undefined."""
+    """Return one row per group, with the chance that the chosen answer is right by metric and k; null if undefined."""
     cluster = "any_value(coalesce(cluster, problem_id))" if "cluster" in rollouts.column_names else "problem_id"
     groups = query(
         f"""

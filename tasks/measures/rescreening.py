@@ -136,8 +136,7 @@ def of_a_second(counts: difficulty.Pairs, size: int, model: difficulty.BetaBinom
 
 
 def of_halves(size: int, chance: Callable[[int, int], Any], zero: Any) -> np.ndarray:
-    """Return the predicted joint_33 of two halves of `size` rollouts each. chance: probability of one order of n
-    rollouts with c correct."""
+    """Return the predicted joint_33 of two halves of `size`. chance: of one order of n rollouts with c correct."""
     able = 1.0 - zero
     zeros, ones = able * chance(2 * size, 0) + zero, able * chance(2 * size, 2 * size)
     mixed, one_half = able * chance(2 * size, size), (able * chance(size, 0) + zero, able * chance(size, size))
@@ -257,8 +256,7 @@ def _of_halves(first: pa.Table) -> list[Row]:
 
 
 def sampled_again(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollouts]:
-    """Return the rollouts among `others` that sample the screened policy again, with equal settings and another
-    seed."""
+    """Return the rollouts of `others` that sample the screened policy with equal settings and another seed."""
 
     def sampling_of(ref: Rollouts, seeded: bool) -> tuple[Row, Row] | None:
         """Return the fields of policy and sampling. seeded: include the sampling seed."""
@@ -279,8 +277,7 @@ def sampled_again(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rol
 def screen_again(
     *, bands: tuple[Bands, ...], screenings: tuple[Rollouts, ...], others: tuple[Rollouts, ...]
 ) -> pa.Table:
-    """Compare the screening's bands with the bands of new rollouts of the same policy, and the bands of the two halves
-    of each screening group with each other."""
+    """Compare the screening's bands with those of new rollouts, and the two halves of each screening group."""
     screened = with_clusters(pa.concat_tables([store().read(ref) for ref in bands]), screenings)
     anew = [ref for screening in screenings for ref in sampled_again(screening, others)]
     again = read_groups(anew) if anew else screened.slice(0, 0)

@@ -49,8 +49,7 @@ class Searched:
 
 
 def late(smallest: int, *searches: Searched) -> str | None:
-    """Return a note on slopes that include a first answer; None if every problem has a round within the smallest
-    budget."""
+    """Return a note on slopes that include a first answer; None if each problem's first round fits the budget."""
     shares = [one.answered for one in searches]
     where = f"of problems have a round within {smallest} tokens"
     return None if min(shares) == 1 else f"{' and '.join(f'{share:.0%}' for share in shares)} {where}"
@@ -208,8 +207,7 @@ def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list
 @standard_measure("search_curves", needs=("searches",))
 @stage(SearchCurves, version=6)
 def measure_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
-    """Return, for every policy and method, the accuracy within each budget of tokens, the area under this
-    curve, and its slope."""
+    """Return the accuracy of every policy and method within each budget, the area under this curve, its slope."""
     return curves_of(searched(searches, budgets), budgets)
 
 

@@ -63,8 +63,7 @@ def _worth(policy: Seeded) -> float:
 
 
 def _cost(policies: Sequence[Seeded]) -> Row:
-    """Return tokens per correct answer of one policy, or the ratio of two on common problems; interval on the log
-    scale."""
+    """Return tokens per correct answer of one policy, or the ratio of two; interval on the log scale."""
     sums = [one.values_SPV[:, :, [TOKENS, CORRECT]].mean(axis=(0, 1)) for one in policies if len(one.problem_P)]
     if not sums or not all(total.all() for total in sums):
         return {"reason": "no rollout is correct" if sums else "no problem that every seed was asked"}
@@ -155,8 +154,7 @@ def length_rows(rollouts: pa.Table, cluster_of: Mapping[str, str] = MappingProxy
 
 
 def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lambda groups: groups) -> pa.Table:
-    """Return the rows of `cost_rows` and `length_rows` (metric `bucket`). Schema: Tokens. clusters: adds a cluster
-    column to groups."""
+    """Return the rows of `cost_rows` and `length_rows`. Schema: Tokens. clusters: adds `cluster` to groups."""
     groups = clusters(count_groups(rollouts))
     cluster = "cluster" if "cluster" in groups.column_names else "problem_id"
     cluster_of = dict(zip(groups["problem_id"].to_pylist(), groups[cluster].to_pylist(), strict=True))
@@ -169,7 +167,6 @@ def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lam
 @standard_measure("tokens", rollouts="final")
 @stage(Tokens, version=12)
 def measure_tokens(*, rollouts: tuple[Rollouts, ...]) -> pa.Table:
-    """Return tokens per correct answer, shares of truncated rollouts, accuracy among rollouts with an answer, and
-    paired lengths."""
+    """Return tokens per correct answer, truncated shares, accuracy among answered rollouts, and paired lengths."""
     read = pa.concat_tables([store().read(ref, COLUMNS) for ref in rollouts])
     return tokens_of(read, lambda groups: with_clusters(groups, rollouts))

@@ -144,15 +144,13 @@ def entropy_by_counts(group: Group, k: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _expected(n: int, size: int, k: int) -> float:
-    """Return the expected value of −p log p, where p is a class's share of k rollouts drawn from n. The class has
-    `size` of the n rollouts."""
+    """Return the expected −p log p of a class's share p of k rollouts drawn from n, of which `size` are its own."""
     ways = ((j, comb(size, j) * comb(n - size, k - j)) for j in range(1, min(size, k) + 1))
     return sum(-(j / k) * log(j / k) * w for j, w in ways) / comb(n, k)
 
 
 def entropy_by_likelihood(group: Group, k: int) -> float:
-    """Return semantic entropy with p_c ∝ Σ_{i in c} exp(l_i), l_i the mean log-probability per token (the authors'
-    code)."""
+    """Return semantic entropy with p_c ∝ Σ_{i in c} exp(l_i), l_i the mean log-prob per token (the authors' code)."""
     return _weighted(group, group.logprob_N / np.maximum(group.num_tokens_N, 1), k)
 
 
@@ -285,8 +283,7 @@ class Series:
         return named | {"basis": self.basis, "k": k, "why": none.format(k=k, which=which, window=self.window)}
 
     def seen(self, group: Group, classes: Mapping[str, np.ndarray], vocabulary: Mapping[int, int]) -> Group:
-        """Return the rollouts that this series uses. group: with the longest window; words after a trace's end are
-        −1."""
+        """Return the rollouts that this series uses. group: with the longest window; −1 after a trace's last word."""
         measure, kept_N = self.measure, np.ones(len(group), bool)
         if self.basis == "correct":
             kept_N &= group.correct_N
@@ -456,8 +453,7 @@ def measure_widths(
     embeddings: tuple[Embeddings, ...],
     ks: tuple[int, ...],
 ) -> pa.Table:
-    """Return every measure of width of every policy, and their rank correlations over problems. partitions, embeddings:
-    one per rollouts."""
+    """Return all widths of every policy, and their rank correlations. partitions, embeddings: one per rollouts."""
     traces = (t for ref in rollouts for part in store().parts(ref, ["trace"]) for t in part["trace"].to_pylist())
     of_each = zip(rollouts, partitions, embeddings, strict=True)
     parts = (part for ref, own, vectors in of_each for part in with_vectors(in_classes(ref, own, COLUMNS), vectors))

@@ -67,8 +67,7 @@ PROXY = "reports/olympiad_panel_only/diversity_proxy.jsonl"
 
 
 def parsed(path: Path) -> Any:
-    """Return the value of a JSON file, or the values of a JSON Lines file. Raise UserError with the file's path if the
-    file is another one."""
+    """Return the value of a JSON file, or the values of a JSON Lines file. Errors: UserError for another file."""
     try:
         text = path.read_text(encoding="utf-8")
         return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
@@ -139,8 +138,7 @@ def window_of(root: Path, folder: str) -> str:
 
 
 def test_rows(root: Path) -> list[Row]:
-    """Return every printed p-value of a paired t-test, and the p-values of its t under Student's t and the normal
-    distribution."""
+    """Return every printed p of a paired t-test, beside p of its t under Student's t and the normal distribution."""
     from scipy import stats
 
     rows = []
@@ -156,8 +154,7 @@ def test_rows(root: Path) -> list[Row]:
 
 
 def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
-    """Compare the thinking model's held-out accuracy as published with its screening on the held-out problems and on
-    the whole pool."""
+    """Compare the thinking model's published held-out accuracy with its screening, held-out and whole."""
     return query(
         """
         with stated(source, claimed) as (values ('all', 0.60), ('olympiadbench', 0.55), ('amc', 0.75)),

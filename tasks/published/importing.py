@@ -84,8 +84,7 @@ def read(path: Path, sql: str, schema: pa.Schema, **given: object) -> pa.Table:
 
 @stage(Bands, version=1)
 def import_bands(*, file: PublishedFile, arm: str) -> pa.Table:
-    """Import variance_band/*/per_problem.jsonl. Bands are recomputed from the counts; if a published band differs, an
-    error is raised."""
+    """Import variance_band/*/per_problem.jsonl. Errors: a published band differs from the band of its counts."""
     sql = """
         select uid as problem_id, source, $arm as arm, n_samples as group_size, n_correct as num_correct,
             if(replace(stated, '_band', '') = found, found,
@@ -249,8 +248,7 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
 
 @stage(Curves, version=3)
 def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> pa.Table:
-    """Import held-out accuracy by step: Wilson intervals from the printed shares; gains with bounds over all
-    pairings."""
+    """Import held-out accuracy by step: Wilson intervals of printed shares; gains with bounds over all pairings."""
 
     def counts(pool: str) -> dict[str, int]:
         sql = "select source, count(*) as n from t where pool = $pool group by source"

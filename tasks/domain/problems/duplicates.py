@@ -51,8 +51,7 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return the Latin words and numbers of a text; if most letters are of another script, each of these letters is a
-    word too."""
+    """Return the Latin words and numbers of a text; mostly in another script, also each of its letters."""
     plain = _SILENT.sub(" ", _NOTE.sub(" ", text)).lower()
     latin, others = re.findall(r"[a-z]+|\d+", plain), re.findall(r"[^\W\d_a-z]", plain)
     return tuple(latin if len(others) <= len("".join(latin)) else re.findall(r"[a-z]+|\d+|[^\W\d_]", plain))

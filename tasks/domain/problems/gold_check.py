@@ -47,8 +47,7 @@ CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding about a problem. severity: `exclude` (the problem cannot be graded) or `warn`. forced: no policy can
-    keep it."""
+    """A finding. severity: `exclude` (the problem cannot be graded) or `warn`. forced: no policy can keep it."""
 
     code: str
     severity: str

@@ -93,8 +93,7 @@ FORMATS = (".jsonl", ".json", ".ndjson", ".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source identified by the hash of its content, as stored in a recipe. guards: (name, sha256) of the evaluation
-    sets that it keeps out."""
+    """A source by the hash of its content. guards: (name, sha256) of the evaluation sets that it keeps out."""
 
     name: str
     sha256: str
@@ -104,8 +103,7 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class HubSpec(SourceSpec):
-    """A set of problems from the hub. hub: (name, dataset id, commit) of the set, then of the evaluation sets that it
-    must not overlap with."""
+    """Problems from the hub. hub: (name, dataset id, commit) of the set, then of the evaluation sets it excludes."""
 
     hub: tuple[tuple[str, str, str], ...] = ()
 
@@ -121,8 +119,7 @@ def source_named(name: str) -> Source:
 
 
 def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
-    """Return the spec and path of a file of problems, or of a named source in the data folder. Raise UserError if there
-    is no such file or source."""
+    """Return the spec and path of a file, or of a named source in the data folder. Errors: UserError without it."""
     path = Path(wish)
     written = path.suffix.lower() in FORMATS
     if written or path.is_file():

@@ -131,8 +131,7 @@ class Method(Checked, ABC):
 
     @property
     def reward(self) -> str:
-        """The scorer: a reward model (`process` or `outcome`), the policy's own distributions (CERTAINTY), or empty for
-        none."""
+        """The scorer: a reward model (`process` or `outcome`), the policy's own distributions (CERTAINTY), or empty."""
         return ""
 
 

@@ -93,8 +93,7 @@ def k_curve(of: Mapping[str, np.ndarray], ks: Sequence[int]) -> KCurve:
 
 
 def doublings(curve: KCurve, ks: Sequence[int]) -> list[Row]:
-    """Return pass@k with its interval, and its increase over the previous k. A k must not exceed the size of a
-    group."""
+    """Return pass@k with its interval, and its increase over the previous k. No k exceeds the size of a group."""
     if not curve.n:
         return [{"k": k, "reason": INCOMPLETE} for k in ks]
     passing = curve.values["pass@k"]

@@ -33,8 +33,7 @@ PRICE_V, STEPS = np.concatenate([[0.0], np.geomspace(1.0, 2000.0, 14)]), 300
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A functional Σ_i weight_i · (q · part_i) / (q · whole_i) of a distribution q_J. given: whether the figure is
-    conditional on the observed counts."""
+    """A functional Σ_i weight_i · (q · part_i) / (q · whole_i) of q_J. given: conditional on the observed counts."""
 
     weight_I: np.ndarray
     part_IJ: np.ndarray
@@ -191,8 +190,7 @@ def adaptive_saving(counts: Pairs) -> dict[str, Any]:
 
 
 def fit(counts: Pairs) -> BetaBinomial | None:
-    """Fit a BetaBinomial to (n, c) pairs by maximum likelihood; None if there is no interior maximum (all equal, or n =
-    1)."""
+    """Fit a BetaBinomial to (n, c) pairs by maximum likelihood; None without an interior maximum."""
     from scipy.optimize import minimize
 
     if len(counts) < 5 or all(n < 2 for n, _ in counts) or sum(c for _, c in counts) in (0, sum(n for n, _ in counts)):

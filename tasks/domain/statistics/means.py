@@ -113,8 +113,7 @@ class Shifts:
 
     @property
     def silent_V(self) -> np.ndarray:
-        """Return whether a few seeds all have the value 0 or all 1, so that their spread cannot be estimated
-        (docs/coverage.md)."""
+        """Return whether few seeds all have 0 or all 1, so that their spread is unknown (docs/coverage.md)."""
         return (np.minimum(self.share_V, 1 - self.share_V) < 1e-12) & (self.seeds <= FEW_SEEDS)
 
 
@@ -284,8 +283,7 @@ class Means:
         return self._ends((1 - level) / 2)
 
     def sequence(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (low_V, high_V) of a confidence sequence, which is valid at all looks together, while problems, seeds
-        or rollouts are added."""
+        """Return (low_V, high_V) of a confidence sequence, valid at all looks while problems or seeds are added."""
         from scipy.special import ndtr
 
         variance_V = np.where(self.known_V, self.spread.variance_V, 1.0)

@@ -98,8 +98,7 @@ def level_of(whole_N: Sequence[bool]) -> float:
 
 
 def _since(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the number of correct rollouts since each night but the first, summed over problems, with its mean and SD
-    if nothing changed."""
+    """Return correct rollouts since each night but the first, over all problems; mean and SD if nothing changed."""
     all_P, share_P = rollouts_NP.sum(axis=0), _shares(correct_NP, rollouts_NP)
     late_NP = rollouts_NP[:0:-1].cumsum(axis=0)[::-1]
     variance_NP = late_NP * share_P * (1 - share_P) * (all_P - late_NP) / np.maximum(all_P - 1, 1)
@@ -116,8 +115,7 @@ def _standardised(late: np.ndarray, mean_N: np.ndarray, sd_N: np.ndarray) -> np.
 
 
 def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> tuple[float, float]:
-    """Return (accuracy since this night minus accuracy before this night, its SD if nothing changed), over common
-    problems, weighted by the later rollouts."""
+    """Return (accuracy since this night minus before, its SD if nothing changed), weighted by the later rollouts."""
     before_P, after_P = rollouts_NP[:since].sum(axis=0), rollouts_NP[since:].sum(axis=0)
     both_P, all_P = (before_P > 0) & (after_P > 0), before_P + after_P
     share_P, sampled = _shares(correct_NP, rollouts_NP), max(1, int(after_P[both_P].sum()))
@@ -128,8 +126,7 @@ def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> 
 
 
 def _p_value(correct_NP: np.ndarray, rollouts_NP: np.ndarray, observed: float, level: float, seed: int) -> float:
-    """Return the scan's p by permutations of rollouts within problems, stopping once it is certainly above the
-    level."""
+    """Return the scan's p by permutations of rollouts within problems, stopping once it is surely above the level."""
     if 2 * _normal.cdf(-observed) > 3 * level:  # the p-value of one statistic alone is above the level
         return 1.0
     share_P = _shares(correct_NP, rollouts_NP)

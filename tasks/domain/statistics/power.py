@@ -128,16 +128,14 @@ def detectable(design: Design, *, alpha: float = 0.05) -> float | None:
 
 
 def _beyond_zero(effect: float, design: Design, alpha: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distance of each study's interval above 0, and below 0: positive if p < alpha, −∞ without an
-    interval."""
+    """Return how far each study's interval lies above 0, and below 0; −∞ without an interval."""
     ends = [means.interval(1 - alpha) for means in _studies(effect, design, trials, seed)]
     above_T, below_T = np.concatenate([low for low, _ in ends]), np.concatenate([-high for _, high in ends])
     return np.nan_to_num(above_T, nan=-np.inf), np.nan_to_num(below_T, nan=-np.inf)
 
 
 def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -> float:
-    """Return the mean logit shift that changes the mean pass@k of this difficulty by `effect`. Raise ValueError if no
-    shift has this effect."""
+    """Return the mean logit shift that changes the mean pass@k by `effect`. Errors: ValueError if none does."""
     from scipy.optimize import brentq
     from scipy.special import expit, logit
 

@@ -122,8 +122,7 @@ def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) 
 
 
 def _poisson_low(seen_V: np.ndarray, tail: float) -> np.ndarray:
-    """Return the mean_V of a Poisson distribution with this chance of at least so many events; +∞ above SCARCE, where
-    Wilson's interval holds."""
+    """Return the Poisson mean_V with this chance of at least so many events; ∞ above SCARCE, where Wilson's holds."""
     from scipy.special import gammaincinv
 
     return np.where(seen_V <= SCARCE, gammaincinv(np.clip(seen_V, 1e-9, SCARCE), tail), np.inf)

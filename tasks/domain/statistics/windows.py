@@ -17,8 +17,7 @@ _AMOUNT = r"[1-9][0-9]{0,6}"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of `amount` tokens (or characters) of a trace. If a trace is shorter than the window, the whole trace is
-    used."""
+    """A window of `amount` tokens (or characters) of a trace; the whole trace if it is shorter."""
 
     place: Place
     amount: int
