@@ -104,14 +104,10 @@ def disk_fault(error: BaseException) -> str | None:
 
 
 def as_user_error(error: Exception) -> UserError:
-    """Return the error as a UserError, which holds only text and so can be sent to another process."""
-    return error if isinstance(error, UserError) else UserError(sentence_of(error))
-
-
-def sentence_of(error: Exception) -> str:
-    """Return one sentence for an error. For an unexpected error, also print its traceback."""
-    text = str(error) if isinstance(error, UserError) else disk_fault(error)
-    if text is None:
+    """Return the error as a UserError, which can be sent to another process; print an unexpected one's traceback."""
+    if isinstance(error, UserError):
+        return error
+    if (text := disk_fault(error)) is None:
         traceback.print_exception(error)
         text = f"{type(error).__name__}: {error}"
-    return text
+    return UserError(text)

@@ -34,7 +34,8 @@ def root_folder(text: str) -> Path:
     parts = urlsplit(text)
     prefix = parts.path.strip("/")
     wrong = parts.scheme != "s3" or parts.query or parts.fragment or "@" in parts.netloc
-    if wrong or not BUCKET.fullmatch(parts.netloc) or (prefix and not _plain(prefix)):
+    wrong = wrong or not BUCKET.fullmatch(parts.netloc)
+    if wrong or (prefix and (not PREFIX.fullmatch(prefix) or {".", ".."} & set(prefix.split("/")))):
         raise UserError(
             "--root: an object-storage root is s3://bucket/prefix with plain names; credentials and endpoint come from"
             " the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL_S3)"
@@ -73,10 +74,6 @@ def seconds_set(name: str, default: float) -> float:
         return float(os.environ.get(name, default))
     except ValueError:
         raise UserError(f"{name}={os.environ[name]}: write a number of seconds, e.g. {default:g}") from None
-
-
-def _plain(prefix: str) -> bool:
-    return PREFIX.fullmatch(prefix) is not None and not {".", ".."} & set(prefix.split("/"))
 
 
 def inside(path: str) -> str:

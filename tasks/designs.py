@@ -75,18 +75,11 @@ TABLES: dict[str, pa.Schema] = {
 }
 
 
-def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: str, counted: Row) -> Row:
-    """Return the design of a `rollouts` artifact from its recipe. `counted`: counts of its rows."""
-    policy, sampling = restored(Policy, arguments["policy"]), restored(Sampling, arguments["sampling"])
-    design = _design(ref, role, policy, sampling, problems, arguments["group_size"])
-    return design | {"family": f"{role} of {problems}"} | counted
-
-
 def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_evaluated: int | None) -> Row:
     """Return the design of a `training` artifact from its recipe."""
     start, learner = restored(Policy, recipe.arguments["start"]), restored(LearnerConfig, recipe.arguments["learner"])
     rollouts = restored(Sampling, recipe.arguments["rollouts"])
-    return _design(ref, "training", start, rollouts, problems, learner.group_size) | {
+    return design(ref, "training", start, rollouts, problems, learner.group_size) | {
         "top_p": rollouts.top_p,
         "learned_at": rollouts.temperature,
         "steps": learner.steps,
@@ -95,7 +88,8 @@ def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_eval
     }
 
 
-def _design(ref: str, role: str, policy: Policy, sampling: Sampling, problems: str, group_size: int) -> Row:
+def design(ref: str, role: str, policy: Policy, sampling: Sampling, problems: str, group_size: int) -> Row:
+    """Return the fields that every design has."""
     base = policy.model.sha256
     return {
         "run": ref,
@@ -169,9 +163,8 @@ def findings_of(rows: Mapping[str, Sequence[Row]]) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
+def leak_rows(held: pa.Table, others: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
     """Return near-duplicates of held-out problems among the others. `trains`: problem → arms that train on it."""
-    held, others = sides_of(pool, splits)
     found = find_leaks(held, others, "heldout", "train").to_pylist()
     return [r | {"trains": trains.get(r["other_id"]), "place": place} for r in found]
 
@@ -189,11 +182,8 @@ def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: 
     left them out. held, lesson: problem_id, source_id, problem."""
     sides = dict(zip(splits["problem_id"].to_pylist(), splits["split"].to_pylist(), strict=True))
     others = lesson.filter(pa.array([sides[p] in ("train", "near_heldout") for p in lesson["problem_id"].to_pylist()]))
-    untaught = {"train": None}
-    return [
-        r | {"trains": untaught.get(sides[r["other_id"]], "left out of the lesson"), "place": place}
-        for r in find_leaks(held, others, "heldout", "lesson").to_pylist()
-    ]
+    untaught = {problem: "left out of the lesson" for problem, side in sides.items() if side != "train"}
+    return leak_rows(held, others, untaught, place)
 
 
 def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:

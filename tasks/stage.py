@@ -78,9 +78,6 @@ P = ParamSpec("P")
 K = TypeVar("K", bound=Ref)
 
 
-def _ignore(_: Progress) -> None: ...
-
-
 @dataclass(slots=True)
 class Session:
     """How this process executes stage calls. It changes no result.
@@ -94,7 +91,7 @@ class Session:
     store: Store
     toolbox: Toolbox
     planning: bool = False
-    listener: Callable[[Progress], None] = _ignore
+    listener: Callable[[Progress], None] = lambda _: None
     wrap: Callable[[Step, Callable[[], bool]], None] | None = None
     without: frozenset[str] = frozenset()
     elsewhere: Callable[[Step], bool] | None = None

@@ -98,10 +98,10 @@ class Refining:
             _seen(Ask(index=one.rollout), row, f"{one.problem_id}/{one.rollout}")
             for one, row in zip(requested, drafts, strict=True)
         ]
-        wanted: list[RolloutRequest | None] = [
-            _later(one, criticising(one.problem, attempt), self._critic_of(one.policy))
-            for one, attempt in zip(requested, attempts, strict=True)
-        ]
+        wanted = list[RolloutRequest | None]()
+        for one, attempt in zip(requested, attempts, strict=True):
+            critic = replace(one.policy, scaffold=self.critic, role=AS_CRITIC if self.apart else one.policy.role)
+            wanted.append(_later(one, criticising(one.problem, attempt), critic))
         critiques = self._turn("critique", wanted, serve)
         wanted = []
         for one, attempt, turn in zip(requested, attempts, critiques, strict=True):
@@ -134,9 +134,6 @@ class Refining:
         )
         draft = as_train_rollout(chain.draft, self.own, self.learner.tag_rule)
         return replace(draft, other_tokens=chain.later_tokens, critique=critique or None)
-
-    def _critic_of(self, policy: Policy) -> Policy:
-        return replace(policy, scaffold=self.critic, role=AS_CRITIC if self.apart else policy.role)
 
     def _turn(self, name: str, wanted: Sequence[RolloutRequest | None], serve: Serve) -> list[Turn | None]:
         """Sample one turn. Return each request with its row; None without a request, or if its prompt does not fit."""

@@ -38,7 +38,10 @@ class Ref:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.kind) or not HEX.fullmatch(self.fingerprint):
-            raise UserError(f"'{self.kind[:60]}-{self.fingerprint[:20]}' is no artifact reference (kind-16 hex digits)")
+            raise UserError(
+                f"'{str(self).removeprefix('-')[:80]}' is no artifact reference; one looks like bands-4f1c2a9b00d1e2f3 (see: varband store"
+                " ls)"
+            )
 
     def starts(self, text: str) -> bool:
         """Return whether a text is the beginning of this ref or of its fingerprint; the empty text is not."""
@@ -78,14 +81,10 @@ class Ref:
         'bands'
         """
         kind, _, digits = text.rpartition("-")
-        if not NAME.fullmatch(kind) or not HEX.fullmatch(digits):
-            raise UserError(
-                f"'{text[:80]}' is no artifact reference; one looks like bands-4f1c2a9b00d1e2f3 (see: varband store ls)"
-            )
-        found = KINDS.get(kind, Ref)
-        if cls is Ref or issubclass(found, cls):
-            return found(kind, digits)  # type: ignore[return-value]
-        raise UserError(f"{text} is an artifact of kind {kind}, but this needs kind {cls.KIND}")
+        found = KINDS.get(kind, Ref)(kind, digits)
+        if not isinstance(found, cls):
+            raise UserError(f"{text} is an artifact of kind {kind}, but this needs kind {cls.KIND}")
+        return found
 
 
 #: Every kind that was imported, by name.

@@ -94,11 +94,12 @@ from varband import open_store
 
 study = open_store({str(study.root)!r}).study({study.report!r})
 study.tables"""
+    drawn = next(name for name in study.tables if FIGURES[name].chart and study.table(name).num_rows)
     cells: list[tuple[str, str]] = [
         ("markdown", f"# Report {study.report}\n\nEach table is an Arrow table, which DuckDB reads by its name."),
         ("code", opening),
         ("code", 'summary = study.table("summary")\nduckdb.sql("from summary")'),
-        ("code", f"SVG(study.svg({_chart(study)!r}))"),
+        ("code", f"SVG(study.svg({drawn!r}))"),
         ("markdown", "Any question about the rollouts of the final evaluation:"),
         ("code", f'rollouts = study.rollouts()\nduckdb.sql("""{QUESTION}""")'),
     ]
@@ -109,8 +110,3 @@ study.tables"""
         written.append(source | ran)
     kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     return {"cells": written, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-
-
-def _chart(study: OpenStudy) -> str:
-    """Return the name of the first figure that has a chart and rows."""
-    return next(name for name in study.tables if FIGURES[name].chart and study.table(name).num_rows)

@@ -12,7 +12,6 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import TRAINING_METRICS, Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.records.record import last_nights
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
 from storage.roots import linkless
@@ -39,11 +38,6 @@ def spending_of(root: Path, report: str) -> pa.Table | None:
     run = run_of(root, report)
     spent = spending_by_arm(root, run.id) if run else None
     return spent if spent is not None and spent.num_rows else None
-
-
-def nights(root: Path) -> pa.Table:
-    """Return the last nightly re-evaluation of every adapter, drifted ones first."""
-    return last_nights(root)
 
 
 def answer_of(root: Path, report: str) -> str:
@@ -78,7 +72,8 @@ def live_steps(root: Path) -> pa.Table:
         ref = Ref.named(folder.name)
         if ref is None or (store.path(ref) / "manifest.json").exists():
             continue
-        newest = max((folder / "checkpoints").glob("step-*/state.json"), key=_step, default=None)
+        states = (folder / "checkpoints").glob("step-*/state.json")
+        newest = max(states, key=lambda state: int(state.parent.name.removeprefix("step-")), default=None)
         if newest is None:
             continue
         try:
@@ -89,10 +84,6 @@ def live_steps(root: Path) -> pa.Table:
         known = {"arm": arms.get(str(ref), "?"), "ref": str(ref)}
         rows += [{name: known.get(name, step.get(name)) for name in LIVE.names} for step in steps]
     return pa.Table.from_pylist(rows, schema=LIVE)
-
-
-def _step(state: Path) -> int:
-    return int(state.parent.name.removeprefix("step-"))
 
 
 def standing(steps: pa.Table) -> pa.Table:

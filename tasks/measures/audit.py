@@ -18,7 +18,7 @@ from tasks.domain.gate import Gate, ScreenedArm, reasons
 from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.rewards import OF_FORM
-from tasks.domain.policies import Policy
+from tasks.domain.policies import Policy, Sampling
 from tasks.evidence import sampled_with
 from tasks.measures.groups import FORM_COLUMNS, Row, form_of
 from tasks.stage import stage, store
@@ -46,21 +46,19 @@ def audit_designs(
     made = [_sampled(*one) for one in sampled]
     for ref, recipe in recipes.items():
         seeds = list(starts.values()).count(starts[ref])
-        made.append(designs.from_training(str(ref), recipe, str(pool), seeds, _last_step(ref, final)))
+        last = max((one.step for one in map(_policy, final) if one.adapter == str(ref)), default=None)
+        made.append(designs.from_training(str(ref), recipe, str(pool), seeds, last))
+    sides = designs.sides_of(store().read(pool), store().read(splits))
     notes = [
-        *(row for ref in screenings for row in _made_elsewhere(ref)),
-        *_answer_kinds(screenings),
-        *(row for ref in (*screenings, *final) for row in _raised(ref)),
+        *_notes(screenings, final, trainings),
         *_undelivered(screenings, set(starts.values()), gate),
-        *(row for ref in trainings for row in _without_update(ref)),
         *rewards_of_form({str(ref): recipe.arguments for ref, recipe in recipes.items()}),
     ]
     return designs.findings_of(
         {
             "designs": made,
             "recipes": [designs.recipe_row(str(ref), recipe.arguments) for ref, recipe in recipes.items()],
-            "leaks": designs.leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")
-            + _taught(trainings, pool, splits),
+            "leaks": [*designs.leak_rows(*sides, {}, f"{pool}, {splits}"), *_taught(trainings, sides[0])],
             "coverage": [row for ref in diversities for row in _coverage(ref, held)],
             "mislabelled": [row for ref in screenings for row in _mislabelled(ref, sizes)],
             "form": [
@@ -75,7 +73,7 @@ def audit_designs(
     )
 
 
-def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
+def _taught(trainings: Sequence[Ref], held: pa.Table) -> list[Row]:
     """Return near-duplicates between the held-out problems and the pools of the lessons before these trainings."""
     lessons, waiting = set[tuple[str, str]](), list(trainings)
     while waiting:
@@ -84,7 +82,6 @@ def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
             if "pool" in inputs:  # the training data of an imported adapter are unknown
                 lessons.add((inputs["pool"][0], inputs["splits"][0]))
                 waiting.append(Ref.parse(init))
-    held, _ = designs.sides_of(store().read(pool), store().read(splits))
     rows = list[Row]()
     for at, side in sorted(lessons):
         lesson, split = (store().read(Ref.parse(text)) for text in (at, side))
@@ -96,11 +93,11 @@ def _policy(rollouts: Ref) -> Policy:
     return restored(Policy, _sampling_arguments(rollouts)["policy"])
 
 
-def _sampling_arguments(rollouts: Ref) -> dict[str, Any]:
+def _sampling_arguments(rollouts: Ref) -> Mapping[str, Any]:
     """Return the sampling arguments of rollouts. Errors: UserError if the rollouts were imported."""
     if (arguments := sampled_with(rollouts)) is None:
         raise UserError(f"{rollouts} was imported, so its sampling settings are unknown")
-    return dict(arguments)
+    return arguments
 
 
 def _sampled(ref: Ref, problems: str, role: str) -> Row:
@@ -112,43 +109,39 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
         """,
         t=store().read(ref, ["problem_id", "finish", "grader_version"]),
     ).to_pylist()[0]
-    row = designs.from_sampling(str(ref), arguments, problems, role, counted)
-    return row | {"family": f"{row['family']} at step {restored(Policy, arguments['policy']).step}"}
+    policy, sampling = restored(Policy, arguments["policy"]), restored(Sampling, arguments["sampling"])
+    row = designs.design(str(ref), role, policy, sampling, problems, arguments["group_size"])
+    return row | counted | {"family": f"{role} of {problems} at step {policy.step}"}
 
 
-def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
-    policies = map(_policy, final)
-    return max((policy.step for policy in policies if policy.adapter == str(training)), default=None)
+def _notes(screenings: Sequence[Ref], final: Sequence[Ref], trainings: Sequence[Ref]) -> Iterator[Row]:
+    """Yield warnings on single runs, and on arms whose answers are graded by different rules."""
 
+    def note(code: str, said: str, *places: object) -> Row:
+        return {"code": code, "said": said, "place": ", ".join(map(str, places))}
 
-def _made_elsewhere(screening: Ref) -> Iterator[Row]:
-    """Warn if the arm starts from an imported adapter, whose training data are unknown."""
-    policy = _policy(screening)
-    if policy.adapter is not None:
-        made = store().manifest(Ref.parse(policy.adapter))
-        if made.recipe.stage == "import_adapter":
-            text = f"{policy.arm} starts from {made.provenance.notes['adapter']}, which was trained elsewhere"
-            yield {"code": "adapter_made_elsewhere", "said": text, "place": f"{screening}, {policy.adapter}"}
-
-
-def _answer_kinds(screenings: Sequence[Ref]) -> list[Row]:
-    """Warn if the arms' answers are graded by different rules."""
-    kinds: dict[str, set[str]] = {}
-    for policy in map(_policy, screenings):
+    policies, kinds = {ref: _policy(ref) for ref in (*screenings, *final)}, dict[str, set[str]]()
+    for ref in screenings:
+        policy = policies[ref]
         kinds.setdefault(policy.scaffold.answer_kind, set()).add(policy.arm)
-    text = " and ".join(f"{', '.join(sorted(arms))} as {kind}" for kind, arms in sorted(kinds.items()))
-    row = {"code": "answer_kinds", "said": f"answers are judged of {text}", "place": ", ".join(map(str, screenings))}
-    return [row] if len(kinds) > 1 else []
-
-
-def _raised(rollouts: Ref) -> Iterator[Row]:
-    """Warn if an external grader raised an error on some answers."""
-    all_reasons = store().read(rollouts, ["reason"])["reason"].to_pylist()
-    raised = [reason for reason in all_reasons if reason and reason.startswith(RAISED)]
-    if raised:
-        arm = _policy(rollouts).arm
-        text = f"{len(raised)} of {len(all_reasons)} rollouts of {arm} are ungradable, the first {raised[0]}"
-        yield {"code": "grader_raised", "said": text, "place": str(rollouts)}
+        if policy.adapter is not None:
+            made = store().manifest(Ref.parse(policy.adapter))
+            if made.recipe.stage == "import_adapter":  # its training data are unknown
+                text = f"{policy.arm} starts from {made.provenance.notes['adapter']}, which was trained elsewhere"
+                yield note("adapter_made_elsewhere", text, ref, policy.adapter)
+    if len(kinds) > 1:
+        text = " and ".join(f"{', '.join(sorted(arms))} as {kind}" for kind, arms in sorted(kinds.items()))
+        yield note("answer_kinds", f"answers are judged of {text}", *screenings)
+    for ref in (*screenings, *final):
+        all_reasons = store().read(ref, ["reason"])["reason"].to_pylist()
+        if raised := [reason for reason in all_reasons if reason and reason.startswith(RAISED)]:
+            of_arm = f"{len(raised)} of {len(all_reasons)} rollouts of {policies[ref].arm}"
+            yield note("grader_raised", f"{of_arm} are ungradable, the first {raised[0]}", ref)
+    for ref in trainings:
+        rows = store().read(ref, ["arm", "updates"])
+        if rows.num_rows and not any(rows["updates"].to_pylist()):
+            text = f"none of the {rows.num_rows} steps of {rows['arm'][0]} made an update"
+            yield note("no_update", text, ref)
 
 
 def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> list[Row]:
@@ -164,13 +157,6 @@ def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> li
         {"code": "gate", "said": reason.words, "place": ", ".join(places[arm] for arm in reason.arms)}
         for reason in reasons(arms, gate)
     ]
-
-
-def _without_update(training: Ref) -> Iterator[Row]:
-    rows = store().read(training, ["arm", "updates"])
-    if rows.num_rows and not any(rows["updates"].to_pylist()):
-        text = f"none of the {rows.num_rows} steps of {rows['arm'][0]} made an update"
-        yield {"code": "no_update", "said": text, "place": str(training)}
 
 
 def rewards_of_form(trainings: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]:

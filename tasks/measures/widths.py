@@ -171,11 +171,6 @@ def _weighted(group: Group, log_weight_N: np.ndarray, k: int) -> float:
     return float(-(p_SC * np.log(np.where(p_SC > 0, p_SC, 1.0))).sum(axis=1).mean())
 
 
-def vendi(group: Group, k: int) -> float | None:
-    """Return the Vendi score of k traces, from 1 to k (`vendi_of_k`). Trace length affects it."""
-    return vendi_of_k(group.vectors_ND, k)
-
-
 UNSEEN = 0.1
 
 
@@ -245,7 +240,8 @@ MEASURES = (
     Measure(
         "semantic_entropy_sequence", entropy_by_sequence_likelihood, "partition", lambda _, k: log(k), likelihood=True
     ),
-    Measure("vendi", vendi, "vectors", lambda _, k: float(k), least=1.0),
+    # from 1 to k; trace length affects it
+    Measure("vendi", lambda group, k: vendi_of_k(group.vectors_ND, k), "vectors", lambda _, k: float(k), least=1.0),
     Measure("self_bleu", self_bleu, "words", lambda _, k: 1.0),
     Measure("ead", expectation_adjusted_distinct, "words", most_of_ead),
 )

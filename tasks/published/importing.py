@@ -32,7 +32,7 @@ from storage.artifacts.schemas import (
 )
 from storage.errors import UserError
 from storage.sql import answer, connect, query
-from tasks.designs import findings_of, leak_rows, mislabelled_rows
+from tasks.designs import findings_of, leak_rows, mislabelled_rows, sides_of
 from tasks.domain.statistics.paired_tests import family_of_gain, in_families, mcnemar_exact
 from tasks.domain.statistics.shares import share_interval
 from tasks.published import checks
@@ -319,7 +319,7 @@ def audit_published(
             "tests": checks.test_rows(root),
             "coverage": checks.diversity_rows(measured),
             "reference_figures": checks.reference_rows(screened, store().read(splits)),
-            "leaks": leak_rows(store().read(pool), store().read(splits), trains, "data/olympiad_pool"),
+            "leaks": leak_rows(*sides_of(store().read(pool), store().read(splits)), trains, "data/olympiad_pool"),
             "mislabelled": [row for arm, c in counts for row in mislabelled_rows(arm, c, train_group_size)],
             "printed_intervals": checks.interval_rows(root, evaluated, DRAWS, 0),
             "diversity_measures": checks.diversity_rows(measured),

@@ -115,18 +115,13 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
     verdicts = grade([(*probe[2:], MATH) for probe in probes])
     found: list[dict[str, Finding]] = [{f.code: f for f in _static(*gold)} for gold in golds]
     for (i, purpose, _, answer, _), verdict in zip(probes, verdicts, strict=True):
-        if purpose == "self" and not verdict.correct:
-            found[i].setdefault(
-                "gold_fails", Finding("gold_fails", "exclude", f"{answer!r:.80}: {verdict.verdict}, {verdict.reason}")
-            )
-        elif purpose == "wrong" and verdict.correct:
-            found[i].setdefault(
-                "perturbed_gold_passes", Finding("perturbed_gold_passes", "exclude", f"{answer!r:.80} passes")
-            )
-        elif purpose == "parse" and not verdict.correct:
-            found[i].setdefault(
-                "gold_only_text", Finding("gold_only_text", "warn", f"{answer[:-2]!r:.80}: {verdict.reason}")
-            )
+        if verdict.correct == (purpose == "wrong"):
+            code, severity, detail = {
+                "self": ("gold_fails", "exclude", f"{answer!r:.80}: {verdict.verdict}, {verdict.reason}"),
+                "wrong": ("perturbed_gold_passes", "exclude", f"{answer!r:.80} passes"),
+                "parse": ("gold_only_text", "warn", f"{answer[:-2]!r:.80}: {verdict.reason}"),
+            }[purpose]
+            found[i].setdefault(code, Finding(code, severity, detail))
     return [list(by_code.values()) for by_code in found]
 
 
