@@ -20,11 +20,8 @@ from tasks.domain.policies import AS_CRITIC
 from tasks.domain.scaffolds import PANEL
 from tasks.domain.search.method import PREFIX
 from tasks.engines.adapter_files import read_served
-from tasks.engines.encoding import labelled_sha256
-from tasks.partitions import calibrate_partitions
-from tasks.stage import Progress, Session, session
+from tasks.stage import Progress
 from tasks.turns import Chain, Row, Turns, as_train_rollout
-from tests.stages.test_calibration import DIGEST, FOLDER, NAME
 from tests.stages.training_lab import DRAW, START, STILL, Lab, killed_and_resumed, lab, short
 
 __all__ = ["lab"]
@@ -94,27 +91,18 @@ def test_killed_between_two_turns_and_resumed_is_the_undisturbed_run(
 ) -> None:
     """Nothing is asked for twice, and the weights are the same bytes. A refinement is right that has an even number of
     tokens, so that every step has an update."""
-    more: dict[str, Any] = {}
     if advantage == "multi_agent":
         request.getfixturevalue("judged_by_place")
-    elif advantage == "refined":
+    else:
         monkeypatch.setattr("tasks.turns.as_train_rollout", lambda *of: even(as_train_rollout(*of)))
 
-    def again() -> Training:
-        if advantage == "darling_encoded":
-            lab.toolbox.places[DIGEST] = FOLDER  # type: ignore[index]
-            with session(Session(lab.store, lab.toolbox)):
-                asked = {"encoder": NAME, "weights_sha256": DIGEST, "max_tokens": 256}
-                more["calibration"] = calibrate_partitions(**asked, labelled=labelled_sha256())
-        return train(lab, advantage, **more)
-
     parts = (".", "critic") if advantage == "multi_agent" else (".",)
-    made = killed_and_resumed(lab, again, turn)
+    made = killed_and_resumed(lab, lambda: train(lab, advantage), turn)
     resumed, found = [lab.weights(made, part=part) for part in parts], by_turn(lab)
     lab.move()
-    whole = again()
+    whole = train(lab, advantage)
     assert [lab.weights(whole, part=part) for part in parts] == resumed and by_turn(lab) == found
-    assert advantage == "darling_encoded" or sum(row["updates"] for row in lab.store.read(whole).to_pylist()) > 0
+    assert sum(row["updates"] for row in lab.store.read(whole).to_pylist()) > 0
 
 
 def even(rollout: TrainRollout) -> TrainRollout:

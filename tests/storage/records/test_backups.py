@@ -22,7 +22,8 @@ from storage.records.runs import note_planned, now, planned_refs, read_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
 from tests.s3_server import object_storage
-from tests.storage.records.test_garbage import made, recorded
+from tests.storage.records.test_copies import made
+from tests.storage.records.test_garbage import recorded
 from tests.storage.records.test_records import a_night
 
 RUN = "demo-00000001"

@@ -64,7 +64,9 @@ def made(root: Path, n: int = 1, step: int = 1) -> tuple[Ores, Swords, Fights]:
     with session(Session(at, Toolbox())):
         ores = dig(n=n)
         sword = forge(ores=ores)
-        return ores, sword, fought(sword, step)
+        refs = ores, sword, fought(sword, step)
+    shutil.rmtree(root / ".work", ignore_errors=True)
+    return refs
 
 
 def entered(root: Path, adapter: str | None, name: str) -> Account:
@@ -131,7 +133,6 @@ def test_a_backup_holds_the_making_that_the_source_holds(tmp_path: Path) -> None
     copy_study(here, kept, renew=True)
     for ref in (ores, sword):
         Store(here).delete(ref)
-    shutil.rmtree(here / ".work")
     refs = made(here)
     assert copy_study(here, kept, renew=True).artifacts == 3
     copy_study(kept, back)

@@ -11,56 +11,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from flows.upkeep.verify import verify
 from storage.artifacts.ref import Ref
-from storage.artifacts.rows import columns
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.garbage import BIN, collect, collecting, restore
 from storage.records.runs import Run, note_planned, notes_path, now, studies_of, write_run
-from tasks.engines.toolbox import Toolbox
-from tasks.stage import Session, session, stage, store
+from tests.storage.records.test_copies import made
 
 NOW, WEEK = timedelta(0), timedelta(days=7)
-
-
-class Grains(Ref, kind="grains", schema=columns("n big")):
-    """Toy."""
-
-
-class Flours(Ref, kind="flours", schema=columns("n big")):
-    """Toy."""
-
-
-class Loaves(Ref, kind="loaves", schema=columns("n big")):
-    """Toy."""
-
-
-@stage(Grains, version=1)
-def grow(*, n: int) -> pa.Table:
-    return pa.table({"n": [n]})
-
-
-@stage(Flours, version=1)
-def grind(*, grains: Grains) -> pa.Table:
-    return store().read(grains)
-
-
-@stage(Loaves, version=1)
-def bake(*, flours: Flours) -> pa.Table:
-    return store().read(flours)
-
-
-def made(root: Path, n: int = 1) -> tuple[Grains, Flours, Loaves]:
-    at = Store(root)
-    at.prepare()
-    with session(Session(at, Toolbox())):
-        grains = grow(n=n)
-        flours = grind(grains=grains)
-        return grains, flours, bake(flours=flours)
 
 
 def recorded(root: Path, state: str, name: str = "demo-00000001", report: str | None = None) -> None:
@@ -78,10 +39,10 @@ def taken(root: Path, older_than: timedelta = NOW) -> set[str]:
 
 
 def test_what_nobody_wants_goes_to_the_bin_and_a_second_call_empties_it(tmp_path: Path) -> None:
-    grains, flours, loaves = made(tmp_path)
+    ores, sword, fight = made(tmp_path)
     assert collect(tmp_path, older_than=NOW, remove=False).num_rows == 3
-    assert here(tmp_path) == {grains, flours, loaves}, "looking removes nothing"
-    assert taken(tmp_path) == {str(grains), str(flours), str(loaves)}
+    assert here(tmp_path) == {ores, sword, fight}, "looking removes nothing"
+    assert taken(tmp_path) == {str(ores), str(sword), str(fight)}
     assert here(tmp_path) == set()
     assert len(list((tmp_path / BIN).glob("*/*/*"))) == 3
     assert taken(tmp_path) == set()
@@ -89,15 +50,15 @@ def test_what_nobody_wants_goes_to_the_bin_and_a_second_call_empties_it(tmp_path
 
 
 def test_what_is_young_is_kept_with_all_that_it_was_made_from(tmp_path: Path) -> None:
-    grains, flours, loaves = made(tmp_path)
-    for old in (grains, flours):
+    ores, sword, fight = made(tmp_path)
+    for old in (ores, sword):
         manifest = Store(tmp_path).path(old) / "manifest.json"
         aged = json.loads(manifest.read_text())
         aged["provenance"]["created"] = "2001-01-01T00:00:00+00:00"
         manifest.write_text(json.dumps(aged))
     assert taken(tmp_path, WEEK) == set()
-    Store(tmp_path).delete(loaves)
-    assert taken(tmp_path, WEEK) == {str(grains), str(flours)}
+    Store(tmp_path).delete(fight)
+    assert taken(tmp_path, WEEK) == {str(ores), str(sword)}
 
 
 @pytest.mark.parametrize("state", ["running", "parked", "failed", "crashed"])
