@@ -1,7 +1,5 @@
 """The bands of problems by their screening's outcome, and the rule of the variance band, which SQL and Python share."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import numpy as np

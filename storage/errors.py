@@ -1,7 +1,5 @@
 """Errors with a message for the user."""
 
-from __future__ import annotations
-
 import difflib
 import errno
 import os

@@ -4,8 +4,6 @@ Axes: P problems, V columns, K values of k, C classes (docs/architecture.md). An
 Python and null in SQL, never 0 or 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ replaces. A holder is dead after SILENCE_SECONDS without a heartbeat, or if its 
 of two machines are never compared: a waiting process measures the seconds since the heartbeat last changed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import hashlib
@@ -104,12 +102,12 @@ def machine() -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def _leases(root: Path, pid: int) -> Leases:
+def _leases(root: Path, pid: int) -> "Leases":
     mirror = mirror_of(root)
     return Leases(mirror or Folder(root), POLL_SECONDS[mirror is None])
 
 
-def leases_of(root: Path) -> Leases:
+def leases_of(root: Path) -> "Leases":
     return _leases(root.resolve(), os.getpid())
 
 

@@ -5,8 +5,6 @@ A rollout's identity is (policy, sampling parameters, problem_id, rollout index)
 an identity counts; the others stay in the shards and are counted by `duplicates`.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import uuid
@@ -14,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import orjson
@@ -56,7 +55,7 @@ class Account:
     sampling: str
 
     @classmethod
-    def of(cls, policy: object, sampling: object) -> Account:
+    def of(cls, policy: object, sampling: object) -> Self:
         return cls(fingerprint(policy), fingerprint(sampling))
 
 
@@ -128,7 +127,7 @@ class Ledger:
         """Return all rows, oldest shard first, duplicates included; None if there are none."""
         return _joined([read_shard(shard, columns) for shard in self.shards(account)])
 
-    def entries(self, account: Account) -> Entries:
+    def entries(self, account: Account) -> "Entries":
         return Entries.of(self.shards(account))
 
     def keys(self, account: Account) -> set[tuple[str, int]]:
@@ -201,7 +200,7 @@ class Entries:
     keys: pa.Table
 
     @classmethod
-    def of(cls, shards: Sequence[Path]) -> Entries:
+    def of(cls, shards: Sequence[Path]) -> Self:
         keys = _joined([_keys_of(shard) for shard in shards])
         if keys is None:
             keys = pa.table({"problem_id": pa.array([], pa.string()), "rollout": pa.array([], pa.int32())})

@@ -5,8 +5,6 @@ therefore exists whole or not at all, and of two racing writers the first wins. 
 single objects. Works with any server that supports conditional puts: S3, MinIO, Ceph, R2.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil
@@ -37,11 +35,11 @@ SMALL_AT_ONCE = 32
 
 
 @functools.lru_cache(maxsize=64)
-def _mirror(root: Path, address: str) -> Mirror:
+def _mirror(root: Path, address: str) -> "Mirror":
     return Mirror(root, address)
 
 
-def mirror_of(root: Path) -> Mirror | None:
+def mirror_of(root: Path) -> "Mirror | None":
     """Return the mirror of a working copy; None for a root that is a plain folder."""
     address = address_of(root)
     return None if address is None else _mirror(root.resolve(), address)

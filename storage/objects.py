@@ -1,7 +1,5 @@
 """Objects of a bucket below a prefix, through `obstore`: get, conditional put, list, streaming to and from files."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -4,8 +4,6 @@ A root is a folder (local disk, NFS), or `s3://bucket/prefix` with a working cop
 file with the address, and `storage.mirror` synchronises the two. The rest of the code uses the folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ because the order of a parallel sum of floats changes its last bits.
 The connections share one empty database in memory: a new one costs 18 ms, a connection to it 1 ms.
 """
 
-from __future__ import annotations
-
 import atexit
 import re
 import threading

@@ -1,7 +1,5 @@
 """Signals that stop a run: SIGTERM becomes `Parked` (exit code 75), Ctrl-C KeyboardInterrupt (exit code 130)."""
 
-from __future__ import annotations
-
 import _weakrefset
 import signal
 import time

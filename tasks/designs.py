@@ -1,7 +1,5 @@
 """Designs: how each run was made, one row per run, and the checks that compare runs (`lint_*.sql`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Embedding: every trace as a unit vector, with the share of its tokens that the encoder read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Inputs of measures, the registry of standard measures, the sampling arguments of rollouts, and their vectors."""
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

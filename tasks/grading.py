@@ -1,7 +1,5 @@
 """Verdicts of the session's grader on ledger rows, and equality of answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -8,8 +8,6 @@ Workers of one run read each other's charges, but not each other's running batch
 by these batches, or, if rollouts are streamed, by the rollouts of REREAD_SECONDS.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import defaultdict

@@ -2,8 +2,6 @@
 (equations and named methods). Calibration: the thresholds of partitions by trace and by strategy, from labelled traces,
 with precision and recall."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 """Pools: gradable problems from source files or synthetic arithmetic, each gold checked in every answer form; their
 splits, and benchmarks."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Regrading: verdicts of stored rollouts under another grader version or with overrides, without sampling or
 overwriting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ The stages that need rollouts (sampling, training) use this module. This module 
 twice.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -261,7 +259,7 @@ class _FirstTokens:
         engine: str,
         adapter: ServedAdapter | None,
         score: Score | None,
-    ) -> _FirstTokens:
+    ) -> "_FirstTokens":
         """Return the running check of the engine's present weights, or begin a new one. If no learner is available,
         load one before the engine samples, because loading changes torch's defaults for a moment."""
         tools, who = toolbox(), f"{policy.arm} at step {policy.step}"

@@ -1,8 +1,6 @@
 """Sampling stages: problems × policy → graded rollouts. Screening, evaluation and training use the same sampler and
 grader."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd

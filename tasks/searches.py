@@ -6,8 +6,6 @@ killed search meets the same batches again and reuses their rollouts. If samplin
 as soon as the last rollout of its round is finished.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

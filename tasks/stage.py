@@ -5,8 +5,6 @@ planning session only records the call. In other sessions a stage call makes the
 an orchestrator the call is one of its tasks.
 """
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
@@ -236,7 +234,7 @@ class Stage(Generic[P, K]):
     def name(self) -> str:
         return self.function.__name__
 
-    def titled(self, title: str) -> Stage[P, K]:
+    def titled(self, title: str) -> Self:
         """Return the stage with another display title, which is no part of the recipe."""
         return replace(self, title=title)
 

@@ -4,8 +4,6 @@ The learner decides what to sample and how to update. This stage makes each step
 sees them, and samples the held-out problems of an evaluated step in the same engine call.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

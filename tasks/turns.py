@@ -7,8 +7,6 @@ between two turns therefore repeats the same requests, and no rollout is paid fo
 context, its turn is left out and reported.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Canonical JSON of a recipe and its hash. Values whose text could differ between two processes are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import hashlib

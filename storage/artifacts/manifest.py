@@ -1,7 +1,5 @@
 """The manifest of every artifact: its recipe, its inputs, and its provenance."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Refs: typed references to immutable artifacts. A kind is a subclass that owns the schema of its rows."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -54,7 +52,7 @@ class Ref:
     def __hash__(self) -> int:
         return hash((self.kind, self.fingerprint))
 
-    def __lt__(self, other: Ref) -> bool:
+    def __lt__(self, other: "Ref") -> bool:
         return (self.kind, self.fingerprint) < (other.kind, other.fingerprint)
 
     @classmethod
@@ -62,7 +60,7 @@ class Ref:
         return cls(cls.KIND, fingerprint)
 
     @staticmethod
-    def named(name: str) -> Ref | None:
+    def named(name: str) -> "Ref | None":
         """Return the ref of an artifact's folder; None for any other folder.
 
         >>> Ref.named("bands-4f1c2a9b00d1e2f3.bak") is None

@@ -1,8 +1,6 @@
 """Schemas, in the notation `columns("problem_id str", "year int?")`, and rows of artifacts: writing and reading them,
 whole or in parts that fit into memory. A column means the same in every kind."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

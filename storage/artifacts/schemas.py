@@ -2,8 +2,6 @@
 kind. A ledger row has further columns: `LEDGER` in `storage/ledger.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import get_args, get_type_hints

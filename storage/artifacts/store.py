@@ -4,8 +4,6 @@ An artifact is written to scratch, fsynced and renamed, so it exists whole or no
 Only the store decides which artifacts are reused.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

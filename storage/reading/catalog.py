@@ -1,8 +1,6 @@
 """The catalog: DuckDB views over the Parquet files of every kind. The catalog stores nothing itself, so it is never out
 of date."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count

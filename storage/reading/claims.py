@@ -1,7 +1,5 @@
 """Claims: published figures, each with a named query and the imported file it comes from, recomputed from a store."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Mapping

@@ -1,8 +1,6 @@
 """The figures of report and app, declared once: sections in `sections.toml`, colours in `colours.toml`, each figure in
 the header of its query in `queries/report_<name>.sql`."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

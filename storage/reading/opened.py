@@ -1,7 +1,5 @@
 """A read-only view of a store, for notebooks and scripts: `from varband import open_store`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

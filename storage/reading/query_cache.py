@@ -1,7 +1,5 @@
 """Reports of a store and named queries over them, cached until a file changes, because pages repeat their queries."""
 
-from __future__ import annotations
-
 import atexit
 import tomllib
 from collections.abc import Mapping

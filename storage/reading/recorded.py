@@ -1,7 +1,5 @@
 """Data for dashboards beside the artifacts: runs, spending, nights, a report's text, and running trainings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Named queries over the inputs of one report, with a view for each argument of the report's stage."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing

@@ -5,8 +5,6 @@ largest part of a study. The trainings of a light copy list the missing files in
 already has are not changed, but missing weights are added.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import uuid
@@ -41,7 +39,7 @@ class Copied:
     left_bytes: int = 0
     others: int = 0
 
-    def __add__(self, more: Copied) -> Copied:
+    def __add__(self, more: "Copied") -> "Copied":
         return Copied(*(getattr(self, f) + getattr(more, f) for f in self.__slots__))
 
 

@@ -4,8 +4,6 @@ Reports, audits, pools, trainings, planned artifacts of unfinished runs and youn
 they were made from. The ledger is never changed.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

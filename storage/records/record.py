@@ -4,8 +4,6 @@ re-evaluations. They are written atomically, and uploaded if the root is on obje
 A damaged file is moved to `<root>/.damaged`, never deleted.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from datetime import UTC, datetime
@@ -191,7 +189,7 @@ class Night(Record):
     high: float | None = None
     z: float = 0.0
 
-    def keep(self, root: Path) -> Night:
+    def keep(self, root: Path) -> Self:
         return self.write(root, root / NIGHTLY / f"{_named(self.adapter)}-{self.number:05}.json")
 
 

@@ -4,8 +4,6 @@ A run's id is its profile and the fingerprint of its report: the same command is
 interrupted and whatever its budget. The store, not the record, decides what is reused.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

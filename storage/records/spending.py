@@ -4,8 +4,6 @@
 A line is on disk before its rollouts are stored, so that a crash between the two never loses a cost.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os

@@ -5,8 +5,6 @@ chain of equal answers is one class. Similarity is not transitive: a chain of si
 ones. Any two traces of a class must therefore be similar (docs/analysis.md).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The audit checks the designs of compared runs. Each check is a named query, `lint_*.sql`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 

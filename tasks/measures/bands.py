@@ -1,7 +1,5 @@
 """Bands: which problems of an arm give a group-relative gradient, and how two arms' bands overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 

@@ -1,8 +1,6 @@
 """The causal chain of the hypothesis, by regression: do problems with more diverse traces at the start fall into the
 variance band more often, and do they gain more from training? The data are observational: no slope proves a cause."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

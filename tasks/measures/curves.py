@@ -1,8 +1,6 @@
 """Training curves: held-out accuracy by step, gains with the composition of the training data, and metrics of the
 training steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 

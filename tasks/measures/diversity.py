@@ -1,8 +1,6 @@
 """Diversity of one problem's rollouts: distances between embedded traces, and the variety of answers, which needs no
 encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any

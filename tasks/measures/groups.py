@@ -1,7 +1,5 @@
 """A group is all rollouts of one problem under one policy. Count groups, and average them over problems and seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

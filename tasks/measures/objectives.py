@@ -1,7 +1,5 @@
 """Compare objectives: the same arm, problems, seeds and token budget, trained with different losses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

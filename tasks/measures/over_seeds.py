@@ -1,7 +1,5 @@
 """Several trainings of one recipe: interquartile mean over seeds and sources, and probability of improvement."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,8 +1,6 @@
 """pass@k per policy and source, the chance that at least one of k rollouts is right, and gaps of pass@k by k. maj@k and
 best-of-k choose one answer from the same k rollouts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from math import ceil

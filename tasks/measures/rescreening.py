@@ -1,8 +1,6 @@
 """Re-screening: how often a second screening gives a problem the same band, compared with the prediction of the
 beta-binomial fit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast

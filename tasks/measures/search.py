@@ -1,7 +1,5 @@
 """Test-time search: accuracy within a token budget, curves over budgets, and comparisons of searches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations

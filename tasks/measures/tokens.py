@@ -1,7 +1,5 @@
 """Token efficiency: tokens per correct answer, and paired comparison of lengths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType

@@ -2,15 +2,13 @@
 is a function of a group and k, with its formula and source, and is listed in MEASURES. The table has each policy's
 width by every measure, and rank correlations of the measures, mean length and accuracy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from itertools import combinations, islice
 from math import comb, log
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +69,7 @@ class Group:
     def __len__(self) -> int:
         return len(self.class_N)
 
-    def only(self, at_N: np.ndarray) -> Group:
+    def only(self, at_N: np.ndarray) -> Self:
         """Return only some rollouts, selected by indices or by a mask."""
         arrays = [field.name for field in fields(self) if field.name != "vocabulary"]
         return replace(self, **{name: getattr(self, name)[at_N] for name in arrays})

@@ -1,8 +1,6 @@
 """Rows for the audit from the published files: the design of each run, the inputs of the checks (tasks.designs), and
 consistency checks of the printed token table."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ their AIME means equal the completion-token means of the token table to the last
 files, so a changed file makes another artifact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

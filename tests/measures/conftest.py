@@ -1,7 +1,5 @@
 """Rollouts as stages meet them, from a few words: what several stage tests build on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ a chain from diversity to gain.
 Every function gives tables as the project's measures read them; a study is told from another by its `source` or `arm`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ A problem's chance of a correct rollout has a logit that its population gives, p
 that all problems share, plus what is the problem's own under each arm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Lints by planted faults."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

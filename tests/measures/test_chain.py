@@ -1,7 +1,5 @@
 """The chain of the hypothesis on made-up studies: found where it is, not found where difficulty alone moves both."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

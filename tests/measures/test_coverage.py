@@ -1,7 +1,5 @@
 """Coverage in seconds: a reduced version of benchmarks/coverage.py, whose whole table is docs/coverage.md."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

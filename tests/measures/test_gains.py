@@ -1,7 +1,5 @@
 """The difference of gains between arms, by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answer classes are the grader's, not those of spelling; votes, entropy and distinct answers count them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

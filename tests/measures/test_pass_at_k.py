@@ -1,7 +1,5 @@
 """pass@k tables: worked values, nulls where undefined, contrasts on common problems."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any

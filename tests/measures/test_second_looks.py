@@ -1,7 +1,5 @@
 """G-Pass@k and re-screening: by hand, and on made-up policies of known truth."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Each measure of width against its definition: by hand on a few rollouts, and by going through every subset or order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The table of widths: rows of one shape, intervals that never have no width, and a reason wherever one is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The replayed study and the rows of its tables, for the tests of this room."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

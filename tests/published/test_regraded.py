@@ -1,7 +1,5 @@
 """The grader of today over what is stored: the published study, whose counts stay, and a demo."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

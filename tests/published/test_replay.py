@@ -1,7 +1,5 @@
 """The published study, replayed: every stage against the figures that were printed, to their last digit."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """A store, an engine and a few problems to search."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

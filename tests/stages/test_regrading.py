@@ -1,7 +1,5 @@
 """Regrading: new verdicts beside the old ones without sampling, whoever reads them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An engine that samples with other weights than it was given is found out before its rollouts are entered."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sampling: shards that several workers enter, what the engine is never asked. Each rollout is entered in the ledger once."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Searches: no method sees the gold, what two of them need is paid once, and what is cut is said."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import deque

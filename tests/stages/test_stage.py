@@ -1,7 +1,5 @@
 """Reuse, staleness and damage, on two toy stages: the promises that every stage inherits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

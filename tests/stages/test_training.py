@@ -1,7 +1,5 @@
 """The training stage with the demo's model and a real engine: what it draws, pays for, names and resumes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import defaultdict

@@ -1,8 +1,6 @@
 """Objectives that need more of a step than one rollout each, through the stage with the demo's model: drafts, critiques
 and refinements, two agents, several answers in one completion."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A store with problems and the demo's model, and a call that trains on them: for tests of the training stage."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Paid once, kept for ever: shards appear whole, identities are unique, races are counted."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

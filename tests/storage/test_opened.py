@@ -1,7 +1,5 @@
 """The Python door, its notebook and CSV, on a finished study."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Addresses of a root, and names that may come from a bucket."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb

@@ -1,7 +1,5 @@
 """Rules that questions in SQL share with Python: the same answer on every group."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

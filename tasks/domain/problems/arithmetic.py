@@ -5,8 +5,6 @@ take 1, 2, 3, 4 or 6 steps. A fifth of all texts, chosen by hash, is reserved fo
 on the other texts. Level 5 occurs in pools only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,6 @@ of `STEM_SHINGLES` that is a third of the shorter one. Problems that differ only
 shingles contain none.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,6 @@
 r"""Checks of golds and problem texts. The checks report findings; a PoolPolicy decides which findings exclude a
 problem."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Problems: identity, canonical golds, answer types, and the rows of a pool."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Sources of problems, one entry per published set. `tasks.engines` loads them."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

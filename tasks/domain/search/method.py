@@ -5,8 +5,6 @@ A method is pure: its requests are a function of the question, its parameters an
 no verdict, so no method can see the gold.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Search methods by their names in a profile: `majority`, or with parameters `majority:width=8`."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from dataclasses import fields, replace

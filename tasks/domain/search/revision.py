@@ -1,7 +1,5 @@
 """Methods whose later questions quote earlier attempts: revision, critique, a panel of traces, debate, evolution."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

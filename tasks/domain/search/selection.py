@@ -1,7 +1,5 @@
 """Methods that sample independent rollouts of the problem and pick one answer by rank, by votes or by a score."""
 
-from __future__ import annotations
-
 import math
 import re
 from abc import abstractmethod

@@ -1,8 +1,6 @@
 """Step search: answers are written step by step, and each partial answer (path) is scored after every step. Beams,
 diverse trees, particles and Monte Carlo tree search."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from abc import abstractmethod
@@ -223,7 +221,7 @@ class Place:
 
     candidate: Candidate | None
     depth: int
-    below: list[Place] | None = None
+    below: "list[Place] | None" = None
     visits: int = 0
     total: float = 0.0
 

@@ -3,8 +3,6 @@
 Axes: S seeds (adapters of one recipe), P problems, K values of k.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -8,8 +8,6 @@ likelihood is close to the maximum. These intervals are wide if there are too fe
 Axes: C classes of equal (n, c), J success rates, I terms of a figure, F figures, V prices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb

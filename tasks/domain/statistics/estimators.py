@@ -4,8 +4,6 @@ or 1.
 Axes: P problems, N rollouts, S subsets of them, K members of a subset, D dimensions (docs/architecture.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import combinations

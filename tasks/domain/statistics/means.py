@@ -9,12 +9,11 @@ problems follow the kurtosis of their values. Near-duplicate problems count once
 a share (`Shifts`), so near 0 and 1 the end away from the edge is further off. Coverage by simulation: docs/coverage.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from statistics import NormalDist
+from typing import Self
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class Seeded:
         """Return the other columns, with near-duplicates folded into one."""
         return folded(self.values_SPV[:, :, :-1], self.cluster_P)
 
-    def replaced(self, values_SPV: np.ndarray) -> Seeded:
+    def replaced(self, values_SPV: np.ndarray) -> Self:
         """Return the same problems and clusters with other columns."""
         return replace(self, values_SPV=np.concatenate([values_SPV, self.values_SPV[:, :, -1:]], axis=2))
 

@@ -9,8 +9,6 @@ rollouts. The significance level of each night is chosen so that any false alarm
 most 5 % (simulation: docs/coverage.md). Axes: N nights, the first being the evaluation, and P problems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist

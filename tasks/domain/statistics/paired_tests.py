@@ -4,8 +4,6 @@ A test's unit of observation is the problem. Every p-value comes with an effect 
 its family.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 

@@ -6,8 +6,6 @@ problems. A training seed shifts the logits of all problems by the same amount. 
 simulated studies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

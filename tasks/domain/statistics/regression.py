@@ -3,8 +3,6 @@
 Axes: S seeds, N rows of (problem, arm).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The intervals of `means` are not valid near 0 and 1. docs/coverage.md compares t
 seeds, P problems, V columns that are tested side by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, Literal

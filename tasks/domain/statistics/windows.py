@@ -1,7 +1,5 @@
 """A window is the part of a trace that an encoder sees, measured in tokens of that encoder or in characters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Classes of traces and the labelled pairs that set their thresholds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

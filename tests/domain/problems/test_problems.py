@@ -1,7 +1,5 @@
 """Problems: made-up arithmetic, near-duplicates, and golds that grade themselves."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Step searches driven by hand: a step is a letter, and what is written so far has a score."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Expected bands: the fit by hand and against known truths, with problems that nothing solves or without."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable

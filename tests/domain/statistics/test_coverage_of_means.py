@@ -1,7 +1,5 @@
 """What intervals of means cover where they are hardest to make, over simulated studies of known truth, one a column."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

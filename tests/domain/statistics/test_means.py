@@ -1,7 +1,5 @@
 """Means over problems and seeds: by hand, against plain t and Wilson, and at the edges."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, permutations, product
 from typing import Any

@@ -1,7 +1,5 @@
 """Power: a promised effect is found as often as promised, and all that compute it agree."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

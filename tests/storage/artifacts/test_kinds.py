@@ -1,7 +1,5 @@
 """Kinds: a wrong artifact in a wrong place is a type error, rows of a wrong shape are refused at the store's door."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What `varband store sql` answers, and that it writes nothing."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Claims by planted figures, and those of a store."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures read inputs that exist, say what their intervals hold for, and name the file of a wrong query."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

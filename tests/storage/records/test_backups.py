@@ -1,8 +1,6 @@
 """A backup is a copy made again and again beside runs at work: what changes is renewed, and nothing says more than is
 there. Of object storage it brings what this machine has never seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

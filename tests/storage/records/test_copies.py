@@ -1,7 +1,5 @@
 """Copies of a study: whole, light, grown a piece at a time; what is there is never changed."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

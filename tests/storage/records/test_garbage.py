@@ -1,7 +1,5 @@
 """What `varband store gc` takes and what it leaves: a chain of three artifacts, wanted by nobody or by somebody."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Records of money and of people's verdicts, while clocks are set back and disks fill."""
 
-from __future__ import annotations
-
 import resource
 from dataclasses import replace
 from pathlib import Path
