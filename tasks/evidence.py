@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage.artifacts.fingerprint import restored
+from storage.artifacts.manifest import Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import ON_REQUEST, Embeddings, Evidence, Partitions, Pool, Rollouts, Splits, Training
 from storage.errors import UserError
@@ -102,16 +103,21 @@ def standard_measures(available: Available, chosen: Sequence[str] = ()) -> dict[
 # How rollouts were sampled, and their vectors.
 
 
-def sampled_with(rollouts: Ref) -> Mapping[str, object] | None:
-    """Return the stored arguments of the stage that sampled these rollouts; None for imported rollouts. Regradings,
-    embeddings and measures are followed back to their rollouts."""
+def traced(rollouts: Ref, has: Callable[[Recipe], bool]) -> Recipe | None:
+    """Return the nearest recipe with this property behind rollouts or what was made from them, or None."""
     recipe = store().manifest(rollouts).recipe
-    while "policy" not in recipe.arguments:
+    while not has(recipe):
         onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
         if not onward:
             return None
         recipe = store().manifest(Ref.parse(onward[0])).recipe
-    return recipe.arguments
+    return recipe
+
+
+def sampled_with(rollouts: Ref) -> Mapping[str, object] | None:
+    """Return the stored arguments of the stage that sampled these rollouts; None for imported rollouts."""
+    recipe = traced(rollouts, lambda one: "policy" in one.arguments)
+    return recipe.arguments if recipe else None
 
 
 def scaffold_of(rollouts: Ref) -> Scaffold | None:

@@ -252,13 +252,9 @@ class Stage(Generic[P, K]):
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:
-    """Turn a function that returns a table into a stage of a kind. Increase `version` when the rows of the stage
-    change. Raise TypeError if an argument of the function is not keyword-only."""
+    """Turn a function that returns a table into a stage of a kind. Increase `version` when the stage's rows change."""
 
     def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P, K]:
-        positional = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        if positional:
-            raise TypeError(f"stage {function.__name__}: arguments must be keyword-only; put * before {positional[0]}")
         made = Stage(kind, version, function, function.__name__.replace("_", " "))
         STAGES[made.name] = made
         return made

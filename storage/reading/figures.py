@@ -14,19 +14,8 @@ from storage.sql import QUERIES, header
 
 # The unit of a column by its name: percent, difference of shares, or p-value.
 
-SHARES = (
-    "rate",
-    "share",
-    "accuracy",
-    "accuracy_answered",
-    "coverage",
-    "correct_mean",
-    "truncated",
-    "no_answer",
-    "invalid_tags",
-    "live_groups",
-    "tag_valid_mean",
-)
+SHARES = {"rate", "share", "accuracy", "accuracy_answered", "coverage", "correct_mean", "truncated", "no_answer"}
+SHARES |= {"invalid_tags", "live_groups", "tag_valid_mean"}
 
 
 def is_share(name: str) -> bool:

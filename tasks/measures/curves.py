@@ -66,11 +66,9 @@ def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tu
     found = contrast(signs, common, reach=len(ends) / 2, starts=range(1, len(ends), 2))
     figures = estimate_rows(found, len(common[0].problem_P), alike=alike)[0]
     if found.known_V[0]:
-        names, values = (
-            ("sequence_low", "sequence_high", "p_equivalent"),
-            (*found.sequence(), found.p_equivalent(MARGIN)),
-        )
-        figures |= {name: float(value_V[0]) for name, value_V in zip(names, values, strict=True)}
+        low_V, high_V = found.sequence()
+        figures |= {"sequence_low": float(low_V[0]), "sequence_high": float(high_V[0])}
+        figures["p_equivalent"] = float(found.p_equivalent(MARGIN)[0])
     return figures, [float(one.values_SPV[:, :, 0].mean()) for one in common]
 
 

@@ -12,6 +12,7 @@ from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.means import Seeded, by_seed, folded
+from tasks.evidence import traced
 from tasks.stage import Ref, beside, store
 
 Row = dict[str, Any]
@@ -72,13 +73,8 @@ def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
 
 def pool_of(ref: Ref) -> Ref | None:
     """Return the pool behind rollouts or an artifact derived from them; None for imported ones."""
-    recipe = store().manifest(ref).recipe
-    while "pool" not in recipe.inputs:
-        onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
-        if not onward:
-            return None
-        recipe = store().manifest(Ref.parse(onward[0])).recipe
-    return Ref.parse(recipe.inputs["pool"][0])
+    recipe = traced(ref, lambda one: "pool" in one.inputs)
+    return Ref.parse(recipe.inputs["pool"][0]) if recipe else None
 
 
 def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:

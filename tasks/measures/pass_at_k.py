@@ -145,10 +145,8 @@ def g_pass_of(groups: pa.Table, ks: Sequence[int]) -> pa.Table:
     size_N, correct_N = (groups[name].to_numpy() for name in ("group_size", "num_correct"))
     heads: dict[str, Row] = {}
     for k in (k for k in ks if k > 2):
-        tails_NK, about = (
-            g_pass_at_k(size_N, correct_N, k),
-            {"k": k, "why": f"a problem has fewer than k = {k} rollouts"},
-        )
+        tails_NK = g_pass_at_k(size_N, correct_N, k)
+        about: Row = {"k": k, "why": f"a problem has fewer than k = {k} rollouts"}
         for t in THRESHOLDS:
             if 1 < (wanted := ceil(t * k)) < k:
                 groups = groups.append_column(f"{k} {t}", pa.array(tails_NK[:, wanted - 1]))

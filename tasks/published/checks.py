@@ -212,10 +212,8 @@ def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, s
 def with_truncation(rows: list[Row], tokens: Mapping[str, Any]) -> list[Row]:
     """Add to designs a lower bound of the truncated share from the token table: if a bucket's median length equals the
     limit, at least half of it was truncated."""
-    benches, fields = (
-        {LEVEL5: "math", AIME: "aime"},
-        {"panel": "panel_tokens_median", "thinking": "think_tokens_median"},
-    )
+    benches = {LEVEL5: "math", AIME: "aime"}
+    fields = {"panel": "panel_tokens_median", "thinking": "think_tokens_median"}
     for row in rows:
         bench, field = tokens.get(benches.get(row["problems"], "")), fields.get(row["arm"])
         limit = 16_384 if row["arm"] == "thinking" else row["max_tokens"]

@@ -227,15 +227,8 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
         low, high = confint_proportions_2indep(y, n, x, n, method="newcomb")
         smallest, largest = paired_p_range(x, y, n)
         range_of_p = f"McNemar p between {smallest:.2g} and {largest:.2g}" if smallest is not None else ""
-        row = {
-            "series": "gain",
-            "step": last,
-            "source": source,
-            "estimate": (y - x) / n,
-            "low": low,
-            "high": high,
-            "n": n,
-        }
+        row = {"series": "gain", "step": last, "source": source, "estimate": (y - x) / n, "low": low, "high": high}
+        row |= {"n": n}
         row |= {"p_value": largest, "method": "newcombe; p: largest exact McNemar of any pairing"}
         row["training_share"] = 1.0 if source == "all" else trained.get(source, 0) / sum(trained.values())
         row["reason"] = f"outcomes per problem are not published: {range_of_p}" if range_of_p else "no change"

@@ -98,13 +98,6 @@ def test_a_damaged_artifact_is_never_served(tmp_path: Path, damage: str) -> None
     assert run(tmp_path)[1] == ["reused numbers", "made doubles", "made sums"]
 
 
-def test_a_stage_with_an_argument_by_place_is_refused() -> None:
-    def count(n: int) -> pa.Table: ...
-
-    with pytest.raises(TypeError, match=r"stage count: arguments must be keyword-only; put \* before n"):
-        stage(Numbers, version=1)(count)
-
-
 def test_arguments_and_versions_are_identity(tmp_path: Path) -> None:
     with session(Session(Store(tmp_path), Toolbox(), planning=True)):
         refs = {make_numbers(n=3), make_numbers(n=4), make_numbers(n=3, rate=1.0), make_numbers(n=3, rate=0.5)}

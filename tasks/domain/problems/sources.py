@@ -74,12 +74,7 @@ _FILES = {"olympiadbench": "olympiad_pool.jsonl"}
 SOURCES = {name: Source(name=name, file=_FILES.get(name, f"{name}.jsonl"), **entry) for name, entry in _ENTRIES.items()}
 #: Subjects of MATH, each a configuration of the hub's dataset.
 MATH_SUBJECTS = (
-    "algebra",
-    "counting_and_probability",
-    "geometry",
-    "intermediate_algebra",
-    "number_theory",
-    "prealgebra",
+    *("algebra", "counting_and_probability", "geometry", "intermediate_algebra", "number_theory", "prealgebra"),
     "precalculus",
 )
 #: The pool of the original study.

@@ -8,7 +8,7 @@ no verdict, so no method can see the gold.
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from storage.artifacts.fingerprint import fingerprint
 from tasks.domain.ranges import Checked
@@ -108,6 +108,8 @@ class Method(Checked, ABC):
     """Base of the methods: frozen dataclasses whose fields are their parameters and enter fingerprints."""
 
     __slots__ = ()
+    #: Whether the method requests answers step by step, which not every scaffold supports.
+    in_steps: ClassVar[bool] = False
 
     @abstractmethod
     def rounds(self, question: str) -> Rounds: ...
@@ -121,11 +123,6 @@ class Method(Checked, ABC):
     @abstractmethod
     def most(self) -> tuple[int, int]:
         """Upper bounds for `plan`: rollouts of the problem itself, and of questions that quote earlier ones."""
-
-    @property
-    def in_steps(self) -> bool:
-        """Return whether the method requests answers step by step, which not every scaffold supports."""
-        return False
 
     @property
     def reward(self) -> str:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Generator, Sequence
 from math import exp, inf, log, prod, sqrt
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -33,6 +33,7 @@ class StepSearch(Method):
     model's scores of a path are combined. end: the text that ends a step. depth: the largest number of steps.
     """
 
+    in_steps: ClassVar[bool] = True
     by: By = "self"
     over: Literal["last", "least", "product"] = "least"
     end: str = "\n\n"
@@ -41,10 +42,6 @@ class StepSearch(Method):
     def check(self) -> None:
         if not self.end:
             raise UserError("end is empty; set the text that ends a step")
-
-    @property
-    def in_steps(self) -> bool:
-        return True
 
     @property
     def reward(self) -> str:
