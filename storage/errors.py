@@ -53,8 +53,7 @@ class Notice(UserWarning):
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Replace control characters, which could set a terminal's title or write its clipboard. kept: characters that
-    stay.
+    """Replace control characters, which could set a terminal's title or write its clipboard. kept: those that stay.
 
     >>> printable("title\x1b]0;\n", kept="\n") == "title\ufffd]0;\n"
     True
@@ -79,8 +78,7 @@ def check_known(what: str, name: str, known: Collection[str]) -> None:
 
 
 def disk_fault(error: BaseException) -> str | None:
-    """Return one sentence for an error caused by a full, read-only, forbidden or failing disk, whichever library raised
-    it; None for any other error.
+    """Return a sentence for an error of a full, read-only, forbidden or failing disk, from any library; else None.
 
     >>> disk_fault(RuntimeError("I/O error: No space left on device (os error 28)"))
     'No space left on device; what was made before is kept: make room and run the same command again'

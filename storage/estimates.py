@@ -22,8 +22,7 @@ def pass_at_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.Ma
 
 
 def pass_all_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
-    """Return (P, K) unbiased pass^k, the chance that k rollouts are all correct: C(c, k)/C(n, k). The value is masked
-    where n < k.
+    """Return (P, K) unbiased pass^k, the chance that k rollouts are all correct: C(c, k)/C(n, k); masked where n < k.
 
     >>> pass_all_k(np.array([4]), np.array([3]), [1, 2]).tolist()
     [[0.75, 0.5]]
@@ -109,8 +108,7 @@ NOTHING = 1e-24  # a variance below this is rounding error of equal values
 
 
 def tail_freedom(values_PV: np.ndarray, within: bool = False) -> np.ndarray:
-    """Return the degrees of freedom_V of the variance over problems, from their kurtosis: 2n/(kurtosis − 1), at most n
-    − 1.
+    """Return the degrees of freedom_V of the variance over problems, 2n/(kurtosis − 1), at most n − 1.
 
     within: for values in a bounded range, whose kurtosis few problems underestimate near the ends; adds FEW/n.
 

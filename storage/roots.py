@@ -83,8 +83,7 @@ def inside(path: str) -> str:
 
 def linkless(folder: Path, name: str | Path) -> Path:
     """Return the path of a name below a folder; only the folder itself may be a link. Errors: UserError for a name that
-    leaves the folder, or for a link in it: a downloaded root could otherwise read, write or empty any file of this
-    user."""
+    leaves the folder, or for a link in it: a downloaded root could otherwise read, write or empty this user's files."""
     path = folder
     for part in Path(inside(str(name))).parts:
         path = path / part

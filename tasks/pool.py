@@ -209,8 +209,7 @@ def choose_benchmark(
 def benchmark_of(
     name: str, pool: pa.Table, leaks: pa.Table, levels: Sequence[str], per_level: int | None, seed: int
 ) -> pa.Table:
-    """Return every problem of the pool, in order, with its state. Schema: Benchmark. leaks (schema: LEAKS) are left
-    out.
+    """Return every problem of the pool, in order, with its state. Schema: Benchmark. leaks: left out. Schema: LEAKS.
 
     The first `per_level` of each level in the order of a hash of (seed, problem) are chosen, the same on every machine;
     a problem that leaks is replaced by the next one. Errors: UserError if a level has too few problems.

@@ -44,8 +44,7 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
 
 def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:
     """Return the rollouts with the verdicts of the installed grader. Stored rollouts of another grader are graded
-    again. Rollouts that do not exist yet will be graded by the session's grader. Adapters are not retrained after a
-    regrading."""
+    again; the session's grader will grade those that do not exist yet. Adapters are not retrained after a regrading."""
     if not store().fresh(rollouts):
         return rollouts
     if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {grader.version}:

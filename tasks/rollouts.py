@@ -363,8 +363,7 @@ def entered(
     requested: Sequence[RolloutRequest], schema: pa.Schema = LEDGER, entries: Entries | None = None
 ) -> pa.Table:
     """Return the ledger's rows of exactly these requests, in order, parsed by their policies' scaffolds and graded by
-    the session's grader with the requested golds. schema: LEDGER, or a part of it. entries: rows of the single account,
-    if the caller has them."""
+    the session's grader with the requested golds. schema: LEDGER, or a part of it. entries: the single account's."""
     read = [name for name in LEDGER.names if name in schema.names or name not in FOR_TRAINING]
     parts = []
     for key, nth in _accounts(requested).items():

@@ -52,8 +52,7 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
 
 
 def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> Sampling:
-    """Return the sampling parameters of one training step, with a seed of its own, so that a repeated problem gets new
-    rollouts.
+    """Return the sampling parameters of one training step. Its own seed gives a repeated problem new rollouts.
 
     place: number of earlier trainings (lessons) before this one. Without `place`, lessons with the same pool and seeds
     would draw the same random numbers. Evaluations keep their seed, because they are paired across steps and arms.

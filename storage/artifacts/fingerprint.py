@@ -48,8 +48,7 @@ def recorded(value: object) -> object:
 
 
 def is_default(value: object, default: object) -> bool:
-    """Return whether a value is the declared default; 0 and 0.0 differ, and 1 and True, because their canonical forms
-    do.
+    """Return whether a value is the declared default; 0 and 0.0 differ, and 1 and True, as in their canonical forms.
 
     >>> is_default(0.0, 0.0), is_default(0, 0.0)
     (True, False)

@@ -15,8 +15,7 @@ HEX = re.compile(r"[0-9a-f]{16}")
 @dataclass(frozen=True, slots=True, eq=False)
 class Ref:
     """`kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`: the name of an artifact, independent of its path.
-    Stages take and return subclasses (`storage.artifacts.schemas`); a plain Ref has a kind that this version does not
-    know."""
+    Stages take and return subclasses (`storage.artifacts.schemas`); a plain Ref has a kind unknown to this version."""
 
     kind: str
     fingerprint: str

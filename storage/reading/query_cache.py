@@ -188,8 +188,7 @@ def names_of(root: Path, one: str, other: str) -> tuple[str, str]:
 
 
 def sentences(rows: pa.Table, one: str, other: str) -> list[str]:
-    """Return the differences of accuracy as text. rows: of the query app_compare, or of figures_beside. one, other: as
-    from names_of.
+    """Return the differences of accuracy as text. rows: of the query app_compare. one, other: as from names_of.
 
     >>> row = {"arm": "panel", "phase": "before", "difference_pp": -0.289, "difference_pp_low": -0.426}
     >>> sentences(pa.Table.from_pylist([row | {"difference_pp_high": -0.152}]), "cold", "hot")

@@ -23,8 +23,7 @@ Classes = list[int | None]
 
 
 def joined(alike_NN: np.ndarray) -> list[int]:
-    """Return the connected components of a symmetric relation. The order of rollouts affects only the numbering of
-    classes.
+    """Return the connected components of a symmetric relation. The order of rollouts only numbers the classes.
 
     >>> joined(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], bool))
     [0, 1, 0]
@@ -35,8 +34,7 @@ def joined(alike_NN: np.ndarray) -> list[int]:
 
 
 def alike(similarity_NN: np.ndarray, threshold: float) -> list[int]:
-    """Return classes in which every pairwise similarity is at least the threshold (complete linkage, most similar pair
-    first).
+    """Return classes in which all pairs reach the threshold of similarity (complete linkage, most similar first).
 
     Ties are joined in input order; callers sort their input, so that the order of rollouts has no effect.
 
@@ -105,8 +103,7 @@ INTEGER = re.compile(r"-?[1-9]\d{0,17}|0")
 
 
 def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: bool = True) -> list[tuple[str, str, str]]:
-    """Return (problem, answer, the first answer that it equals) for each answer that equals an earlier one of its
-    problem.
+    """Return (problem, answer, the first equal answer) for each answer that equals an earlier one of its problem.
 
     by_value: answers are mathematics. Numbers are then compared here, without `equal`.
 

@@ -58,8 +58,7 @@ def gain_rows(groups: pa.Table) -> list[Row]:
 
 def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tuple[Row, list[float]]:
     """Return (row of Σ sign · accuracy on the common problems, the mean of each end). ends: after and before of each
-    arm. p_equivalent: p-value of the equivalence test with margin ±MARGIN, or None. alike: the reason if no problem
-    differs."""
+    arm. p_equivalent: of the equivalence test with margin ±MARGIN, or None. alike: the reason if no problem differs."""
     common = on_common_problems(ends)
     if not len(common[0].problem_P):
         return {"n": 0}, []
@@ -77,8 +76,7 @@ METRICS = (*TRAINING_METRICS, *Band)
 
 def training_rows(steps: pa.Table) -> list[Row]:
     """Return `training` rows: each metric by step, averaged over seeds; low and high are the smallest and largest seed.
-    `all_zero`, `variance`, `all_one`: groups of the step by band. `variance_share`: share of these groups in the
-    variance band."""
+    `all_zero`, `variance`, `all_one`: groups of the step by band. `variance_share`: share of groups in that band."""
     columns = {metric: metric for metric in METRICS if metric in steps.column_names}
     if set(Band) <= columns.keys():
         columns["variance_share"] = "variance / nullif(all_zero + variance + all_one, 0)"

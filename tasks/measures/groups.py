@@ -218,8 +218,7 @@ FORM_COLUMNS = ["verdict", "tag_valid", "finish", "correct"]
 
 
 def form_of(rollouts: pa.Table) -> Row:
-    """Return the number of rollouts and their accuracy, no_answer, invalid_tags and truncated shares; None without
-    rollouts.
+    """Return the number of rollouts, accuracy, no_answer, invalid_tags and truncated shares; None without rollouts.
 
     >>> rows = {"verdict": ["no_answer", "wrong"], "tag_valid": [False, True], "finish": ["length", "stop"]}
     >>> form_of(pa.table(rows | {"correct": [False, False]}))

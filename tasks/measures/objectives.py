@@ -120,8 +120,7 @@ def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) 
 
 def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[Row]:
     """Return training metrics of an objective, averaged over its seeds: `before` at the first step, `after` over the
-    last LAST steps; for `tokens` the total that a training sampled. `reward_NAME` is a part of the reward, times its
-    weight."""
+    last LAST steps; for `tokens` the total that a training sampled. `reward_NAME`: part of the reward, times weight."""
     parts = {name for steps in trainings for step in steps for name in step if name.startswith("reward_")}
     rows = []
     for metric in (*_STEPS, *sorted(parts)):

@@ -23,8 +23,7 @@ DRAWS = 400  # for a standard error only
 
 
 def interquartile_mean(scores: np.ndarray) -> float:
-    """Return the mean of the middle half of the values. The lowest and the highest quarter are left out; a value on the
-    border counts in part.
+    """Return the mean of the middle half of the values; a value on the border counts in part.
 
     >>> interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0])), interquartile_mean(np.array([1.0, 2.0, 3.0]))
     (2.0, 2.0)
@@ -100,8 +99,7 @@ def improvement(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float
 
 
 def deviation(scores_S: np.ndarray) -> tuple[float, float, float]:
-    """Return (estimate, low, high) of the standard deviation of seed scores, with the chi-square interval; its ends are
-    NaN if all seeds are equal.
+    """Return the SD of seed scores, and its chi-square interval, whose ends are NaN if all seeds are equal.
 
     >>> [round(v, 3) for v in deviation(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))]
     [0.158, 0.095, 0.454]

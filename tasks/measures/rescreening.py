@@ -63,8 +63,7 @@ def second_draw(n_P: np.ndarray, c_P: np.ndarray, m_P: np.ndarray, d_P: np.ndarr
 
 
 def halves(n_P: np.ndarray, c_P: np.ndarray) -> np.ndarray:
-    """Return joint_33P: the chance of each pair of bands of the two halves of a group. All groups must have the same,
-    even size.
+    """Return joint_33P: the chance of each pair of bands of a group's two halves. All groups have one, even size.
 
     >>> joint_33P = halves(np.array([4, 4, 4]), np.array([0, 1, 2]))
     >>> joint_33P.trace().round(3).tolist(), joint_33P[0, 1].round(3).tolist()

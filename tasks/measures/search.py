@@ -182,9 +182,8 @@ def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
 
 
 def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list[Row]:
-    """Return, per budget, the cross-validated accuracy of the best method: it is chosen on the problems of the other
-    folds. If the method were chosen on the same problems, the accuracy would be biased upward. Near-duplicate problems
-    are in the same fold."""
+    """Return, per budget, the cross-validated accuracy of the best method: it is chosen on the problems of other folds.
+    If it were chosen on the same problems, the accuracy would be biased upward. Near-duplicates share a fold."""
     common = on_common_problems([one.shares for one in methods])
     if not len(common[0].problem_P):
         return []

@@ -124,8 +124,7 @@ PAIRS = """
 
 def length_rows(rollouts: pa.Table, cluster_of: Mapping[str, str] = MappingProxyType({})) -> list[Row]:
     """Compare the lengths of every two policies by bucket: which of the two is correct, or `all_paired`. Ratios are
-    other over arm; longer_in counts problems where the other is longer. cluster_of: problem → cluster of
-    near-duplicates."""
+    other over arm; longer_in counts problems where the other is longer. cluster_of: problem → cluster."""
     rows = query(PAIRS, rollouts=rollouts).to_pylist()
     for row in rows:
         x_P, y_P = (np.array(row.pop(name), np.float64) for name in ("xs", "ys"))

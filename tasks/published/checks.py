@@ -171,9 +171,8 @@ def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
 
 
 def diversity_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """Return diversity by policy and window; its difference from another window of the same traces; and the approximate
-    share that the encoder saw, from mean lengths in the policy's tokens. all-mpnet-base-v2 reads 384 tokens, two of
-    them special."""
+    """Return diversity by policy and window; its difference from another window of the same traces; and the share that
+    the encoder saw, from mean lengths in tokens. all-mpnet-base-v2 reads 384 tokens, two of them special."""
     return query(
         """
         select m.arm, m."window", m.problems, 'reports/' || m.folder || '/per_problem.jsonl' as place,

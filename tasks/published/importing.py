@@ -194,8 +194,7 @@ def import_series(*, steps: PublishedFile, spread: PublishedFile) -> pa.Table:
 
 
 def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
-    """Return the smallest and largest exact McNemar p of a change from x to y correct among the same n problems, over
-    all pairings of the unpublished outcomes.
+    """Return the least and largest exact McNemar p of a change from x to y correct of n problems, over all pairings.
 
     >>> low, high = paired_p_range(14, 29, 100); round(low, 6), round(high, 4)
     (6.1e-05, 0.0315)
@@ -208,8 +207,8 @@ def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
 
 def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], trained: Mapping[str, int]) -> list[Row]:
     """Return rows of Curves: `heldout` with Wilson's interval, one rollout per problem; `gain`, last step minus first.
-    The gain has Newcombe's interval of independent samples (too wide for paired problems) and the largest p-value of
-    any pairing."""
+    The gain has Newcombe's interval of independent samples (too wide for paired problems) and any pairing's largest
+    p."""
     from statsmodels.stats.proportion import confint_proportions_2indep
 
     sizes = {"all": sum(sizes.values()), **sizes}

@@ -67,8 +67,7 @@ def _look(text: str) -> str:
 def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
     """Return pairs within `texts`, or across `texts` (first) and `others` (second), sorted by position. Copies are
     merged first: each is linked to the first copy, and only the first copy is compared with other texts. Between two
-    sets, every text that has a near-duplicate in the other set is in a pair. Texts without words match only their
-    copies."""
+    sets, every text that has a near-duplicate in the other set is in a pair. Texts without words match only copies."""
     everything = [*texts, *(others or ())]
     border = None if others is None else len(texts)
     alike: dict[str, list[int]] = defaultdict(list)

@@ -197,8 +197,7 @@ def reserved_sources(counts: Mapping[str, int]) -> set[str]:
 
 
 def heldout_of(counts: Mapping[str, int], heldout_per_source: int | HeldOut) -> Counter[str]:
-    """Return how many problems of each source a split holds out. counts: problems by source. Errors: UserError for a
-    source that would have no problem left.
+    """Return how many of each source's problems are held out. Errors: UserError if a source would keep none.
 
     >>> heldout_of({"math500": 500, "amc": 83, "aime24": 60}, 50)
     Counter({'math500': 500, 'amc': 50, 'aime24': 50})

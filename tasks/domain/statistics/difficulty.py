@@ -99,8 +99,7 @@ def too_few(problems: int) -> str | None:
 
 def bounds(bound: Mapping[str, float], problems: int) -> str:
     """Return the text that replaces an interval for problems with given counts. In simulations, bounds for any pool
-    covered 98 to 100 % of studies; an interval that assumes a shape of the pool covered no study of a pool with another
-    shape."""
+    covered 98 to 100 % of studies; an interval that assumes a shape of the pool covered none of another shape."""
     return too_few(problems) or (
         f"no interval: rollouts so few do not tell it; {bound['low']:.3f} to {bound['high']:.3f} in any pool that would"
         " give these counts"

@@ -112,8 +112,7 @@ def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
 
 
 def length_cv(lengths_N: np.ndarray) -> float | None:
-    """Return the coefficient of variation with n − 1, times 1 + 1/4n to correct for small n (Haldane 1955); None for
-    fewer than two, or lengths of 0.
+    """Return the coefficient of variation (n − 1), times 1 + 1/4n (Haldane 1955); None if undefined.
 
     >>> round(length_cv(np.array([1.0, 3.0])), 4)
     0.7955
@@ -149,8 +148,7 @@ def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool],
 def best_chance(
     answers: Sequence[Hashable | None], correct: Sequence[bool], scores: Sequence[float], chosen_SK: np.ndarray
 ) -> float:
-    """Return the share of subsets whose best-scored rollout with an answer is right (the first of equals); a subset
-    without answers is wrong.
+    """Return the share of subsets whose best-scored answer (the first of equals) is right; no answer is wrong.
 
     >>> best_chance(["a", None, "b"], [True, False, False], [-5, -1, -9], np.array([[0, 1, 2], [1, 2, 1]]))
     0.5

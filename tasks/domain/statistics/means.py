@@ -323,8 +323,8 @@ class Means:
 
 def errors_at_any_look(variance_V: np.ndarray) -> np.ndarray:
     """Return the number of standard errors within which an estimate stays of the truth at all looks together, in 95 %
-    of studies. A mean over its variance has independent increments while problems or seeds are added, and Robbins'
-    mixture over a normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, equation 14).
+    of studies. A mean over its variance has independent increments while problems or seeds are added. Robbins' mixture
+    over a normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, eq. 14).
 
     >>> errors_at_any_look(np.array([0.05, 0.02, 0.005]) ** 2).round(2).tolist()
     [3.08, 3.1, 3.47]
@@ -374,7 +374,7 @@ def combined(
 def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     """Return (S, C, V) values of C clusters of near-duplicates instead of problems, with the same means by seed. Their
     variance is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². If a few large clusters hold most
-    problems (`uneven`), this variance is unreliable. All problems then become one cluster, and no interval is printed.
+    problems (`uneven`), it is unreliable: all problems then become one cluster, and no interval is printed.
 
     >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
     [[[-0.333], [2.333]]]
@@ -462,8 +462,7 @@ def ratio(
 
 def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
     """Return the factor on the normal quantile that makes intervals of correlated columns hold simultaneously: the
-    quantile of the largest of V normals with the columns' correlation. A constant column counts as independent of the
-    others."""
+    quantile of the largest of V normals with the columns' correlation. A constant column counts as independent."""
     if values_PV.shape[1] < 2 or len(values_PV) < 2:
         return 1.0
     away_PV = values_PV - values_PV.mean(axis=0)

@@ -86,8 +86,7 @@ def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: in
 
 
 def level_of(whole_N: Sequence[bool]) -> float:
-    """Return the level of the last of a quarter's nights. whole_N: whether each night sampled as much as the
-    evaluation.
+    """Return the level of a quarter's last night. whole_N: whether each night sampled as much as the evaluation.
 
     >>> level_of([False, True]), round(level_of([True, True]), 6), round(level_of([False]), 6)
     (0.04, 0.000111, 0.000111)

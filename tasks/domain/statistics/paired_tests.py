@@ -57,8 +57,7 @@ def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
 
 
 def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | None:
-    """Return the two-sided signed-rank p, dropping zeros; None if nothing is left. Values equal up to rounding are
-    ties.
+    """Return the two-sided signed-rank p, without zeros; None if nothing is left. Values equal up to rounding tie.
 
     With few problems: the sign-flip test of the signed ranks, which is exact with ties. With near-duplicates (problems
     of one cluster): sign flips of the sums over clusters.
@@ -125,8 +124,7 @@ def paired(first_P: np.ndarray, second_P: np.ndarray) -> Row:
 
 
 def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
-    """Correct the p-values of one family: `holm` (confirmatory) or `bh` (exploratory). A p-value of None stays None and
-    does not count in the family.
+    """Correct the p-values of one family: `holm` (confirmatory) or `bh` (exploratory). None stays None.
 
     >>> adjust([0.01, None, 0.04], "holm"), adjust([0.01, 0.04], "bh")
     ([0.02, None, 0.04], [0.02, 0.04])
@@ -325,9 +323,8 @@ def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
 
 
 def _tested(moved_CV: np.ndarray, alone: bool) -> Row:
-    """Return the statistic and p of the summed changes, in units of their covariance under equality, Σ_c d_c d_cᵀ.
-    Flips of signs do not change the covariance. Directions without changes are left out; a reason if there are no
-    others."""
+    """Return the statistic and p of the summed changes, in units of their covariance under equality, Σ_c d_c d_cᵀ,
+    which flips of signs do not change. Directions without changes are left out; a reason if there are no others."""
     from scipy.stats import chi2
 
     if not len(moved_CV):

@@ -17,8 +17,7 @@ MIXED, CLUSTERED = "mixed model, problems random", "least squares, robust to pro
 
 
 def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray) -> Row:
-    """Return a row with the slope of the outcome (averaged over seeds) on the first column of `fixed`, or the reason
-    for a missing slope.
+    """Return the slope of the outcome (averaged over seeds) on the first column of `fixed`, or a reason for none.
 
     The other columns and an intercept are held fixed. Each group (problem, or its near-duplicates) has a random
     intercept, by restricted maximum likelihood. Without a solution, or without a group of two rows: least squares with
@@ -133,8 +132,7 @@ ONE_ORDER = "both order the problems the same way, or the reverse: no interval"
 def rank_correlations(
     several: Sequence[np.ndarray], pairs: Sequence[tuple[int, int]], cluster_P: np.ndarray
 ) -> list[Row]:
-    """Return a row for each pair of values: their correlation with its interval, or a reason. Ranks without each
-    cluster are computed once for all pairs.
+    """Return a row for each pair of values: their correlation with its interval, or a reason.
 
     >>> x = np.arange(8.0)
     >>> (found,) = rank_correlations([x, np.array([1.0, 0, 2, 4, 3, 5, 7, 6])], [(0, 1)], x)

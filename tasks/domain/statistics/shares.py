@@ -15,8 +15,7 @@ from tasks.domain.statistics.means import Shifts, shifts_of
 
 
 def share_interval(successes: int, n: int, method: Literal["wilson", "beta"] = "wilson") -> tuple[float, float]:
-    """Return (low, high) of a proportion: Wilson's score interval, or Clopper-Pearson's exact one (`beta`). Trials must
-    be independent: one rollout per problem.
+    """Return (low, high) of independent trials: Wilson's score interval, or Clopper-Pearson's exact one (`beta`).
 
     >>> [round(end, 4) for end in (*share_interval(14, 100), *share_interval(0, 25, "beta"))]
     [0.0853, 0.2214, 0.0, 0.1372]
