@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import parent_process
+from multiprocessing import current_process, parent_process
 from pathlib import Path
 
 import orjson
@@ -111,12 +111,6 @@ def leases_of(root: Path) -> "Leases":
     return _leases(root.resolve(), os.getpid())
 
 
-def _command() -> int:
-    """Return the process id of the command that this process belongs to."""
-    parent = parent_process()
-    return os.getpid() if parent is None else parent.pid or os.getpid()
-
-
 @dataclass
 class Leases:
     """The leases of this process in one root. Thread-safe. command: process id of the command it belongs to."""
@@ -124,7 +118,7 @@ class Leases:
     documents: Documents
     poll: float
     holder: str = ""
-    command: int = field(default_factory=_command)
+    command: int = field(default_factory=lambda: (parent_process() or current_process()).pid or os.getpid())
     held: list[tuple[str, list[str]]] = field(default_factory=list)
     _tried: list[tuple[str, list[str]]] = field(default_factory=list)
     _inside: int = 0

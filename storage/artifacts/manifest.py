@@ -183,13 +183,15 @@ command: ContextVar[str] = ContextVar("command", default="")
 
 
 def provenance(seconds: float, notes: dict[str, str] | None = None) -> Provenance:
+    names = _gpus() if "torch" in sys.modules else ()  # only if the stage has loaded torch anyway
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Provenance(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         code=code_here(),
         python=platform.python_version(),
         packages=packages_here(),
-        hardware=_hardware(),
+        hardware=", ".join([*names, f"{cpus} CPU cores {platform.machine()}"]),
         command=command.get() or " ".join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv))[:500],
         notes=notes or {},
     )
@@ -223,12 +225,6 @@ def code_here() -> str:
         return f"release {metadata.version('varband')}"
     except (OSError, metadata.PackageNotFoundError):
         return "unknown"
-
-
-def _hardware() -> str:
-    names = _gpus() if "torch" in sys.modules else ()  # only if the stage has loaded torch anyway
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return ", ".join([*names, f"{cpus} CPU cores {platform.machine()}"])
 
 
 @functools.cache

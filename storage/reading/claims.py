@@ -160,12 +160,9 @@ def needs(query: str) -> set[str]:
 
 def published_files(recipe: Recipe) -> dict[str, str]:
     """Return the published files that a recipe names: sha256 by path."""
-    found: dict[str, str] = {}
-    for value in recipe.arguments.values():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict) and one.get("is") == "PublishedFile":
-                found[one["path"]] = one["sha256"]
-    return found
+    values = [one for value in recipe.arguments.values() for one in (value if isinstance(value, list) else [value])]
+    files = [one for one in values if isinstance(one, dict) and one.get("is") == "PublishedFile"]
+    return {file["path"]: file["sha256"] for file in files}
 
 
 def imported_files(store: Store) -> dict[Ref, set[tuple[str, str]]]:

@@ -92,7 +92,11 @@ def _laid_out(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Tabl
 def _links(table: pa.Table) -> list[Row]:
     problems = len(set(table["problem_id"].to_pylist()))
     about: Row = {"n": table.num_rows, "problems": problems}
-    if (why := _refused(table, problems)) is not None:
+    why = f"{problems} problems were screened, embedded and trained past; a slope wants {FEWEST}"
+    if problems >= FEWEST:
+        several = len(set(table["group_size"].to_pylist())) > 1
+        why = "groups of the screening differ in size, as adaptive ones do: their shares are biased" if several else ""
+    if why:
         return [about | {"metric": metric, "reason": why} for metric in LINKS]
     after_SN = np.array(table["after"].to_pylist(), np.float64).T
     about |= {"seeds": len(after_SN), "holds_for": holds_for(len(after_SN))}
@@ -117,14 +121,6 @@ def _links(table: pa.Table) -> list[Row]:
     fixed_ND = np.column_stack(difficulty)
     left = dose - fixed_ND @ np.linalg.lstsq(fixed_ND, dose, rcond=None)[0]
     return [*rows, *(about | row for row in _doses(after_SN - screened, left, group_N))]
-
-
-def _refused(table: pa.Table, problems: int) -> str | None:
-    if problems < FEWEST:
-        return f"{problems} problems were screened, embedded and trained past; a slope wants {FEWEST}"
-    if len(set(table["group_size"].to_pylist())) > 1:
-        return "groups of the screening differ in size, as adaptive ones do: their shares are biased"
-    return None
 
 
 def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:

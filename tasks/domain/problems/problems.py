@@ -127,10 +127,14 @@ def pool_rows(
     kept_out: texts of evaluation problems; their exact and near duplicates are always excluded."""
     policy = policy or PoolPolicy()
     ready = [_problem(row, policy.answer_kinds) for row in rows]
-    found = [
-        [*findings_of_text(p["problem"]), *findings]
-        for p, findings in zip(ready, _gold_findings(ready, grade, policy.answer_kinds), strict=True)
-    ]
+    golds = [(p["gold"], p["gold_raw"], p["problem"]) for p in ready]
+    by_kind = [findings_of_gold(golds, grade)] if MATH in policy.answer_kinds else []
+    others = [kind for kind in policy.answer_kinds if kind != MATH]
+    by_kind += [findings_of_kind([p["gold"] for p in ready], kind, grade) for kind in others]
+    found = [findings_of_text(p["problem"]) for p in ready]
+    for of_one in by_kind:
+        for findings, more in zip(found, of_one, strict=True):
+            findings += more
     _add_duplicates(ready, found)
     for pair in near_duplicates([p["problem"] for p in ready], kept_out) if kept_out else ():
         code = "evaluation_problem" if pair.similarity == 1 else "near_evaluation_problem"
@@ -164,13 +168,6 @@ def _problem(row: Row, kinds: Sequence[str]) -> Row:
         "cluster": "",
         **{name: row.get(name) for name in ("year", "level", "subject")},
     }
-
-
-def _gold_findings(problems: Sequence[Row], grade: Grade, kinds: Sequence[str]) -> list[list[Finding]]:
-    golds = [(p["gold"], p["gold_raw"], p["problem"]) for p in problems]
-    by_kind = [findings_of_gold(golds, grade)] if MATH in kinds else []
-    by_kind += [findings_of_kind([gold for gold, _, _ in golds], kind, grade) for kind in kinds if kind != MATH]
-    return [[finding for found in of_one for finding in found] for of_one in zip(*by_kind, strict=True)]
 
 
 def _add_duplicates(problems: Sequence[Row], found: list[list[Finding]]) -> None:

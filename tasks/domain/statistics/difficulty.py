@@ -212,11 +212,6 @@ class Fitted:
     models: BetaBinomial
     mask_JJ: np.ndarray
 
-    def interval_of(self, value: Callable[[BetaBinomial], Any]) -> dict[str, float]:
-        """Return estimate, low and high of a figure of the model: its profile-likelihood interval."""
-        near = np.broadcast_to(value(self.models), self.mask_JJ.shape)[self.mask_JJ]
-        return self.within(value, (float(near.min()), float(near.max())))
-
     def within(self, value: Callable[[BetaBinomial], Any], ends: tuple[float, float]) -> dict[str, float]:
         """Return the most likely model's estimate, with ends widened to contain it."""
         at = float(value(self.model))
@@ -286,7 +281,10 @@ def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dic
         at = share["estimate"]
         return row | {"count": round(len(mine) * at), "estimate": at, "reason": bounds(share, len(mine))}
 
-    fit_of = {name: found.interval_of(lambda m, name=name: getattr(m, name)) for name in ("a", "b", "zero")}
-    rows = [shared | {"metric": f"beta_{name}"} | row for name, row in fit_of.items()]
+    rows = []
+    for name in ("a", "b", "zero"):  # with the profile-likelihood interval
+        near = np.broadcast_to(getattr(found.models, name), found.mask_JJ.shape)[found.mask_JJ]
+        fit_of = found.within(lambda m, name=name: getattr(m, name), (float(near.min()), float(near.max())))
+        rows.append(shared | {"metric": f"beta_{name}"} | fit_of)
     rows.append(shared | {"metric": "expected_live"} | found.within(lambda m: m.live_share(group_size), ends["live"]))
     return rows + [among(key, mine) for key, mine in parts.items()]
