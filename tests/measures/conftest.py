@@ -1,6 +1,6 @@
 """Rollouts as stages meet them, from a few words: what several stage tests build on."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,6 @@ from storage.artifacts.schemas import Rollouts
 from storage.artifacts.store import Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
-
-MakeRollouts = Callable[..., pa.Table]
 
 
 def rows_of(
@@ -50,11 +48,6 @@ def row_of(table: pa.Table, **fields: Any) -> dict[str, Any]:
     """The only row with these values."""
     [found] = [row for row in table.to_pylist() if fields.items() <= row.items()]
     return found
-
-
-@pytest.fixture
-def rollouts() -> MakeRollouts:
-    return rows_of
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The difference of gains between arms, by hand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,20 @@ from tasks.measures.curves import curves_of, gains_of
 from tasks.measures.groups import count_groups
 from tasks.measures.objectives import compared, values_of
 from tasks.measures.over_seeds import improvement, improvement_of_pairs, over_seeds_and_sources, over_seeds_of
+from tests.measures.conftest import rows_of
 from tests.measures.simulated import group_rows, names
-
-Make = Callable[..., pa.Table]
 
 
 def told(*parts: pa.Table) -> dict[str, dict]:
     return {r["source"]: r for r in gains_of(count_groups(pa.concat_tables(parts))).to_pylist()}
 
 
-def test_one_seed_by_hand(rollouts: Make) -> None:
+def test_one_seed_by_hand() -> None:
     row = told(
-        rollouts({"a": "ww", "b": "ww", "c": "cw"}),
-        rollouts({"a": "cc", "b": "cw", "c": "cw"}, step=9, adapter="p"),
-        rollouts({"a": "ww", "b": "ww", "c": "ww"}, arm="thinking"),
-        rollouts({"a": "ww", "b": "cw", "c": "ww"}, arm="thinking", step=9, adapter="t"),
+        rows_of({"a": "ww", "b": "ww", "c": "cw"}),
+        rows_of({"a": "cc", "b": "cw", "c": "cw"}, step=9, adapter="p"),
+        rows_of({"a": "ww", "b": "ww", "c": "ww"}, arm="thinking"),
+        rows_of({"a": "ww", "b": "cw", "c": "ww"}, arm="thinking", step=9, adapter="t"),
     )["all"]
     # gains 1 1/2 0 and 0 1/2 0: differences 1 0 0, variance 1/3; kurtosis 1.5, so that 4/(4·5)/(1 + 2)^2.5 = .0128 stands for
     # what was not seen; t = (1/3)/sqrt(1/9 + .0128) = .9468 with 6/(1.5 − 1 + 17/3) = .97 and so 1 degree of freedom
@@ -46,9 +45,9 @@ def test_one_seed_by_hand(rollouts: Make) -> None:
 # Held-out curves, gains beside shares, training's series.
 
 
-def test_held_out_and_gain_by_hand(rollouts: Make) -> None:
-    before = rollouts({p: "c" if p == "a" else "w" for p in "abcd"})
-    after = rollouts({p: "w" if p == "d" else "c" for p in "abcd"}, step=40, adapter="training-1")
+def test_held_out_and_gain_by_hand() -> None:
+    before = rows_of({p: "c" if p == "a" else "w" for p in "abcd"})
+    after = rows_of({p: "w" if p == "d" else "c" for p in "abcd"}, step=40, adapter="training-1")
     rows = curves_of(count_groups(pa.concat_tables([before, after])), None, {}, {}).to_pylist()
     held = {(r["step"], r["source"]): r for r in rows if r["series"] == "heldout"}
     assert (held[0, "all"]["estimate"], held[40, "all"]["estimate"]) == (0.25, 0.75)
@@ -65,15 +64,15 @@ def test_held_out_and_gain_by_hand(rollouts: Make) -> None:
     assert gain["holds_for"] == "these adapters, not the recipe"
 
 
-def test_a_lesson_before_all_seeds_is_no_seed(rollouts: Make) -> None:
+def test_a_lesson_before_all_seeds_is_no_seed() -> None:
     """The start's only adapter is the lesson's: the interval is over the two seeds that were trained from it."""
     parts = [
         part
         for arm in ("panel", "thinking")
         for part in (
-            rollouts({"a": "ww", "b": "cw"}, arm=arm, adapter=f"lesson-{arm}"),
-            rollouts({"a": "cw", "b": "cw"}, arm=arm, step=9, adapter=f"{arm}-1"),
-            rollouts({"a": "cc", "b": "cw"}, arm=arm, step=9, adapter=f"{arm}-2"),
+            rows_of({"a": "ww", "b": "cw"}, arm=arm, adapter=f"lesson-{arm}"),
+            rows_of({"a": "cw", "b": "cw"}, arm=arm, step=9, adapter=f"{arm}-1"),
+            rows_of({"a": "cc", "b": "cw"}, arm=arm, step=9, adapter=f"{arm}-2"),
         )
     ]
     curves = curves_of(count_groups(pa.concat_tables(parts)), None, {}, {}).to_pylist()
@@ -81,10 +80,10 @@ def test_a_lesson_before_all_seeds_is_no_seed(rollouts: Make) -> None:
     assert {(r["seeds"], r["holds_for"]) for r in found} == {(2, "the recipe after these lessons, by 2 seeds")}
 
 
-def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
+def test_a_gain_over_seeds_is_as_wide_as_its_seeds() -> None:
     # every problem gains the same within a seed: +1 under one, 0 under the other, so only drawing seeds varies it
-    before = rollouts(dict.fromkeys("abcd", "ww"))
-    after = [rollouts(dict.fromkeys("abcd", g), step=2, adapter=name) for g, name in (("cc", "one"), ("ww", "two"))]
+    before = rows_of(dict.fromkeys("abcd", "ww"))
+    after = [rows_of(dict.fromkeys("abcd", g), step=2, adapter=name) for g, name in (("cc", "one"), ("ww", "two"))]
     rows = curves_of(count_groups(pa.concat_tables([before, *after])), None, {}, {}).to_pylist()
     gain = next(r for r in rows if r["series"] == "gain" and r["source"] == "all")
     # variance of the seeds' means 1/2, over 2 seeds 1/4, so an error of 2 on the logit of 1/2; t with 1 degree of freedom

@@ -1,6 +1,6 @@
 """Answer classes are the grader's, not those of spelling; votes, entropy and distinct answers count them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -71,11 +71,8 @@ def test_stages_hand_the_classes_on(in_store: Store) -> None:
 # Bands and their cross-tab, by hand.
 
 
-Make = Callable[..., pa.Table]
-
-
-def test_bands_of_four_groups(rollouts: Make) -> None:
-    bands = bands_of(rollouts({"a": "wwww", "b": "cwww", "d": "cccc", "e": "c"}))
+def test_bands_of_four_groups() -> None:
+    bands = bands_of(rows_of({"a": "wwww", "b": "cwww", "d": "cccc", "e": "c"}))
     assert dict(zip(bands["problem_id"].to_pylist(), bands["band"].to_pylist(), strict=True)) == {
         "a": "all_zero",
         "b": "variance",
@@ -85,9 +82,9 @@ def test_bands_of_four_groups(rollouts: Make) -> None:
     assert bands["group_size"].to_pylist() == [4, 4, 4, 1]
 
 
-def test_crosstab_of_two_arms(rollouts: Make) -> None:
-    first = bands_of(rollouts({"a": "ww", "b": "cw", "d": "cc", "e": "cw"}))
-    second = bands_of(rollouts({"a": "cw", "b": "cw", "d": "cc", "z": "cw"}, arm="thinking"))
+def test_crosstab_of_two_arms() -> None:
+    first = bands_of(rows_of({"a": "ww", "b": "cw", "d": "cc", "e": "cw"}))
+    second = bands_of(rows_of({"a": "cw", "b": "cw", "d": "cc", "z": "cw"}, arm="thinking"))
     rows = crosstab_of(pa.concat_tables([first, second]), 16).to_pylist()
     cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["metric"] == "cell"}
     assert {k: v for k, v in cells.items() if v} == {

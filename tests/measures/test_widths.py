@@ -1,6 +1,5 @@
 """The table of widths: rows of one shape, intervals that never have no width, and a reason wherever one is missing."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -90,7 +89,6 @@ def test_rank_correlation_by_hand_and_where_it_has_none() -> None:
 # Diversity tables: by hand on two-dimensional vectors, and null where there is nothing to compare.
 
 
-Make = Callable[..., pa.Table]
 WINDOWS = ("whole", "first256", "head2000chars")
 
 
@@ -99,8 +97,8 @@ def vectors_of(table: pa.Table, angles: list[float]) -> pa.Table:
     return embedded(table, v, np.full(len(angles), 0.5), "whole")
 
 
-def test_two_groups_by_hand(rollouts: Make) -> None:
-    table = vectors_of(rollouts({"a": "ccw", "b": "cw"}), [0, 0, np.pi / 2, 0, np.pi])
+def test_two_groups_by_hand() -> None:
+    table = vectors_of(rows_of({"a": "ccw", "b": "cw"}), [0, 0, np.pi / 2, 0, np.pi])
     a, b = diversity_of(table).to_pylist()
     assert a["diversity"] == pytest.approx(2 / 3, abs=1e-6)  # pairs 0, 1, 1
     assert a["diversity_correct"] == pytest.approx(0.0, abs=1e-6)
@@ -111,22 +109,22 @@ def test_two_groups_by_hand(rollouts: Make) -> None:
     assert b["diversity_correct"] is None
 
 
-def test_in_a_window_only_traces_that_fill_it_count(rollouts: Make) -> None:
+def test_in_a_window_only_traces_that_fill_it_count() -> None:
     """Of three traces one is as short as to be shown whole: it would be compared by less text than the others."""
     angles = [0, np.pi / 2, np.pi]
     v = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     seen = np.array([0.5, 1.0, 0.25])
-    shown = {w: diversity_of(embedded(rollouts({"a": "ccw"}), v, seen, w)).to_pylist()[0] for w in WINDOWS}
+    shown = {w: diversity_of(embedded(rows_of({"a": "ccw"}), v, seen, w)).to_pylist()[0] for w in WINDOWS}
     assert (shown["first256"]["n"], shown["first256"]["coverage"]) == (2, 0.375)
     assert shown["first256"]["diversity"] == pytest.approx(2.0, abs=1e-6) and shown["first256"]["num_correct"] == 1
     assert [shown[w]["n"] for w in ("whole", "head2000chars")] == [3, 3]
-    none = diversity_of(embedded(rollouts({"a": "ccw"}), v, np.ones(3), "last16")).to_pylist()[0]
+    none = diversity_of(embedded(rows_of({"a": "ccw"}), v, np.ones(3), "last16")).to_pylist()[0]
     assert (none["n"], none["diversity"], none["reason"]) == (0, None, "no trace is longer than the window")
 
 
-def test_answers_without_an_encoder(rollouts: Make) -> None:
+def test_answers_without_an_encoder() -> None:
     # classes: 0 1 2 | none at all
-    table = classed_by_letter(rollouts({"a": "cww", "b": "tt"}))
+    table = classed_by_letter(rows_of({"a": "cww", "b": "tt"}))
     rows = {r["problem_id"]: r for r in answers_of(table).to_pylist()}
     assert rows["a"]["entropy"] == pytest.approx(np.log(3) + 2 / 6)
     assert (rows["a"]["disagreement"], rows["a"]["distinct"], rows["a"]["distinct_wrong"]) == (1.0, 3, 2)
@@ -156,10 +154,10 @@ def test_answers_of_a_group_do_not_depend_on_its_size() -> None:
     assert found[6] == pytest.approx(found[24], rel=0.02) == pytest.approx((1 - (1 - chances) ** 4).sum(), rel=0.02)
 
 
-def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) -> None:
-    first = diversity_of(vectors_of(rollouts({"a": "cc", "b": "cw", "d": "cc"}), [0, 1, 0, 2, 0, 0.5]))
+def test_comparison_pairs_problems_and_says_what_equal_n_leaves() -> None:
+    first = diversity_of(vectors_of(rows_of({"a": "cc", "b": "cw", "d": "cc"}), [0, 1, 0, 2, 0, 0.5]))
     second = diversity_of(
-        vectors_of(rollouts({"a": "cct", "b": "ccc", "e": "cc"}, arm="thinking"), [0, 0.1, 0, 0.2, 0, 1, 2])
+        vectors_of(rows_of({"a": "cct", "b": "ccc", "e": "cc"}, arm="thinking"), [0, 0.1, 0, 0.2, 0, 1, 2])
     )
     rows = {(r["metric"], r["basis"]): r for r in compare_columns([first, second], ("diversity",)).to_pylist()}
     row = rows["diversity", "all"]
@@ -170,7 +168,7 @@ def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) 
     assert rows["diversity", "equal_n"]["reason"] == "one problem has no spread"
 
 
-def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:
+def test_near_duplicates_are_compared_as_one() -> None:
     """Every problem twice, under one cluster: interval and p stay."""
     angles = {"panel": [0.3, 0.9, 1.4, 0.6], "thinking": [0.2, 0.4, 1.5, 0.1]}
     told = []
@@ -178,7 +176,7 @@ def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:
         tables = []
         for arm, apart in angles.items():
             problems = {f"{name}{i}": angle for name, angle in zip("abde", apart, strict=True) for i in range(copies)}
-            table = rollouts(dict.fromkeys(problems, "cw"), arm=arm)
+            table = rows_of(dict.fromkeys(problems, "cw"), arm=arm)
             measured = diversity_of(vectors_of(table, [v for angle in problems.values() for v in (0.0, angle)]))
             tables.append(
                 measured.append_column("cluster", pa.array([p[0] for p in measured["problem_id"].to_pylist()]))
