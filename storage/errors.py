@@ -53,7 +53,7 @@ class Notice(UserWarning):
 
 
 def printable(text: str, kept: str = "") -> str:
-    """Replace control characters, which could set a terminal's title or write its clipboard. kept: those that stay.
+    r"""Replace control characters, which could set a terminal's title or write its clipboard. kept: those that stay.
 
     >>> printable("title\x1b]0;\n", kept="\n") == "title\ufffd]0;\n"
     True

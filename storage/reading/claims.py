@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -17,7 +17,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
 from storage.reading.catalog import artifacts
-from storage.reading.views import views
+from storage.reading.views import Views, views
 from storage.records.garbage import closure
 from storage.sql import QUERIES, named
 
@@ -125,29 +125,24 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
     of = [{"ref": str(ref), "path": path} for ref in ours for path, _ in files[ref]]
     imports = pa.Table.from_pylist(of, schema=pa.schema({"ref": pa.string(), "path": pa.string()}))
     of_what = " of the claims' files" if wanted else ""
-
-    def value(name: str, given: Mapping[str, object]) -> float | None:
-        found = view.ask(name, dict(given)).to_pylist()
-        return None if len(found) != 1 or found[0]["value"] is None else float(found[0]["value"])
-
     with views(paths, {"artifacts": artifacts(store.root), "imports": imports}, threads=threads) as view:
-        return [check(claim, set(paths), value, of_what) for claim in claims.claims]
+        return [_checked(claim, paths.keys(), view, of_what) for claim in claims.claims]
 
 
-def check(
-    claim: Claim, kinds: set[str], value: Callable[[str, Mapping[str, object]], float | None], of_what: str = ""
-) -> Checked:
-    """Recompute one claim. kinds: those of the store. value: returns the result of a named query, or None."""
+def _checked(claim: Claim, kinds: Set[str], view: Views, of_what: str) -> Checked:
+    """Recompute one claim from these kinds of artifacts."""
     if claim.query is None:
         return Checked(claim, "unknown", reason=claim.cannot or "")
     if missing := sorted(needs(claim.query) - kinds):
         return Checked(claim, "unknown", reason=f"the store has no {' and no '.join(missing)}{of_what}")
     try:
-        found = value(claim.query, claim.parameters | ({} if claim.file is None else {"file": claim.file}))
+        given: dict[str, Any] = claim.parameters | ({} if claim.file is None else {"file": claim.file})
+        values = view.ask(claim.query, given)["value"].to_pylist()
     except UserError as error:  # rows of an older schema
         return Checked(claim, "unknown", reason=str(error))
-    if found is None:
+    if len(values) != 1 or values[0] is None:
         return Checked(claim, "unknown", reason="the store's rows do not answer the query")
+    found = float(values[0])
     near = abs(found - claim.printed) <= claim.tolerance * (1 + 1e-9) + 1e-12
     return Checked(claim, "holds" if (found < claim.printed if claim.below else near) else "off", found)
 

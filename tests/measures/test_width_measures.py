@@ -45,10 +45,6 @@ def group_of(found: Sequence[Rollout], texts: Sequence[str] | None = None) -> Gr
     )
 
 
-def by_class(*classes: int, right: Sequence[bool] | None = None) -> Group:
-    return group_of([(c, r, -1.0) for c, r in zip(classes, right or [True] * len(classes), strict=True)])
-
-
 @given(rollouts)
 def test_utility_is_that_of_noveltybench_over_all_orders(found: list[Rollout]) -> None:
     for k in range(1, len(found) + 1):
@@ -86,12 +82,6 @@ def test_counts_and_likelihoods_go_through_every_subset(found: list[Rollout]) ->
         assert entropy_by_counts(group, k) == pytest.approx(float(np.mean(counted)))
         assert entropy_by_likelihood(group, k) == pytest.approx(float(np.mean(weighed)))
         assert entropy_by_sequence_likelihood(group, k) == pytest.approx(float(np.mean(whole)))
-
-
-def test_semantic_entropy_by_hand() -> None:
-    assert entropy_by_counts(by_class(0, 0, 1, 1), 4) == pytest.approx(log(2))
-    three_to_one = group_of([(0, True, log(0.6)), (1, True, log(0.2))])
-    assert entropy_by_sequence_likelihood(three_to_one, 2) == pytest.approx(entropy([3, 1]))
 
 
 def bleu(text: str, references: Sequence[str]) -> float:

@@ -47,13 +47,6 @@ def test_the_interval_of_sql_is_that_of_the_stages(values: list[float]) -> None:
 counts = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
 
 
-def test_pass_at_k_of_three_rollouts_by_hand() -> None:
-    # n = 3, c = 1: k = 1 hits 1 of 3 singles, k = 2 misses only the one pair without it, k = 3 always hits
-    assert pass_at_k(np.array([3]), np.array([1]), [1, 2, 3]).tolist() == [
-        [pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0]
-    ]
-
-
 @given(counts)
 @settings(deadline=None)
 def test_pass_at_k_is_the_share_of_subsets_with_a_correct_one(case: tuple[int, int, int]) -> None:

@@ -14,7 +14,7 @@ from benchmarks.nights import Cell, first_alarm
 from storage.estimates import resample_classes, resample_means
 from tasks.domain.statistics import estimators as e
 from tasks.domain.statistics import paired_tests as s
-from tasks.domain.statistics.means import combined, errors_at_any_look, folded, holds_for, ratio, together
+from tasks.domain.statistics.means import combined, errors_at_any_look, folded, holds_for, together
 from tasks.domain.statistics.nights import look
 from tasks.domain.statistics.shares import proportions
 
@@ -103,19 +103,6 @@ def test_bands_for_all_columns_are_as_wide_as_their_correlation_asks() -> None:
     assert together(apart, 20_000, 0) == pytest.approx(independent, abs=0.02)
 
 
-def test_a_ratio_stays_positive() -> None:
-    x, y = np.array([[900.0, 10, 10, 10]]), np.array([[1.0, 0, 0, 1]])
-    at, low, high = ratio(x, y, False)
-    assert at == 465.0
-    assert 0 < low < at < high
-
-
-def test_equivalence_by_hand() -> None:
-    found = combined([(1.0, np.array([[[-0.01], [0.0], [0.01], [0.0]]]))], [False])
-    error = np.sqrt(2e-4 / 3 / 4)
-    assert found.p_equivalent(0.05)[0] == pytest.approx(stats.t.sf(0.05 / error, found.spread.problems_df_V[0]))
-
-
 @pytest.mark.parametrize("rollouts", [8, 32, 400])
 def test_an_adjustment_holds_for_an_accuracy_that_is_hardly_known(rollouts: int) -> None:
     """Diversity falls with accuracy and with nothing else, and one arm is better: what is printed as left holds 0."""
@@ -186,14 +173,6 @@ def test_sign_flips_of_many_problems_agree_with_t_and_are_never_zero() -> None:
     p, t = s.sign_flip(x, draws=20_000, seed=1), s.paired(x, np.zeros(60))["p_t"]
     assert p == pytest.approx(t, abs=0.01)
     assert s.sign_flip(np.ones(60), draws=100, seed=0) == pytest.approx(1 / 101)
-
-
-def test_corrections_over_a_family_by_hand() -> None:
-    # Holm: 3·0.01, max(0.03, 2·0.02), max(0.04, 1·0.03); Benjamini-Hochberg: 0.03 for all three
-    assert s.adjust([0.01, 0.02, 0.03], "holm") == pytest.approx([0.03, 0.04, 0.04])
-    assert s.adjust([0.01, 0.02, 0.03], "bh") == pytest.approx([0.03, 0.03, 0.03])
-    assert s.adjust([None, 0.04], "holm") == [None, 0.04]
-    assert s.adjust([None], "bh") == [None]
 
 
 @given(st.lists(st.integers(0, 8), min_size=2, max_size=40))
