@@ -106,6 +106,24 @@ class Tree:
         assert isinstance(came, Came)
         return came
 
+    def request(self, ask: Ask) -> RolloutRequest:
+        """Return the rollout request of an Ask. A request for an answer has the problem's gold; a request for a single
+        step has none. All steps of a path share the tokens of one completion; the rest follows from the parent."""
+        problem, (context, index), parent = self.problem, self.key(ask), self.parent(ask)
+        policy, sampling = self.terms.policy, self.terms.sampling
+        return RolloutRequest(
+            context,
+            problem["source"],
+            problem["problem"] if ask.question is None else ask.question,
+            problem["gold"] if ask.answers and not ask.end else "",
+            index,
+            stepping(policy, ask.end) if ask.end else policy,
+            sampling,
+            derived_seed(sampling.seed, context, index),
+            begun="" if parent is None else parent.seen["completion"],
+            left=None if parent is None else sampling.max_tokens - parent.seen["num_tokens"],
+        )
+
     def lacking(self) -> dict[Key, Ask]:
         """Return the missing requests of the next round, and in advance as many certain later requests as results
         exist. Rounds of single rollouts are thus sampled in batches of two, four and eight."""
@@ -187,25 +205,6 @@ class Tree:
 
 
 Asked = tuple[Tree, Ask, RolloutRequest]
-
-
-def request_for(tree: Tree, ask: Ask, terms: Terms) -> RolloutRequest:
-    """Return the rollout request of an Ask. A request for an answer has the problem's gold; a request for a single step
-    has none. All steps of a path share the tokens of one completion; the remaining number follows from the parent."""
-    problem, context = tree.problem, ask.context(tree.problem["problem_id"])
-    parent = tree.parent(ask)
-    return RolloutRequest(
-        context,
-        problem["source"],
-        problem["problem"] if ask.question is None else ask.question,
-        problem["gold"] if ask.answers and not ask.end else "",
-        ask.index,
-        stepping(terms.policy, ask.end) if ask.end else terms.policy,
-        terms.sampling,
-        derived_seed(terms.sampling.seed, context, ask.index),
-        begun="" if parent is None else parent.seen["completion"],
-        left=None if parent is None else terms.sampling.max_tokens - parent.seen["num_tokens"],
-    )
 
 
 @cache
@@ -336,7 +335,7 @@ def uncut(batch: Sequence[tuple[Tree, Ask]], terms: Terms, had: Had) -> list[Ask
     """Return the requests that can be sampled or are in the ledger; the tree records the reason for the others."""
     pending: list[Asked] = []
     for tree, ask in batch:
-        request = request_for(tree, ask, terms)
+        request = tree.request(ask)
         if not is_entered(request, had) and (cut := too_long(request, terms)):
             tree.hand[request.problem_id, request.rollout] = cut
         else:
