@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from benchmarks.jobs import Job
 from benchmarks.tally import tally
-from storage.bands import Band
+from storage.estimates import Band
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import contrast_curves, k_curve
 from tasks.domain.statistics.means import MARGIN

@@ -29,7 +29,7 @@ from flows.running.plan import Planned
 from flows.running.sessions import stages_on
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.bands import Band
+from storage.estimates import Band
 from storage.reading.figures import answer_figure
 from storage.reading.query_cache import ask, report_inputs
 from storage.reading.recorded import first_screen, question_of

@@ -16,7 +16,7 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
-from storage.bands import Band, band
+from storage.estimates import Band, band
 
 T = TypeVar("T")
 #: The last settings of a connection, which statements can neither change nor circumvent.

@@ -11,7 +11,7 @@ from storage.artifacts.manifest import Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
 from storage.artifacts.schemas import Audit, Designs
-from storage.bands import Band
+from storage.estimates import Band
 from storage.sql import QUERIES, named, query
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.rewards import RewardTerm

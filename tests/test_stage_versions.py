@@ -40,7 +40,7 @@ EXECUTION = {
 
 
 #: What of storage makes rows: rules that SQL and Python share.
-RULES = {"storage.bands", "storage.estimates", "storage.sql"}
+RULES = {"storage.estimates", "storage.sql"}
 #: Queries whose rows a stage keeps.
 QUERIES = {"audit_designs": "lint_*.sql", "render_report": "report_summary.sql"}
 

@@ -22,8 +22,8 @@ from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import Benchmark
 from storage.artifacts.store import Store
-from storage.bands import Band
 from storage.errors import UserError
+from storage.estimates import Band
 from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
 from storage.records.spending import charges

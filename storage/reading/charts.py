@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.bands import Band
+from storage.estimates import Band
 from storage.reading.figures import ARM_STYLES, BAND_STYLES, BANDS, PAGE_STYLES, Chart, Style, is_share, styles
 
 Spec = dict[str, Any]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from storage.artifacts.schemas import ALWAYS, ON_REQUEST, SOMETIMES
-from storage.bands import Band
 from storage.errors import check_known
+from storage.estimates import Band
 from storage.sql import QUERIES, header
 
 # The unit of a column by its name: percent, difference of shares, or p-value.

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage.artifacts.schemas import BandCrosstab, Bands, JointBands, Rollouts
-from storage.bands import Band
+from storage.estimates import Band
 from storage.sql import query
 from tasks.domain.statistics.difficulty import adaptive_saving, expectations
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio, repeated

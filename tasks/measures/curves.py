@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.schemas import TRAINING_METRICS, Curves, GainDifferences, Pool, Rollouts, Splits, Training
-from storage.bands import Band
+from storage.estimates import Band
 from storage.sql import query
 from tasks.designs import trained_on
 from tasks.domain.scaffolds import ARMS

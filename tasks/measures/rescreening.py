@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import nullable
 from storage.artifacts.schemas import Bands, Rollouts
-from storage.bands import Band, band, variance_chance
-from storage.estimates import LEVEL, tail_freedom
+from storage.estimates import LEVEL, Band, band, tail_freedom, variance_chance
 from storage.sql import query
 from tasks.domain.statistics import difficulty
 from tasks.domain.statistics.curves_of_k import levels

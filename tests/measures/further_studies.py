@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.schemas import Bands
-from storage.bands import band
+from storage.estimates import band
 from tests.measures.simulated import POPULATIONS, G, group_rows, logits_of, names, seed_scale, sigmoid
 
 SIZE = 16  # rollouts of a problem of the chain

@@ -9,7 +9,7 @@ from scipy.stats import t
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from storage.artifacts.schemas import Bands
-from storage.bands import band
+from storage.estimates import band
 from tasks.domain.statistics.regression import MIXED, between_groups, slope
 from tasks.measures.chain import LINKS, chain_of
 from tests.measures.further_studies import chain_studies

@@ -8,8 +8,8 @@ import pytest
 
 from storage.artifacts.schemas import Calibrations, Embeddings, Rollouts
 from storage.artifacts.store import Store
-from storage.bands import Band
 from storage.errors import UserError
+from storage.estimates import Band
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.engines.grading.graders import Graders
 from tasks.grading import by_grader

@@ -14,8 +14,8 @@ from cli.analysis import replay as command
 from flows.replay import NEEDED, replay
 from flows.upkeep.store_audit import audit
 from storage.artifacts.store import Store
-from storage.bands import Band
 from storage.errors import UserError
+from storage.estimates import Band
 from tasks.stage import Progress
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "published.json").read_text())

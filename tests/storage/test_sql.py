@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.bands import band
-from storage.estimates import pass_all_k, pass_at_k
+from storage.estimates import band, pass_all_k, pass_at_k
 from storage.reading.views import views
 from storage.sql import query
 from tasks.domain.statistics.means import combined

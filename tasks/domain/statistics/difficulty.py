@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.bands import Band, band, variance_chance
+from storage.estimates import Band, band, variance_chance
 
 Pairs = Sequence[tuple[int, int]]
 CHANCE_J = np.concatenate([[0.0], 1 / (1 + np.exp(-np.linspace(-6.5, 6.5, 41))), [1.0]])

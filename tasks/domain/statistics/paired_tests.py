@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from storage.bands import Band
-from storage.estimates import LEVEL
+from storage.estimates import LEVEL, Band
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
 from tasks.domain.statistics.regression import robust
 from tasks.domain.statistics.shares import share_interval

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from storage.bands import Band, band
+from storage.estimates import Band, band
 from tasks.domain.grpo.advantages.group import is_live
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.credit import (

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from storage.bands import band
 from storage.errors import UserError
+from storage.estimates import band
 from tasks.domain.grpo.advantages.best_of_k import DIVERGENCE
 from tasks.domain.grpo.advantages.group import Candidate, Context, Group, is_live, minus_mean
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages

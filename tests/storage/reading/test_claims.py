@@ -10,8 +10,8 @@ from flows.upkeep.store_audit import audit
 from storage.artifacts.manifest import Recipe, provenance
 from storage.artifacts.schemas import Bands
 from storage.artifacts.store import Payload, Store
-from storage.bands import band
 from storage.errors import UserError
+from storage.estimates import band
 from storage.reading.claims import CLAIMS, needs, read_claims, recomputed
 from storage.sql import named
 

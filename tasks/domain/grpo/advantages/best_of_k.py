@@ -6,8 +6,7 @@ from math import log
 
 import numpy as np
 
-from storage.bands import in_variance_band
-from storage.estimates import pass_at_k
+from storage.estimates import in_variance_band, pass_at_k
 from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centred_form
 
 
