@@ -29,7 +29,7 @@ def overview() -> None:
             st.markdown(words)
         show(FIGURES["summary"])
     _runs()
-    if (found := recorded.nights(root())).num_rows:
+    if (found := recorded.last_nights(root())).num_rows:
         st.subheader("Nights", anchor="nights")
         st.caption("The last nightly re-evaluation of every adapter, drifted ones first.")
         table(found)

@@ -10,6 +10,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import TRAINING_METRICS, Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
+from storage.records.record import last_nights as last_nights  # dashboards read no records
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
 from storage.roots import linkless
