@@ -30,9 +30,9 @@ from flows.running.sessions import stages_on
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.estimates import Band
-from storage.reading.figures import answer_figure
-from storage.reading.query_cache import ask, report_inputs
-from storage.reading.recorded import first_screen, question_of
+from storage.reading.figures import is_share
+from storage.reading.query_cache import ask
+from storage.reading.recorded import answering, first_screen, question_of
 from storage.sql import query
 from tasks.metering import OCCUPYING
 from tasks.stage import Progress as Event
@@ -169,20 +169,26 @@ ACROSS = 33
 
 
 def level_lines(store: Store, report: Ref) -> Iterator[str]:
-    """Yield a line for each arm (or objective, or method): accuracy before (o) and after (●) between 0 and 100 %."""
-    figure = answer_figure(report_inputs(store.manifest(report).recipe))
-    rows = [row for row in ask(store.root, str(report), figure.query).to_pylist() if row["after_rate"] is not None]
-    levels = [row for row in rows if row["row"] == "level"]
-    width = min(24, max((len(row["label"]) for row in levels), default=0))
-    for row in levels:
-        marks, before, after = ["·"] * ACROSS, row["before_rate"], row["after_rate"]
-        ends = sorted(round((ACROSS - 1) * value) for value in (after, after if before is None else before))
+    """Yield a line for each arm (or objective, or method): accuracy before (o) and after (●) between 0 and 100 %. For a
+    question about width: the widths between 0 and the largest."""
+    figure = answering(store.root, str(report))
+    if (chart := figure.chart) is None:
+        return
+    rows = ask(store.root, str(report), figure.query).to_pylist()
+    rows = [row for row in rows if row["row"] == "level" and row[chart.x] is not None]
+    shares, before = is_share(chart.x), chart.x.replace("after_", "before_")
+    width = min(24, max((len(row["label"]) for row in rows), default=0))
+    whole = 1.0 if shares else max((row[chart.x] for row in rows), default=0.0) or 1.0
+    for row in rows:
+        marks, start, end = ["·"] * ACROSS, row[before], row[chart.x]
+        ends = sorted(round((ACROSS - 1) * value / whole) for value in (end, end if start is None else start))
         marks[ends[0] : ends[1] + 1] = "─" * (ends[1] - ends[0] + 1)
-        if before is not None:
-            marks[round((ACROSS - 1) * before)] = "o"
-        marks[round((ACROSS - 1) * after)] = "●"
-        gained = "" if row["gain"] is None else f"{100 * row['gain']:+6.1f} points"
-        yield f"{row['label'][:width]:{max(16, width)}} {''.join(marks)} {100 * after:5.1f} % {gained}"
+        if start is not None:
+            marks[round((ACROSS - 1) * start / whole)] = "o"
+        marks[round((ACROSS - 1) * end / whole)] = "●"
+        value = f"{100 * end:5.1f} %" if shares else f"{end:5.3f}"
+        gained = "" if row[chart.y] is None else f"{100 * row[chart.y]:+7.2f} points"
+        yield f"{row['label'][:width]:{max(16, width)}} {''.join(marks)} {value} {gained}".rstrip()
 
 
 def band_bars(bands: pa.Table) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import streamlit as st
 from dashboards.text import literal
 from storage.errors import UserError
 from storage.reading.charts import specs_of
-from storage.reading.figures import Figure, Section, is_gain, is_p_value, is_share
+from storage.reading.figures import Figure, Section, is_gain, is_p_value, is_share, without
 from storage.reading.query_cache import Report, ask, reports, sources
 
 
@@ -63,9 +63,9 @@ def has(report: Report, figure: Figure) -> bool:
     return bool(sources(root(), report.ref, figure.sources[:1]))
 
 
-def show(figure: Figure, write: Callable[[pa.Table], None] | None = None) -> None:
+def show(figure: Figure, write: Callable[[pa.Table], None] | None = None, withheld: Sequence[str] = ()) -> None:
     """Show a figure as declared: its charts, its table, and the query and artifacts behind it. write: shows the rows in
-    place of a table."""
+    place of a table. withheld: labels of the rows of an answer that are left out."""
     report = chosen()
     if report is None:
         return
@@ -74,7 +74,7 @@ def show(figure: Figure, write: Callable[[pa.Table], None] | None = None) -> Non
         st.info(figure.without_artifact(report.measures))
         return
     try:
-        rows = ask(root(), report.ref, figure.query)
+        rows = without(ask(root(), report.ref, figure.query), withheld)
     except UserError as error:
         st.warning(str(error))
         return

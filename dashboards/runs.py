@@ -3,6 +3,9 @@ trainings, and the steps of finished ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
@@ -11,8 +14,8 @@ from dashboards.parts import chosen, plot, remember, root, rows_of, selected, sh
 from dashboards.text import literal
 from storage.reading import recorded
 from storage.reading.charts import lines
-from storage.reading.figures import FIGURES, Chart, answer_figure, on_page
-from storage.reading.query_cache import descent, reports, sources
+from storage.reading.figures import FIGURES, Chart, on_page
+from storage.reading.query_cache import descent, reports
 
 REFRESH_SECONDS = 3
 
@@ -21,12 +24,13 @@ def overview() -> None:
     report = chosen()
     if report is not None:
         st.subheader(literal(recorded.question_of(root(), report.ref) or "The answer"), anchor="answer")
-        *head, words = (recorded.answer_of(root(), report.ref) or "This run's report has no page.").split("\n\n", 2)
-        st.markdown("\n\n".join(head) or words)
-        show(answer_figure([name for name in ("objectives", "search_curves") if sources(root(), report.ref, (name,))]))
-        _tiles(report.ref)
+        first = recorded.first_screen(root(), report.ref)
+        if first:
+            st.markdown(f"**{literal(first['verdict'])}**\n\n{literal(first['holds'])}")
+        show(recorded.answering(root(), report.ref), withheld=first.get("withheld", ()))
+        _tiles(first)
         with st.expander("In words"):
-            st.markdown(words)
+            st.markdown(recorded.in_words(root(), report.ref) or "This run's report has no page.")
         show(FIGURES["summary"])
     _runs()
     if (found := recorded.last_nights(root())).num_rows:
@@ -43,9 +47,8 @@ def overview() -> None:
         show(FIGURES["spending"])
 
 
-def _tiles(report: str) -> None:
-    """Show the figures of the report's first screen side by side, and below them its sentence on the audit."""
-    first = recorded.first_screen(root(), report)
+def _tiles(first: Mapping[str, Any]) -> None:
+    """Show the figures of a report's first screen side by side, and below them its sentence on the audit."""
     tiles = first.get("tiles", ())
     for column, tile in zip(st.columns(max(1, len(tiles))), tiles, strict=False):
         with column.container(border=True):

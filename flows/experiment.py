@@ -133,6 +133,7 @@ def experiment(study: Study) -> Report:
             asks=p.about or question,
             registered=study.registered,
             earlier_looks=study.earlier_looks,
+            beside=study.beside,
         ),
         problems=Problems(
             pool=at.studied.pool, splits=at.studied.splits, benchmarks=tuple(choice for _, choice in at.benchmarks)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import time
+from base64 import b64encode
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import flow, get_run_logger  # noqa: TID253
@@ -125,10 +127,20 @@ def _show_report(store: Store, report: Ref) -> str:
     """Put the report on the run's page and the location of its files into the log."""
     files = store.files(report).resolve()
     address = os.environ.get("VARBAND_URL", "http://127.0.0.1:8501").rstrip("/")
-    page = f"[The report in `varband serve`]({address}/?run={report})\n\n{(files / 'report.md').read_text()}"
+    page = f"[The report in `varband serve`]({address}/?run={report})\n\n{with_chart(files)}"
     show_card(str(this_run().id), REPORT, page, str(report))
     get_run_logger().info("report: %s, in `varband serve` %s/?run=%s", files / "report.html", address, report)
     return str(report)
+
+
+def with_chart(files: Path) -> str:
+    """Return the text of a report with the chart of its answer, as an image within the text: Prefect keeps no files.
+    Its new interface (`/v2`) shows the image's name instead."""
+    text, chart = (files / "report.md").read_text(encoding="utf-8"), files / "answer.png"
+    if not chart.is_file():
+        return text
+    image = f"![Chart of the answer](data:image/png;base64,{b64encode(chart.read_bytes()).decode()})"
+    return text.replace("\n## The answer\n", f"\n## The answer\n\n{image}\n", 1)
 
 
 def _run(

@@ -39,6 +39,9 @@ def faults_of(p: Profile) -> list[Fault]:
     trained = [arm.name for arm in arms if arm.trains]
     faults += [*_heads(p), *_problems(p), *_compared(p, trained)]
     _trainings(p, trained, faults)
+    if p.encoder.name == "none":
+        words = "'none' is no encoder: give its folder or name; --without embeddings leaves out what needs one"
+        faults.append(Fault(("encoder", "name"), words))
     with collected(faults, "search"):
         p.search.check_served(p.final.sampling.max_tokens, arms)
         faults += _served(p)

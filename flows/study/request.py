@@ -149,7 +149,7 @@ class Request:
             written=Written(path.name, self.text, question, self.settings),
         )
         before = {"registered": registered(study, store.root), "earlier_looks": earlier_looks(study, store.root)}
-        return replace(study, command=self.command(), **before)
+        return replace(study, command=self.command(), beside=beside(study, store.root), **before)
 
     def command(self) -> str:
         """Return the same request as a command line."""
@@ -216,3 +216,19 @@ def earlier_looks(study: Study, root: Path) -> tuple[str, ...]:
 
     same = (run for run in all_runs(root) if run.profile == study.profile.called)
     return tuple(run.report for run in same if run.report and fixed(run.changes) == fixed(study.changes))
+
+
+def beside(study: Study, root: Path) -> tuple[str, ...]:
+    """Return `VALUE REPORT` for each other value of the study's matrix with a report, which differs in that alone."""
+    name, _, own = study.profile.called.partition("/")
+    axes = tuple(f".{part.partition('=')[0]}" for part in own.split(",") if "=" in part)
+
+    def fixed(changes: Iterable[str]) -> set[str]:
+        return {change for change in changes if not f".{change.partition(': ')[0]}".endswith(axes)}
+
+    found: dict[str, str] = {}
+    for run in all_runs(root) if axes else ():
+        of, _, value = run.profile.partition("/")
+        if of == name and "=" in value and value != own and run.report and fixed(run.changes) == fixed(study.changes):
+            found.setdefault(value, run.report)
+    return tuple(f"{value} {report}" for value, report in found.items())

@@ -59,6 +59,7 @@ class Study:
     command: str = ""  # what asks for it
     registered: str = ""  # whether it was registered before sampling, in words
     earlier_looks: tuple[str, ...] = ()  # reports on the same question
+    beside: tuple[str, ...] = ()  # `VALUE REPORT` for each other value of its matrix
     adapters: Mapping[str, MadeElsewhere] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)

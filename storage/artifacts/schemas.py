@@ -316,10 +316,10 @@ class DiversityComparison(
     schema=nullable(
         "metric str, basis str, window str, source str, arm str, step int, other str, other_step int, n big, mean real",
         "other_mean real, difference real, relative real, relative_low real, relative_high real, low real, high real",
-        "t real, p_t real, p_normal real, p_value real, p_adjusted real, family str, detectable real, clusters big",
-        "seeds int, holds_for str, d_z real, d_z_corrected real, adjusted_difference real, adjusted_low real",
-        "adjusted_high real, adjusted_p real, adjusted_p_corrected real, adjusted_reason str, coverage real",
-        "other_coverage real, reason str",
+        "t real, p_t real, p_normal real, p_value real, p_adjusted real, corrected_low real, corrected_high real",
+        "family str, detectable real, clusters big, seeds int, holds_for str, d_z real, d_z_corrected real",
+        "adjusted_difference real, adjusted_low real, adjusted_high real, adjusted_p real, adjusted_p_corrected real",
+        "adjusted_reason str, coverage real, other_coverage real, reason str",
     ),
 ):
     """Diversity of two policies, paired by problem."""
@@ -356,8 +356,8 @@ class GainDifferences(
     schema=nullable(
         "metric str, arm str, step int, other str, other_step int, source str, gain real, other_gain real",
         "estimate real, low real, high real, sequence_low real, sequence_high real, p_value real, p_adjusted real",
-        "family str, p_equivalent real, p_equivalent_corrected real, detectable real, n big, clusters big, seeds int",
-        "holds_for str, reason str",
+        "corrected_low real, corrected_high real, family str, p_equivalent real, p_equivalent_corrected real",
+        "detectable real, n big, clusters big, seeds int, holds_for str, reason str",
     ),
 ):
     """The difference of gains between arms: the main result of a study."""

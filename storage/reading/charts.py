@@ -67,6 +67,14 @@ def as_pdf(spec: Spec) -> bytes:
     return vl_convert.svg_to_pdf(as_svg(spec, page="white"))
 
 
+def as_png(svg: str) -> bytes:
+    """Render a drawn chart on white, at twice its size, for pages that show no SVG or have other fonts."""
+    import vl_convert
+
+    head, _, rest = svg.partition(">")
+    return vl_convert.svg_to_png(f'{head}><rect width="100%" height="100%" fill="white"/>{rest}', scale=2)
+
+
 def dark_rules(palette: dict[str, Style]) -> str:
     """Return style-sheet rules that recolour charts to a page's colours. palette: variable of the style sheet →
     style."""
@@ -216,49 +224,65 @@ def heat(_: Chart, rows: Sequence[Row], __: Sequence[str], arm: str, other: str)
     return [_spec(cells, description, height=240, encoding=encoding, layer=layer)]
 
 
-def levels(_: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
-    """Return the chart of an answer. Its upper panel has the accuracy of each arm (or objective, or method) before and
-    after. Its lower panel has each difference beside the range of differences that the study is too small to detect.
-    rows: result of a query report_answer_*."""
-    rows = [{**row, **{name: 100 * row[name] for name in POINTS if row.get(name) is not None}} for row in rows]
-    above = [row for row in rows if row["row"] != "difference" and row["after_rate"] is not None]
-    below = [row for row in rows if row["row"] == "difference" and row["gain"] is not None]
+def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
+    """Return the chart of an answer. Its upper panel has the accuracy (or width) of each arm, objective or method,
+    before and after. Its lower panel has each difference beside the range of differences that the study is too small to
+    detect. chart: x names the column of the value after, y that of the difference. rows: result of a query
+    report_answer_*."""
+    x, y, scale = chart.x, chart.y, 100 if is_share(chart.x) else 1
+    before, least = x.replace("after_", "before_"), f"detectable_{y}"
+    scaled = [f"{name}{end}" for name in (x, y) for end in ("", "_low", "_high")] + [before, least]
+    rows = [{**row, **{name: scale * row[name] for name in scaled if row.get(name) is not None}} for row in rows]
+    above = [row for row in rows if row["row"] != "difference" and row[x] is not None]
+    below = [row for row in rows if row["row"] == "difference" and row[y] is not None]
     if not above:
         return []
-    for row in (*above, *below):
-        told = row["gain"] is not None and row["row"] != "seed"
-        row["told"] = f"{row['gain']:+.1f} points".replace("-", "−") if told else ""
-        row["least"] = None if row.get("detectable_gain") is None else -row["detectable_gain"]
+    shared = {
+        row["label"] for row in above if row["arm"] != next(r["arm"] for r in above if r["label"] == row["label"])
+    }
+    for row in above:
+        row["told"] = "" if row["row"] == "seed" or row["label"] in shared else _told(row, x, y, scale)
+    for row in below:
+        row |= {"told": _told(row, x, y, scale), "least": None if row.get(least) is None else -row[least]}
     main, looks = "datum.row == 'level'", {arm: ARM_STYLES[place].light for arm, place in styles(arms).items()}
-    y = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
-    number = y | {"text": _field("told", "nominal")}
-    of_arm = y | {"color": _scale("arm", looks, legend=None)}
+    label = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
+    number = label | {"text": _field("told", "nominal")}
+    legend = {"orient": "right", "symbolOpacity": 1} if shared else None  # a line of several arms does not name them
+    of_arm = label | {"color": _scale("arm", looks, legend=legend)}
 
-    def x(name: str, to: str = "", **rest: Any) -> Spec:
+    def at(name: str, to: str = "", **rest: Any) -> Spec:
         return {"x": _field(name, **rest)} | ({"x2": {"field": to}} if to else {})
 
-    rate: Spec = {"title": "held-out accuracy, %", "scale": {"zero": False, "nice": True}}
-    before, after = {"scale": rate["scale"]}, of_arm | x("after_rate", **rate)
+    axis: Spec = {"title": chart.x_name, "scale": {"zero": False, "nice": True}}
+    start, after = {"scale": axis["scale"]}, of_arm | at(x, **axis)
     panels = [
         _panel(
             above,
-            _layer("rule", of_arm | x("after_rate_low", "after_rate_high", **rate), main, size=9, opacity=0.3),
-            _layer("rule", of_arm | x("before_rate", "after_rate", **before), main, size=2),
-            _layer("point", of_arm | x("before_rate", **before), main, size=90, fill="white", opacity=1),
+            _layer("rule", of_arm | at(f"{x}_low", f"{x}_high", **axis), main, size=9, opacity=0.3),
+            _layer("rule", of_arm | at(before, x, **start), main, size=2),
+            _layer("point", of_arm | at(before, **start), main, size=90, fill="white", opacity=1),
             _layer("point", after, "datum.row == 'seed'", filled=True, size=22),
             _point(after, 110, main),
             _layer("text", number, main, **_BESIDE),
         )
     ]
     if below:
-        title = {"title": "difference, points"}
-        zero = _layer("rule", x("zero"), strokeDash=[3, 3], color=SOFT) | {"data": {"values": [{"zero": 0}]}}
-        grey = _layer("bar", y | x("least", "detectable_gain", **title), height=26, color=LINE, opacity=0.6)
-        ends = _layer("rule", y | x("gain_low", "gain_high", **title), size=2, color=INK)
-        gain = _point(y | x("gain"), 90, color=INK)
-        panels.append(_panel(below, grey, zero, ends, gain, _layer("text", number, **_BESIDE)))
-    shared = {"config": CONFIG, "resolve": {"scale": {"color": "shared"}}}
-    return [{"description": "accuracy before and after, and the differences", "vconcat": panels, **shared}]
+        title = {"title": chart.y_name}
+        zero = _layer("rule", at("zero"), strokeDash=[3, 3], color=SOFT) | {"data": {"values": [{"zero": 0}]}}
+        grey = _layer("bar", label | at("least", least, **title), height=26, color=LINE, opacity=0.6)
+        ends = _layer("rule", label | at(f"{y}_low", f"{y}_high", **title), size=2, color=INK)
+        middle = _point(label | at(y, **title), 90, color=INK)
+        panels.append(_panel(below, grey, zero, ends, middle, _layer("text", number, **_BESIDE)))
+    whole = {"config": CONFIG, "resolve": {"scale": {"color": "shared"}}}
+    return [{"description": f"{chart.x_name}, and the differences", "vconcat": panels, **whole}]
+
+
+def _told(row: Row, x: str, y: str, scale: float) -> str:
+    """Return the number beside a row: its difference or gain, or else its value after."""
+    if row[y] is not None:
+        return f"{row[y]:+.2f} points".replace("-", "−") if scale > 1 else f"{row[y]:+.3f}".replace("-", "−")
+    value = f"{row[x]:.1f} %" if scale > 1 else f"{row[x]:.3f}"
+    return value if row.get("tokens") is None else f"{value}, {row['tokens']:,.0f} tokens"
 
 
 #: Width of an answer's panels; the labels to the left and the numbers to the right come in addition.
@@ -267,9 +291,6 @@ _LABELS: Spec = {"labelLimit": 220, "labelFontSize": 12, "minExtent": 130, "labe
 _LABELS |= {"domain": False, "ticks": False}
 #: Look of the numbers to the right of the panels.
 _BESIDE: Spec = {"align": "left", "x": ANSWER_WIDTH + 14, "color": INK}
-#: Columns that an answer shows in percentage points.
-POINTS = ("after_rate", "after_rate_low", "after_rate_high", "before_rate", "gain", "gain_low", "gain_high")
-POINTS += ("detectable_gain",)
 
 
 def _panel(rows: Sequence[Row], *layers: Spec) -> Spec:

@@ -1,11 +1,15 @@
 """The figures of report and app, declared once: sections in `sections.toml`, colours in `colours.toml`, each figure in
 the header of its query in `queries/report_<name>.sql`."""
 
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.artifacts.schemas import ALWAYS, ON_REQUEST, SOMETIMES
 from storage.errors import check_known
@@ -169,10 +173,21 @@ def variables(styles: Mapping[str, Style], *, dark: bool = False) -> str:
     return "".join(f"--{name}:{(style.dark if dark else style.light).lower()};" for name, style in styles.items())
 
 
-def answer_figure(inputs: Collection[str]) -> Figure:
-    """Return the figure that answers a study's question. inputs: names of what its report is made from."""
-    kind = "objectives" if "objectives" in inputs else "search" if "search_curves" in inputs else "gain"
-    return FIGURES[f"answer_{kind}"]
+#: Words of a question that asks about width.
+OF_WIDTH = re.compile(r"\b(wide|wider|width|diverse|diversity)\b", re.IGNORECASE)
+
+
+def answer_figure(inputs: Collection[str], asks: str) -> Figure:
+    """Return the figure that answers a study's question. inputs: names of what its report is made from. asks: the
+    question; one about width is answered by widths if nothing was trained."""
+    untrained_width = "diversities" in inputs and "trainings" not in inputs and OF_WIDTH.search(asks)
+    kinds = {"objectives": "objectives" in inputs, "search": "search_curves" in inputs, "width": untrained_width}
+    return FIGURES[f"answer_{next((kind for kind, asked in kinds.items() if asked), 'gain')}"]
+
+
+def without(rows: pa.Table, withheld: Sequence[str]) -> pa.Table:
+    """Return the rows of an answer without those of these labels."""
+    return rows.filter(~pc.field("label").isin(list(withheld))) if withheld else rows
 
 
 def on_page(page: str) -> tuple[Section, ...]:

@@ -10,6 +10,8 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import TRAINING_METRICS, Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
+from storage.reading.figures import Figure, answer_figure
+from storage.reading.query_cache import report_inputs
 from storage.records.record import last_nights as last_nights  # dashboards read no records
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
@@ -39,16 +41,17 @@ def spending_of(root: Path, report: str) -> pa.Table | None:
     return spent if spent is not None and spent.num_rows else None
 
 
-def answer_of(root: Path, report: str) -> str:
-    """Return the answer and the caveats of a report as Markdown; empty for one without a page."""
+def in_words(root: Path, report: str) -> str:
+    """Return the sentences of a report as Markdown; empty for one without a page."""
     page = linkless(Store(root).files(Ref.parse(report)), "report.md")
-    if not page.is_file():
-        return ""
-    return page.read_text(encoding="utf-8").partition("\n## The answer\n")[2].partition("\n## ")[0].strip()
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    words = text.partition("\n## In words\n")[2] or text.partition("\n## The answer\n")[2]  # of an older version
+    return words.partition("\n## ")[0].strip()
 
 
 def first_screen(root: Path, report: str) -> dict[str, Any]:
-    """Return the verdict of a report, what it holds for, its tiles and a sentence on its audit."""
+    """Return the verdict of a report, what it holds for, its tiles, a sentence on its audit, and the labels of the
+    differences that are not drawn."""
     path = linkless(Store(root).files(Ref.parse(report)), "answer.json")
     return orjson.loads(path.read_bytes()) if path.is_file() else {}
 
@@ -57,6 +60,12 @@ def question_of(root: Path, report: str) -> str:
     """Return the question of a report's study, which is the report's title; empty for an older version."""
     asks = str(Store(root).manifest(Ref.parse(report)).recipe.arguments.get("asks", ""))
     return asks[:1].upper() + asks[1:]
+
+
+def answering(root: Path, report: str) -> Figure:
+    """Return the figure that answers the question of a report's study."""
+    inputs = report_inputs(Store(root).manifest(Ref.parse(report)).recipe)
+    return answer_figure(inputs, question_of(root, report))
 
 
 #: Columns that a page may plot by step.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.ref import KINDS, Ref
-from storage.artifacts.schemas import DIAGNOSTICS, SOMETIMES
+from storage.artifacts.schemas import DIAGNOSTICS, SOMETIMES, Tokens
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.sql import answer, connect, named
@@ -123,6 +123,7 @@ def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> d
         "measured": texts(final=[p[0] for p in pairs], diversity=[p[1] for p in pairs]),
         "sliced_by": texts(**sliced),
         "diagnostics": DIAGNOSTICS.empty_table(),
+        "tokens": Tokens.schema.empty_table(),
     }
     empty = {
         name: kind.schema.append(pa.field("ref", pa.string())).empty_table()

@@ -152,14 +152,19 @@ def training_curves(
 # The difference of gains is the study's main result: did one arm gain more from training than another?
 
 
+#: Columns that hold an end of an interval.
+ENDS = tuple(f"{of}{end}" for of in ("", "sequence_", "corrected_") for end in ("low", "high"))
+
+
 def gains_of(groups: pa.Table) -> pa.Table:
     """Compare the held-out gains of every two arms by source, from first to last evaluated step, on common problems.
 
     Paired by problem; interval and p are over problems and training seeds of each trained arm. p_adjusted: Holm over
-    the pairs of arms on all sources (the confirmatory family), Benjamini-Hochberg by source. sequence: ends of the
-    confidence sequence, which holds at all looks together. p_equivalent: p-value of the equivalence test with margin
-    ±MARGIN. detectable: difference that this design detects with 80 % power. A gain is None, with a reason, if the arm
-    was evaluated at one step only.
+    the pairs of arms on all sources (the confirmatory family), Benjamini-Hochberg by source; corrected: ends of the
+    interval that agrees with p_adjusted. sequence: ends of the confidence sequence, which holds at all looks together.
+    p_equivalent: p-value of the equivalence test with margin ±MARGIN. detectable: difference that this design detects
+    with 80 % power. A gain is None, with a reason, if the arm was evaluated at one step only. There is no interval if
+    no rollout was correct, before or after.
     """
     counts, rows = counts_of(groups), list[Row]()
     spans = counts.spans
@@ -174,6 +179,9 @@ def gains_of(groups: pa.Table) -> pa.Table:
             figures, mean = contrasted(four, (1.0, -1.0, -1.0, 1.0), "both arms gain the same on every problem")
             if figures["n"]:
                 row |= {"gain": mean[0] - mean[1], "other_gain": mean[2] - mean[3]}
+                row["lead"] = mean[1] - mean[3]
+                if not any(mean):
+                    figures = {"estimate": 0.0, "n": figures["n"], "reason": "no rollout of either arm was correct"}
             else:
                 figures["reason"] = "no problem that both arms were asked at both ends"
             rows.append(row | figures)
@@ -182,10 +190,13 @@ def gains_of(groups: pa.Table) -> pa.Table:
         return ("difference of gains", "holm") if row["source"] == "all" else ("difference of gains by source", "bh")
 
     named = in_families(rows, family, beside=("p_equivalent",))
+    for row in named:  # two accuracies differ by at most 1, after training too
+        ends = {name: row[name] for name in ENDS if row.get(name) is not None}
+        row |= {name: min(max(end, -1 - row["lead"]), 1 - row["lead"]) for name, end in ends.items()}
     return pa.Table.from_pylist(named, schema=GainDifferences.schema)
 
 
-@stage(GainDifferences, version=12)
+@stage(GainDifferences, version=13)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """Compare the held-out gains of every two arms."""
     return gains_of(read_groups(evaluations))

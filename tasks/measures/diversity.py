@@ -282,7 +282,7 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     return whole.sort_by([(name, "ascending") for name in ("arm", "step", "seed", "source", "problem_id")])
 
 
-@stage(DiversityComparison, version=17)
+@stage(DiversityComparison, version=18)
 def compare_diversity(*, diversities: tuple[Diversity, ...]) -> pa.Table:
     """Compare every two policies, paired by problem, and by seed if both use the same adapters."""
     if not diversities:

@@ -1,6 +1,7 @@
 """Compare objectives: the same arm, problems, seeds and token budget, trained with different losses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ class Objectives(
     schema=nullable(
         "arm str, objective str, metric str, before real, after real",
         "change real, change_low real, change_high real, over_baseline real, over_low real, over_high real",
-        "p_value real, p_adjusted real, family str, n big, seeds int, holds_for str, reason str",
+        "p_value real, p_adjusted real, corrected_low real, corrected_high real, family str, n big, seeds int",
+        "holds_for str, reason str",
     ),
 ):
     """The result of each objective for the same arm, and its difference from the baseline objective."""
@@ -114,8 +116,15 @@ def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) 
                 }
                 row |= {"p_value": more.get("p_value"), "reason": row["reason"] or more.get("reason")}
             scale = scale_of(metric)
+            if end is not policies[0] and "ends" in more:
+                row["ends"] = partial(_scaled, more["ends"], scale)
             rows.append(row | {name: None if v is None else scale * float(v) for name, v in figures.items()})
     return rows
+
+
+def _scaled(ends: Callable[[float], tuple[float, float]], scale: float, level: float) -> tuple[float, float]:
+    low, high = ends(level)
+    return scale * low, scale * high
 
 
 def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[Row]:
@@ -157,7 +166,7 @@ def _steps(training: Training) -> list[Row]:
     end_answers="objective_end_answers",
     trainings="objective_trainings",
 )
-@stage(Objectives, version=9)
+@stage(Objectives, version=10)
 def compare_objectives(
     *,
     objectives: tuple[str, ...],

@@ -216,8 +216,8 @@ class SearchContrasts(
     kind="search_contrasts",
     schema=nullable(
         "metric str, budget big, arm str, step int, method str, other str, other_step int, other_method str",
-        "estimate real, low real, high real, p_value real, p_adjusted real, family str, detectable real, n big",
-        "clusters big, seeds int, holds_for str, reason str",
+        "estimate real, low real, high real, p_value real, p_adjusted real, corrected_low real, corrected_high real",
+        "family str, detectable real, n big, clusters big, seeds int, holds_for str, reason str",
     ),
 ):
     """Paired differences between searches."""
@@ -262,7 +262,7 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int], slope: 
 
 
 @standard_measure("search_contrasts", needs=("searches",))
-@stage(SearchContrasts, version=7)
+@stage(SearchContrasts, version=8)
 def contrast_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
     """Compare methods and policies in pairs."""
     return contrasts_of(searched(searches, budgets), budgets)

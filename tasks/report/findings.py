@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -78,19 +78,22 @@ def caveats(ask: Ask, registered: str = "", looks: int = 1) -> list[str]:
 
 
 def hardly_taught(ask: Ask) -> list[str]:
-    """Return a sentence for each arm with a training that had no correct rollout, or steps of hardly any problem."""
+    """Return the sentences on arms with a training that had no correct rollout, or steps of hardly any problem."""
     trainings: dict[tuple[str, int], list[Row]] = {}
     for row in ask("report_live_groups").to_pylist():
         trainings.setdefault((row["arm"], row["seed"]), []).append(row)
-    sentences = list[str]()
+    wrong, few = list[str](), dict[int, list[str]]()
     for (arm, _), steps in trainings.items():
         if not any(step["variance"] + step["all_one"] for step in steps):
-            words = "it could learn only from other parts of its reward"
-            sentences.append(f"No rollout in the training of {arm} was correct: {words}.")
+            wrong.append(arm)
         most = max(step["all_zero"] + step["variance"] + step["all_one"] for step in steps)
         if most <= FEW_GROUPS:
-            sentences.append(f"Each step of {arm} trained on {'1 problem' if most == 1 else f'{most} problems'}.")
-    return list(dict.fromkeys(sentences))
+            few.setdefault(most, []).append(arm)
+    sentences = [f"No rollout in the training of {listed(wrong)} was correct."] if wrong else []
+    return sentences + [
+        f"Each step of {listed(arms)} trained on {'1 problem' if most == 1 else f'{most} problems'}."
+        for most, arms in few.items()
+    ]
 
 
 def gains(ask: Ask, looks: int) -> list[Row]:
@@ -157,6 +160,16 @@ def corrected_away(row: Mapping[str, Any]) -> bool:
     return row.get("p_adjusted") is not None and row["p_adjusted"] >= 0.05
 
 
+class Fault(NamedTuple):
+    """The way in which an arm breaks the form of its answers most. share: of so many rollouts. broken: whether it is
+    above the gate's limit."""
+
+    share: float
+    words: str
+    rollouts: int
+    broken: bool
+
+
 class Form:
     """The conclusions from the rows of `report_form`: whether an arm follows its scaffold's form."""
 
@@ -168,6 +181,16 @@ class Form:
     def sampled(self, where: str) -> bool:
         """Return whether rollouts were sampled at this place of a study."""
         return any(at == where for _, at in self._rows)
+
+    @property
+    def arms(self) -> list[str]:
+        """The arms in the study's order."""
+        return list(dict.fromkeys(arm for arm, _ in self._rows))
+
+    @property
+    def compared(self) -> str:
+        """The place of the rollouts that the answer compares."""
+        return TRAINED if self.sampled(TRAINED) else START
 
     def _mean(self, arm: str, sampled: str, name: str) -> float | None:
         """Return a share of an arm's rollouts, averaged over seeds; None if nothing was sampled."""
@@ -198,13 +221,30 @@ class Form:
         return f"{'; '.join(dict.fromkeys(reason.words for reason in found))}, so what differs is {what}"
 
     def broken(self, arms: Iterable[str], sampled: str) -> str:
-        """Return the first way in which arms mostly break the format, at screening or at the comparison, with the
-        share of each such arm; empty if none does."""
-        for name, words in SHARES.items():
-            shares = {arm: max(self._mean(arm, at, name) or 0.0 for at in (SCREENING, sampled)) for arm in arms}
-            if most := {arm: share for arm, share in shares.items() if share > getattr(Gate(), name)}:
-                return f"{listed(f'{percent(share)} of {arm}' for arm, share in most.items())} {words}"
+        """Return the first way in which arms mostly break the format, at the comparison or else at screening, with the
+        share of each such arm and the number of its rollouts; empty if none does."""
+        for at, where in ((sampled, "held-out"), (SCREENING, "screening")):
+            faults = {arm: fault for arm in arms if (fault := self.worst(arm, at)) and fault.broken}
+            for words in dict.fromkeys(fault.words for fault in faults.values()):
+                most = {arm: fault for arm, fault in faults.items() if fault.words == words}
+                sizes = sorted({fault.rollouts for fault in most.values()})
+                of = " to ".join(f"{size:,}" for size in sizes[:: max(1, len(sizes) - 1)])
+                each = " each" if len(most) > 1 else ""
+                shares = listed(f"{percent(fault.share)} of {arm}" for arm, fault in most.items())
+                return f"of {of} {where} rollouts{each}, {shares} {words}"
         return ""
+
+    def worst(self, arm: str, sampled: str) -> Fault | None:
+        """Return the first way in which an arm mostly breaks the format, or else its most frequent one; None if
+        nothing was sampled."""
+        rows = self._rows.get((arm, sampled))
+        if not rows:
+            return None
+        shares = {name: self._mean(arm, sampled, name) or 0.0 for name in SHARES}
+        mostly = (name for name, share in shares.items() if share > getattr(Gate(), name))
+        name = next(mostly, max(shares, key=lambda name: shares[name]))
+        rollouts, broken = sum(row["rollouts"] for row in rows), shares[name] > getattr(Gate(), name)
+        return Fault(shares[name], SHARES[name], rollouts, broken)
 
     def mute(self, arm: str) -> list[str]:
         """Return the parts that an arm's completions lack, before training or after; empty if they follow the
@@ -238,22 +278,27 @@ class Form:
 Verdict = Literal["withheld", "unknown", "alike", "undecided", "different"]
 
 
+def withheld(row: Row, form: Form, gate: Sequence[str], sampled: str) -> str | None:
+    """Return why the two arms of a row are not compared: their form, or the study's own gate; None if they are."""
+    arms = (row["arm"], row["other"])
+    own = [fact for fact in gate if {*arms} & {word.strip(",") for word in fact.split()}]
+    kept = f"the study's own gate was not kept: {'; '.join(own)}" if own else None
+    return form.withheld(arms, sampled) or kept
+
+
 def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
     """Return the conclusion about two arms that a row of the difference of gains allows, and the reasons that limit it.
 
     gate: the audit's sentences on arms that miss the study's own gate. `alike`: the two arms' gains are equal to within
     MARGIN.
     """
-    arms = (row["arm"], row["other"])
-    own = [fact for fact in gate if {*arms} & {word.strip(",") for word in fact.split()}]
-    kept = f"the study's own gate was not kept: {'; '.join(own)}" if own else None
-    if why := form.withheld(arms, TRAINED) or kept:
+    if why := withheld(row, form, gate, TRAINED):
         return "withheld", why
     if row["more_gain_low"] is None or row["more_gain_high"] is None:
         return "unknown", row["reason"]
     if _equal(row):
         return "alike", ""
-    return ("different" if excludes_zero(row, "more_gain") and not corrected_away(row) else "undecided"), ""
+    return ("different" if excludes_zero(row, "more_gain") else "undecided"), ""
 
 
 def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -> list[str]:
@@ -275,13 +320,12 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
         p = f", p = {row['p_adjusted']:.2g}" if row["p_adjusted"] is not None else ""
         ends = interval(low, high, 100)
         text = f"{arms[0]} gained {signed(round(more, 1))} pp more than {arms[1]}{ends}{p}, {row['n']} problems"
-        if not excludes_zero(row, "more_gain") or corrected_away(row):
-            counted = " after correction for all pairs of arms" if excludes_zero(row, "more_gain") else ""
+        if not excludes_zero(row, "more_gain"):
             least = row["detectable_gain"]
             guess = "by a spread that two seeds hardly tell " if row.get("seeds") == 2 and least else ""
             size = "none, however large" if least is None else f"{100 * least:.1f} pp"
             found = f" ({guess}this study would find {size})"
-            text += f"; no evidence that one gains more{counted}{found}, {_equivalence(row, 'that both gain the same')}"
+            text += f"; undecided which gains more{found}, {_equivalence(row, 'that both gain the same')}"
         elif verdict == "alike":
             text += f"; {_equivalence(row, 'that both gain the same')} all the same"
         if moved := form.learnt(arms):
@@ -366,7 +410,7 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
         if gain["gain_low"] is not None and (not clear or corrected_away(gain)):
             counted = " after correction for all gains" if clear else ""
             shown = _equivalence(gain, "that it is unchanged")
-            unchanged.append(f"no evidence of a change under {arm}{counted}, {shown}")
+            unchanged.append(f"undecided whether {arm} changed{counted}, {shown}")
     parts = [f"training moved held-out accuracy of {listed(moved)}"] if moved else []
     parts += [f"held-out accuracy went under {listed(others)}"] if others else []
     parts += [f"nothing was learnt under {listed(idle)}: training made no update"] if idle else []
@@ -403,13 +447,12 @@ def _of_two(row: Row, gaps: Sequence[Row], form: Form, trained: bool) -> str:
     arms, sampled = (row["arm"], row["other"]), TRAINED if row["step"] else START
     if why := form.withheld(arms, sampled):
         return f"Whether one arm's search is wider is not stated: {why}."
-    chance = excludes_zero(row, "difference") and corrected_away(row)
     return (
         f"{'At the start of training, traces' if trained and not row['step'] else 'Traces'}"
         f" of {row['arm']} lay {number(row['mean'])} apart and those of {row['other']}"
         f" {number(row['other_mean'])} (difference {signed(row['difference'], 3)}"
         f"{interval(row['difference_low'], row['difference_high'], 1)}"
-        f"{', no evidence of a difference after correction' if chance else ''},"
+        f"{'' if excludes_zero(row, 'difference') else ', undecided'},"
         f" {row['n']} problems)" + _closing(row, gaps) + form.unlike(arms, sampled) + "."
     )
 

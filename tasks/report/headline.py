@@ -1,5 +1,9 @@
 """The first screen of a study: a sentence that answers its question, the population for which it holds, a chart and
-tiles."""
+tiles.
+
+Three words mark the verdicts without a difference, on the page and in the terminal: `Undecided` if the interval that
+decides contains 0, `No difference` if a test shows that the difference is within MARGIN, and `Not compared`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from storage.reading.figures import answer_figure
+from storage.reading.figures import OF_WIDTH, answer_figure
 from tasks.domain.statistics.means import MARGIN
 from tasks.report import findings
 from tasks.report.tables import minus, number, percent
@@ -19,15 +23,18 @@ ENDS = (("arm", "step"), ("other", "other_step"))
 FEW = 5 * MARGIN
 #: Order of the verdicts on pairs of arms; the first one present is the study's.
 VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
-NOT_SHOWN = "no difference shown"
-#: Words of a question that asks about width.
-OF_WIDTH = re.compile(r"\b(wide|wider|width|diverse|diversity)\b", re.IGNORECASE)
+#: A sentence lists the differences of at most so many objectives.
+LISTED = 3
+OWN = "the study's own objective"
+#: Codes of frequent findings of the audit in words.
+FINDINGS = {"single_seed": "one training seed only", "form": "answers out of form", "truncation": "completions cut off"}
+FINDINGS |= {"gate": "the form gate was missed", "near_duplicate": "near-duplicates of held-out problems"}
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure for each arm or objective. values: pairs of name and figure. words: the conclusion about their
-    difference."""
+    """One figure for each arm, objective or method. values: pairs of name and figure. words: the conclusion about their
+    difference, or what the figure is of."""
 
     title: str
     values: tuple[tuple[str, str], ...]
@@ -38,22 +45,26 @@ class Tile:
 class Headline:
     """The words and figures of a first screen. verdict: the answer in one sentence. holds: the smallest difference that
     the study could find, and the population that the answer holds for. audit: a sentence on the audit's findings; empty
-    if there are none."""
+    if there are none. withheld: labels of the differences that are not drawn because their ends are not compared."""
 
     verdict: str
     holds: str
     audit: str
     tiles: tuple[Tile, ...]
+    withheld: tuple[str, ...] = ()
 
 
 def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, study: str, asks: str = "") -> Headline:
-    """Return the answer to the question of a study: about objectives or a search if the study has them, otherwise about
-    its arms. inputs: names of what the report is made from. study: its name. asks: its question; if the question names
-    one objective or one search method, the answer is about that one. looks: see `findings.answer`."""
-    form, figure = findings.Form(ask("report_form").to_pylist()), answer_figure(inputs)
+    """Return the answer to the question of a study: about objectives or a search if the study has them, about width if
+    its question does and nothing was trained, otherwise about its arms. inputs: names of what the report is made from.
+    study: its name. asks: its question; if the question names one objective or one search method, the answer is about
+    that one. looks: see `findings.answer`."""
+    form, figure = findings.Form(ask("report_form").to_pylist()), answer_figure(inputs, asks)
     rows = ask(figure.query).to_pylist()
     levels = [row for row in rows if row["row"] == "level"]
-    pairs = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
+    differences = [row for row in rows if row["row"] == "difference"]
+    pairs = [row for row in differences if row.get("gain_low") is not None]
+    withheld: list[str] = []
     if figure.name == "answer_objectives":
         verdict, holds = _of_objectives(levels, pairs, asks)
         if OF_WIDTH.search(asks) and (width := _width_of_objectives(ask, asks)):
@@ -61,21 +72,68 @@ def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, stud
     elif figure.name == "answer_search":
         verdict, holds = _of_search(levels, pairs, asks)
     else:
-        verdict, holds = _of_gains(ask, form, levels, looks, study) or _of_levels(ask, form, levels, pairs, study)
-    codes = Counter(code.replace("_", " ") for code in ask("report_audit").to_pydict().get("code", ()))
+        gate = findings.broken_gate(ask)
+        withheld = [row["label"] for row in differences if findings.withheld(row, form, gate, form.compared)]
+        if figure.name == "answer_width":
+            verdict, holds = _of_widths(ask, form, levels, differences, study)
+        else:
+            verdict, holds = _of_gains(ask, form, levels, looks, study) or _of_levels(ask, form, levels, pairs, study)
+    rates = [row[f"{end}_rate"] for row in levels for end in ("before", "after") if row.get(f"{end}_rate") is not None]
+    if rates and not any(rates):
+        withheld = [row["label"] for row in differences]
+        none = "no held-out rollout is correct."
+        if verdict.startswith("Not compared: of"):
+            holds = _joined(holds, f"N{none[1:]}")
+        else:
+            verdict, holds = f"Not compared: {none}", _number(levels)
+    holds = _joined(holds, *findings.hardly_taught(ask))
+    return Headline(verdict, holds, _audit(ask), tuple(_tiles(ask, form, inputs, levels)), tuple(withheld))
+
+
+def _audit(ask: findings.Ask) -> str:
+    codes = Counter(ask("report_audit").to_pydict().get("code", ()))
+    if not codes:
+        return ""
     found = f"{codes.total()} finding{'' if codes.total() == 1 else 's'}"
-    kinds = [f"{code} ({times} times)" if times > 1 else code for code, times in codes.items()]
-    audit = f"The audit has {found} about the design: {findings.listed(kinds)}." if codes else ""
-    return Headline(verdict, _joined(holds, *findings.hardly_taught(ask)), audit, tuple(_tiles(ask, form, inputs)))
+    arms = len({row["arm"] for row in ask("report_summary").to_pylist()})
+    kinds = []
+    for code, times in codes.items():
+        of_arms = f"{'both' if times == arms == 2 else times} arms" if code == "single_seed" else f"{times} times"
+        kinds.append(FINDINGS.get(code, code.replace("_", " ")) + (f" ({of_arms})" if times > 1 else ""))
+    return f"The audit has {found} about the design: {findings.listed(kinds)}."
+
+
+# Numbers and names in a sentence.
 
 
 def _points(share: float) -> str:
     """
-    >>> _points(0.338), _points(0.05), _points(0.0104)
-    ('33.8 points', '5 points', '1 point')
+    >>> _points(0.338), _points(0.05), _points(0.0104), _points(0.0125)
+    ('33.8 points', '5 points', '1 point', '1.3 points')
     """
-    text = f"{abs(100 * share):.1f}".removesuffix(".0")
+    text = _tenths(abs(100 * share)).removesuffix(".0")
     return f"{text} point{'' if text == '1' else 's'}"
+
+
+def _tenths(value: float) -> str:
+    """Return one digit after the point; halves are rounded up, as a reader rounds the two digits of the chart."""
+    return f"{value + 1e-9:.1f}"
+
+
+def _end(share: float) -> str:
+    """Return one end of an interval in points, with more digits if it is close to 0, so that its side of 0 shows.
+
+    >>> _end(0.0345), _end(0.00036), _end(-0.00004), _end(0.0)
+    ('+3.5', '+0.04', '−0.004', '0.0')
+    """
+    value = 100 * share
+    digits = next((digits for digits in (1, 2, 3) if round(value, digits)), 1)
+    return minus(f"{value:+.{digits}f}") if round(value, digits) else "0.0"
+
+
+def _ends(row: findings.Row, name: str = "gain", sign: int = 1) -> str:
+    low, high = sorted(sign * row[f"{name}_{end}"] for end in ("low", "high"))
+    return f"(95 % interval {_end(low)} to {_end(high)})"
 
 
 def _named(pairs: Sequence[findings.Row], asks: str) -> Sequence[findings.Row]:
@@ -92,9 +150,21 @@ def _sentence(row: findings.Row, one: str, verb: str, other: str, *, turned: boo
     """Return the sentence on a difference (columns gain, gain_low, gain_high). turned: name the better one first."""
     sign = -1 if turned and row["gain"] < 0 else 1
     first, second = (one, other)[::sign]
-    low, high = (minus(f"{end:+.1f}") for end in sorted(sign * 100 * row[f"gain_{end}"] for end in ("low", "high")))
     than = "more" if sign * row["gain"] >= 0 else "less"
-    return f"{first} {verb} {_points(row['gain'])} {than} than {second} (95 % interval {low} to {high})."
+    return f"{first} {verb} {_points(row['gain'])} {than} than {second} {_ends(row, sign=sign)}."
+
+
+def _clear(row: findings.Row, name: str = "gain") -> bool:
+    return findings.excludes_zero(row, name) and not findings.corrected_away(row)
+
+
+def _decided(pairs: Sequence[bool], what: str) -> str:
+    """Return how many of several comparisons are decided; empty for one."""
+    if len(pairs) < 2:
+        return ""
+    counted = f"{sum(pairs)} of the {len(pairs)}" if any(pairs) else f"None of the {len(pairs)}"
+    verb = "are" if sum(pairs) > 1 else "is"
+    return f"{counted} {what} {verb} decided."
 
 
 def _not_compared(
@@ -102,7 +172,7 @@ def _not_compared(
 ) -> tuple[str, str]:
     """Return the headline of arms that are not compared. It names all arms that break the form of their answers, or
     else says why the first pair is not compared."""
-    broken = form.broken(dict.fromkeys(arm for row in pairs for arm in (row["arm"], row["other"])), sampled)
+    broken = form.broken([arm for arm in form.arms if any(arm in (row["arm"], row["other"]) for row in pairs)], sampled)
     if not broken:
         return (
             f"Not compared: {pairs[0]['arm']} and {pairs[0]['other']} differ in more than their scaffolds.",
@@ -110,7 +180,10 @@ def _not_compared(
         )
     look = f"To read completions: 'varband store show {study} --completions 3 --failed'."
     holds = f"A difference would be one of form, not of solved problems. {look}"
-    return f"Not compared: of the rollouts, {broken}.", holds
+    return f"Not compared: {broken}.", holds
+
+
+# Arms.
 
 
 def _of_gains(
@@ -130,20 +203,19 @@ def _of_gains(
     if verdict == "withheld":
         return _not_compared(form, [one for _, one in pairs], findings.TRAINED, why, study)
     if verdict == "unknown":
-        return f"Undecided: the interval of the difference between {arms} is not known.", f"{why or 'no interval'}."
+        return f"Not compared: the difference of {arms} has no interval.", f"{why or 'No interval'}."
     row |= {"gain": row["more_gain"], "gain_low": row["more_gain_low"], "gain_high": row["more_gain_high"]}
     more = _sentence(row, row["arm"], "gained", row["other"], turned=True)
     solved = [level[f"{end}_rate"] or 0.0 for level in levels for end in ("before", "after")]
     few = f"All solve less than {percent(FEW)}: {_points(MARGIN)} are much." if max(solved, default=1.0) < FEW else ""
-    differ = sum(one == "different" for (one, _), _ in pairs)
-    several = ""
-    if len(pairs) > 1:
-        counted = f"{differ or 'none'} differ{'s' if differ == 1 else ''}"
-        several = f"Of {len(pairs)} pairs of arms {counted}, corrected for their number."
+    decided = [one in ("different", "alike") for (one, _), _ in pairs]
+    several = _decided(decided, "pairs of arms") if any(decided) else ""
     shown = few if verdict == "alike" else _detectable(row)
     holds = _joined(several, shown, _number([row]), _holds(row))
     alike = f"No difference: {arms} gain the same to within {_points(MARGIN)} (equivalence test at 5 %)."
-    return {"different": more, "alike": alike, "undecided": f"Undecided: {more}"}[verdict], holds
+    open_ = f"Undecided for all {len(pairs)} pairs of arms; the largest difference: {more}"
+    undecided = open_ if len(pairs) > 1 else f"Undecided: {more}"
+    return {"different": more, "alike": alike, "undecided": undecided}[verdict], holds
 
 
 def _of_levels(
@@ -152,10 +224,9 @@ def _of_levels(
     """Return the headline of a study with one trained arm, or with none."""
     if trained := [row for row in levels if row["gain"] is not None and row["gain_low"] is not None]:
         row = max(trained, key=lambda one: abs(one["gain"]))
-        low, high = (minus(f"{100 * row[f'gain_{end}']:+.1f}") for end in ("low", "high"))
         verb = "gained" if row["gain"] > 0 else "lost"
-        words = f"{row['arm']} {verb} {_points(row['gain'])} (95 % interval {low} to {high})."
-        return words if findings.excludes_zero(row, "gain") else f"No gain is shown: {words}", _holds(row)
+        words = f"{row['arm']} {verb} {_points(row['gain'])} {_ends(row)}."
+        return words if findings.excludes_zero(row, "gain") else f"Undecided: {words}", _holds(row)
     number_of = _joined("Nothing was trained.", _number(levels))
     if not pairs:
         return _untrained(ask, levels), number_of
@@ -163,12 +234,14 @@ def _of_levels(
     sound = [one for one, reason in zip(pairs, why, strict=True) if not reason]
     if not sound:
         return _not_compared(form, pairs, findings.START, why[0] or "", study)
-    row = max(sound, key=lambda one: (findings.excludes_zero(one, "gain"), abs(one["gain"])))
+    return _solves_more(sound), number_of
+
+
+def _solves_more(pairs: Sequence[findings.Row]) -> str:
+    """Return the sentence on the untrained arms that differ most in accuracy."""
+    row = max(pairs, key=lambda one: (findings.excludes_zero(one, "gain"), abs(one["gain"])))
     words = _sentence(row, row["arm"], "solves", row["other"], turned=True)
-    wider = _wider(ask)
-    width = f"Traces: {wider}. " if wider else ""
-    undecided = "" if findings.excludes_zero(row, "gain") else "Accuracy is undecided: " if width else "Undecided: "
-    return f"{width}{undecided}{words}", number_of
+    return words if findings.excludes_zero(row, "gain") else f"Undecided: {words}"
 
 
 def _untrained(ask: findings.Ask, arms: Sequence[findings.Row]) -> str:
@@ -186,32 +259,63 @@ def _untrained(ask: findings.Ask, arms: Sequence[findings.Row]) -> str:
     return f"{words}."
 
 
+def _of_widths(
+    ask: findings.Ask,
+    form: findings.Form,
+    levels: Sequence[findings.Row],
+    differences: Sequence[findings.Row],
+    study: str,
+) -> tuple[str, str]:
+    """Return which of several untrained arms is wider; their accuracy comes second."""
+    number_of = _joined("Nothing was trained.", _number(levels))
+    if not differences:
+        widths = (f"{row['arm']} has the width {number(row['after_width'])}" for row in levels)
+        return f"{findings.listed(widths)}." if levels else "No width was measured.", number_of
+    why = [form.withheld((one["arm"], one["other"]), findings.START) for one in differences]
+    sound = [one for one, reason in zip(differences, why, strict=True) if not reason]
+    if not sound:
+        return _not_compared(form, differences, findings.START, why[0] or "", study)
+    row = max(sound, key=lambda one: (findings.excludes_zero(one, "difference"), abs(one["difference"])))
+    low, high = (minus(f"{row[f'difference_{end}']:+.3f}") for end in ("low", "high"))
+    verdict = f"{row['arm']} is wider than {row['other']} by {row['difference']:.3f} (95 % interval {low} to {high})."
+    verdict = verdict if findings.excludes_zero(row, "difference") else f"Undecided: {verdict}"
+    accuracy = [row for row in ask("report_answer_gain").to_pylist() if row["row"] == "difference"]
+    known = [row for row in accuracy if row["gain_low"] is not None]
+    solved = f"Accuracy: {_solves_more(known).replace('Undecided: ', 'undecided, ')}" if known else ""
+    decided = [findings.excludes_zero(one, "difference") for one in sound]
+    return verdict, _joined(_decided(decided, "pairs of arms"), solved, number_of)
+
+
+# Objectives and searches.
+
+
 def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
+    """Return the verdict on the objectives that gain more or less than the study's own. An objective that the question
+    names, or else the first one of the study, comes first."""
     if not pairs:
-        return "No objective can be compared: no interval is known.", _number(levels)
-    clear = [row for row in pairs if findings.excludes_zero(row, "gain") and not findings.corrected_away(row)]
-    asked = _named(pairs, asks)
-    row = max([row for row in clear if row in asked] or asked, key=lambda one: abs(one["gain"]))
-    who = row["other"] + (f" on {row['arm']}" if len({one["arm"] for one in pairs}) > 1 else "")
-    words = _sentence(row, who, "gained", "the study's own objective")
-    more = sum(one["gain"] > 0 for one in clear)
-    counted = [
-        f"{n or 'none'} gain{'s' * (n == 1)} {than}" for n, than in ((more, "more"), (len(clear) - more, "less"))
-    ]
-    count = f"Of {len(pairs)} objectives {' and '.join(counted)}, corrected for their number." if len(pairs) > 1 else ""
-    if findings.excludes_zero(row, "gain") and not clear:
-        chance = f"chance alone may give this difference (p = {row['p_adjusted']:.2f})"
-        count = f"Corrected for several comparisons, {chance}."
+        return "Not compared: no objective has an interval.", _number(levels)
+    asked, on = _named(pairs, asks), len({one["arm"] for one in pairs}) > 1
+
+    def called(row: findings.Row) -> str:
+        return row["other"] + (f" on {row['arm']}" if on else "")
+
+    clear = [row for row in pairs if _clear(row)]
+    others = _joined(_decided([row in clear for row in pairs], "objectives"), _number(pairs), _holds(pairs[0]))
     if all(abs(one[f"gain_{end}"]) < MARGIN for one in pairs for end in ("low", "high")):
-        several = f"all {len(pairs)} objectives gain" if len(pairs) > 1 else f"{who} gains"
-        alike = f"No difference: {several} the same as the study's own objective to within {_points(MARGIN)}."
-        return alike, _joined(_number(pairs), _holds(row))
-    if row in clear and not more and len(pairs) > 1 and asked is pairs:
-        difference = words.replace(" than the study's own objective", "")
-        words = f"None of {len(pairs)} objectives gains more than the study's own: {difference}"
-        count = f"{len(clear)} gain{'s' * (len(clear) == 1)} less, corrected for their number."
-    furthest = "No difference shown, the furthest: " if len(asked) > 1 else "No difference shown: "
-    return words if row in clear else f"{furthest}{words}", _joined(count, _number(pairs), _holds(row))
+        who = f"all {len(pairs)} objectives gain" if len(pairs) > 1 else f"{called(pairs[0])} gains"
+        alike = f"No difference: {who} the same as {OWN} to within {_points(MARGIN)}."
+        return alike, _joined(_number(pairs), _holds(pairs[0]))
+    if first := [row for row in clear if row in asked]:
+        row = max(first, key=lambda one: abs(one["gain"]))
+        return _sentence(row, called(row), "gained", OWN), others
+    if not clear and 1 < len(pairs) <= LISTED:
+        first, *more = (f"{_points(row['gain'])} {'more' if row['gain'] >= 0 else 'less'}" for row in pairs)
+        rest = (f"{called(row)} {text}" for row, text in zip(pairs[1:], more, strict=True))
+        listed = findings.listed([f"{called(pairs[0])} gained {first}", *rest])
+        return f"Undecided: {listed} than {OWN}; all intervals contain 0.", others
+    row = max(asked, key=lambda one: abs(one["gain"]))
+    words = _sentence(row, called(row), "gained", OWN)
+    return f"Undecided{', the furthest' if len(asked) > 1 else ''}: {words}", others
 
 
 def _width_of_objectives(ask: findings.Ask, asks: str) -> str:
@@ -222,34 +326,34 @@ def _width_of_objectives(ask: findings.Ask, asks: str) -> str:
     if not pairs:
         return ""
     row = max(_named(pairs, asks), key=lambda one: abs(one["over_baseline"]))
-    clear = findings.excludes_zero(row, "over") and not findings.corrected_away(row)
     than = "more" if row["over_baseline"] >= 0 else "fewer"
     low, high = (minus(f"{row[f'over_{end}']:+.2f}") for end in ("low", "high"))
     words = (
         f"{row['objective']} finds {abs(row['over_baseline']):.2f} {than} correct ways among 8"
-        f" rollouts than the study's own objective (95 % interval {low} to {high})."
+        f" rollouts than {OWN} (95 % interval {low} to {high})."
     )
-    return words if clear else f"No difference of width shown: {words}"
+    return words if _clear(row, "over") else f"Undecided: {words}"
 
 
 def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
-    methods = [row for row in levels if not row["label"].endswith("one rollout")]
-    if not pairs:
+    """Return the verdict on one method against one rollout, with the tokens of both, and on the two best methods."""
+    methods = [row for row in levels if row["method"] != "first"]
+    over = [row for row in pairs if row["against"] == "first"]
+    if not over:
         top = max(methods, key=lambda one: one["after_rate"])
-        return f"{top['label']} solves most: {percent(top['after_rate'])}.", _number(methods)
-    best = max(pairs, key=lambda one: one["gain"])
-    row = max(_named(pairs, asks), key=lambda one: one["gain"])
+        return f"Not compared: {top['label']} solves {percent(top['after_rate'])}.", _number(methods)
+    row = max(_named(over, asks), key=lambda one: one["gain"])
     on = f" on {row['arm']}" if len({one["arm"] for one in levels}) > 1 else ""
-    clear = [one for one in pairs if findings.excludes_zero(one, "gain") and not findings.corrected_away(one)]
-    search = "Search" if row in clear else "No difference shown: search"
-    more = sum(one["gain"] > 0 for one in clear)
-    chosen = ""
-    if len(pairs) > 1:
-        top = "It is" if row is best else f"{best['other']} ({_points(best['gain'])}) is"
-        chosen = f"{top} the best of {len(pairs)} methods, of which {more or 'none'} solve{'s' * (more == 1)} more."
-    verdict = _sentence(row, f"{search} by {row['other']}{on}", "solves", "one rollout")
-    budget = f"Within {row['budget']:,} tokens a problem."
-    return verdict, _joined(chosen, budget, _number(methods), _holds(row))
+    tokens = {one["method"]: one["tokens"] for one in levels if one["arm"] == row["arm"]}
+    cost = f", for {tokens[row['other']]:,.0f} tokens a problem against {tokens['first']:,.0f}."
+    words = _sentence(row, f"{row['other']}{on}", "solves", "one rollout").removesuffix(".") + cost
+    best = ""
+    for two in pairs:
+        if two["against"] != "first" and two["arm"] == row["arm"]:
+            decided = "" if _clear(two) else "undecided, "
+            best = f"The best two: {decided}{_sentence(two, two['other'], 'solves', two['against'])}"
+    budget = f"A method may spend {row['budget']:,} tokens a problem."
+    return words if _clear(row) else f"Undecided: {words}", _joined(best, budget, _number(methods), _holds(row))
 
 
 def _detectable(row: findings.Row) -> str:
@@ -272,6 +376,9 @@ def _joined(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
 
+# Tiles.
+
+
 def _lengths(ask: findings.Ask, inputs: Collection[str]) -> tuple[tuple[str, str], ...]:
     """Return the mean length of a completion by objective, of a study that compares objectives, otherwise by arm."""
     if "objectives" in inputs:
@@ -286,7 +393,10 @@ def _lengths(ask: findings.Ask, inputs: Collection[str]) -> tuple[tuple[str, str
     return tuple((arm, f"{length:,.0f}") for arm, length in last.items() if length)
 
 
-def _tiles(ask: findings.Ask, form: findings.Form, inputs: Collection[str]) -> list[Tile]:
+def _tiles(
+    ask: findings.Ask, form: findings.Form, inputs: Collection[str], levels: Sequence[findings.Row]
+) -> list[Tile]:
+    """levels: rows of the answer's figure; those of a search have the tokens of each method."""
     arms: dict[str, findings.Row] = {}
     for row in ask("report_summary").to_pylist():
         arms.setdefault(row["arm"], row)  # of each arm its first seed
@@ -296,35 +406,49 @@ def _tiles(ask: findings.Ask, form: findings.Form, inputs: Collection[str]) -> l
         arm: max((row[step] for row in costs for name, step in ENDS if row[name] == arm), default=0) for arm in arms
     }
     costs = [row for row in costs if all(ends.get(row[name]) == row[step] for name, step in ENDS)]
+    # of a study of objectives or of a search, these figures are of one policy, which its arm does not name
+    start, end = ("the same for every objective", f"with {OWN}") if "objectives" in inputs else ("", "")
+    spent = tuple((row["label"], f"{row['tokens']:,.0f}") for row in levels if row.get("tokens"))
+    if spent:
+        start = end = "of one rollout"
 
     def tile(title: str, of: Callable[[findings.Row], str | None], words: str = "") -> Tile:
         return Tile(title, tuple((arm, text) for arm, row in arms.items() if (text := of(row)) is not None), words)
 
-    def fault(row: findings.Row) -> float:
-        return max(row[name] or 0.0 for name in ("no_answer", "invalid_tags", "truncated"))
-
-    in_form = not any(form.mute(arm) for arm in arms) and max(map(fault, arms.values()), default=0.0) < findings.UNLIKE
+    faults = {arm: fault for arm in arms if (fault := form.worst(arm, form.compared)) is not None}
+    in_form = not any(form.mute(arm) for arm in arms) and all(one.share < findings.UNLIKE for one in faults.values())
+    state = (
+        "answers are in form" if in_form else findings.listed(one.words for one in faults.values()) if faults else ""
+    )
+    sizes = findings.listed(f"{one.rollouts:,}" for one in faults.values()) if faults else ""
+    of_form = f"{state}; of {sizes} held-out rollouts{' each' if len(faults) > 1 else ''}"
     tiles = [
         tile(
             "Signal: problems with a gradient",
             lambda row: percent(row["variance"] / row["problems"]) if row["problems"] else None,
-            _differ(tests, ("estimate", "low", "high"), "has more", 1),
+            start or _differ(tests, ("estimate", "low", "high"), "has more", 1),
         ),
         tile(
             "Width: distance of traces before training",
             lambda row: number(width) if (width := row["diversity_before"]) is not None else None,
-            _wider(ask),
+            start or _wider(ask),
         ),
-        tile(
+        Tile("Cost: tokens a problem", spent)
+        if spent
+        else tile(
             "Cost: tokens per correct answer",
             lambda row: f"{cost:,.0f}" if (cost := row["tokens_per_correct"]) and "tokens" in inputs else None,
-            _differ(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
+            end or _differ(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
         ),
-        Tile(f"Length: tokens per completion{' in training' if 'objectives' in inputs else ''}", _lengths(ask, inputs)),
-        tile(
+        Tile(
+            f"Length: tokens per completion{' in training' if 'objectives' in inputs else ''}",
+            _lengths(ask, inputs),
+            end if spent else "",
+        ),
+        Tile(
             "Form: no answer, no tags or cut off",
-            lambda row: percent(fault(row)),
-            "answers are in form" if in_form else "",
+            tuple((arm, percent(one.share)) for arm, one in faults.items()),
+            ", ".join(filter(None, (of_form, end))),
         ),
     ]
     return [one for one in tiles if one.values]
@@ -345,5 +469,5 @@ def _differ(rows: Sequence[findings.Row], names: tuple[str, str, str], word: str
     (row,) = known
     value, low, high = (row[name] for name in names)
     if low <= even <= high or findings.corrected_away(row):
-        return NOT_SHOWN
+        return f"undecided which {word}"
     return f"{row['arm'] if value > even else row['other']} {word}"

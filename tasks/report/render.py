@@ -20,11 +20,13 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading import figures
 from storage.reading.catalog import lineage
-from storage.reading.charts import as_svg, dark_rules, specs_of
+from storage.reading.charts import as_png, as_svg, dark_rules, specs_of
+from storage.reading.query_cache import report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named, query
 from tasks.report.findings import answer, caveats
 from tasks.report.headline import headline
+from tasks.report.matrix import VERBS, at_all_values, drawn, values_of
 from tasks.report.tables import printed_table
 from tasks.stage import Payload, making, stage, store, workdir
 
@@ -34,7 +36,8 @@ class Setup(Group):
     """The study as the report names it. arms: in the order of lists and colours. model: its name, a label. Further
     labels: title and about, the study's name and purpose; changes, the differences from its base profile; settings, the
     whole study as a file; prompts, of each arm; command, which runs it; asks, the question and the page's title;
-    registered, a sentence; earlier_looks, reports on the same question.
+    registered, a sentence; earlier_looks, reports on the same question; beside, `VALUE REPORT` for each other value of
+    the matrix that the study belongs to.
     """
 
     profile: str
@@ -51,6 +54,7 @@ class Setup(Group):
     asks: str = field(default="", compare=False)
     registered: str = field(default="", compare=False)
     earlier_looks: tuple[str, ...] = field(default=(), compare=False)
+    beside: tuple[str, ...] = field(default=(), compare=False)
 
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -73,10 +77,11 @@ MOST_REFS = 6
 WIDE, NARROW = 128, 58
 
 
-@stage(Report, version=21)
+@stage(Report, version=22)
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
-    """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md, answer.json."""
-    refs = inputs_by_name(problems, evidence, tables)
+    """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md; answer.json and answer.png,
+    the words and the chart of the first screen."""
+    refs, name = inputs_by_name(problems, evidence, tables), setup.title or setup.profile
     with views(inputs_of(store(), refs), helper_tables(refs, setup.arms)) as view:
         summary = view.ask("report_summary").cast(Report.schema)
         sections = [
@@ -85,13 +90,19 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
             for s in figures.SECTIONS
             if s.id != "answer" and (s.only_with is None or s.only_with in refs)
         ]
-        looks = len({*setup.earlier_looks} | {str(making())})
+        looks = len({tuple(refs.get("final", ()))} | {looked_at(Ref.parse(report)) for report in setup.earlier_looks})
         asks = setup.asks or setup.about or setup.question
-        first = headline(view.ask, refs, looks, study=setup.title or setup.profile, asks=asks)
-        drawing = _figure(figures.answer_figure(refs), view, refs, setup, looks)
+        first = headline(view.ask, refs, looks, study=name, asks=asks)
+        shown = figures.answer_figure(refs, asks)
+        drawing = _figure(shown, view, refs, setup, looks, first.withheld)
+        own, verb = name.partition("/")[2], VERBS.get((shown.name, "trainings" in refs))
+        if (chart := shown.chart) and verb and setup.beside and len(setup.arms) == 2:
+            rows = figures.without(view.ask(shown.query), first.withheld)
+            values = values_of(shown, own, rows, setup.beside, setup.arms)
+            first = at_all_values(first, values, own, chart.y, verb, setup.arms)
+            drawing["svg"] = "".join(map(as_svg, specs_of(*drawn(values, chart, setup.arms), setup.arms)))
         sentences = answer(view.ask, looks)
         warned = caveats(view.ask, setup.registered, looks)
-    name = setup.title or setup.profile
     page = {each.name: getattr(setup, each.name) for each in fields(setup)} | {
         "title": name,
         "profile": name,
@@ -101,6 +112,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         "asks": asks,
         "headline": first,
         "drawing": drawing,
+        "tile_names": [*dict.fromkeys(of for tile in first.tiles for of, _ in tile.values)],
         "colours": {arm: f"s{place}" for arm, place in figures.styles(setup.arms).items()},
         "answer": sentences,
         "caveats": warned,
@@ -112,16 +124,33 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
     folder = workdir() / "pages"
     folder.mkdir(exist_ok=True)
     (folder / "answer.json").write_bytes(orjson.dumps(first))
+    if drawing["svg"]:
+        (folder / "answer.png").write_bytes(as_png(str(drawing["svg"])))
     for file in ("report.html", "report.md"):
         (folder / file).write_text(_rendered(f"{file}.j2", page), encoding="utf-8")
     return Payload(summary, files=folder)
 
 
+def looked_at(report: Ref) -> tuple[str, ...]:
+    """Return the final rollouts of a report; a report that was deleted stands for itself. The same rollouts in a report
+    of another version are no second look."""
+    try:
+        return tuple(report_inputs(store().manifest(report).recipe).get("final", ()))
+    except (OSError, UserError):
+        return (str(report),)
+
+
 def _figure(
-    figure: figures.Figure, view: Views, refs: dict[str, list[str]], setup: Setup, looks: int = 1
+    figure: figures.Figure,
+    view: Views,
+    refs: dict[str, list[str]],
+    setup: Setup,
+    looks: int = 1,
+    withheld: Sequence[str] = (),
 ) -> dict[str, object]:
     """Return one figure for the templates; a figure that cannot be shown gives the reason in its place. looks: after
-    several, the difference of gains is drawn with the interval valid over all of them."""
+    several, the difference of gains is drawn with the interval valid over all of them. withheld: labels of the rows of
+    an answer that are left out."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
     table, drawings, why, caption = None, "", "", figure.caption
     if not refs.get(figure.sources[0]):
@@ -134,9 +163,8 @@ def _figure(
         else:
             if looks > 1 and "sequence_low" in rows.column_names:
                 ends = ", ".join(f"coalesce(sequence_{end}, gain_{end}) as gain_{end}" for end in ("low", "high"))
-                rows = query(f"select * replace ({ends}) from rows", rows=rows)
-            if figure.name == "summary" and "tokens" not in refs:  # imported rollouts without counts have words
-                rows = rows.drop_columns("tokens_per_correct")
+                rows = query(f"select * replace ({ends}, null as corrected) from rows", rows=rows)
+            rows = figures.without(rows, withheld)
             caption = figure.explained(rows.to_pylist())
             drawings = "".join(map(as_svg, specs_of(figure.chart, rows, setup.arms)))
             table = printed_table(rows.to_pylist(), rows.column_names) if rows.num_rows else None
@@ -189,7 +217,7 @@ def _rendered(name: str, page: dict[str, object]) -> str:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    environment.filters["md"] = _markdown
+    environment.filters |= {"md": _markdown, "dict_of": dict}
     return environment.get_template(name).render(**page, css=style_sheet())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.schemas import Curves
+from storage.artifacts.schemas import Curves, Tokens
 from storage.sql import named, query
 from tasks.measures.curves import gain_rows, gains_of
 from tasks.report.findings import SCREENING, START, TRAINED, answer, caveats
@@ -75,27 +75,19 @@ def both_gain(problems: int, gain: float) -> str:
 @pytest.mark.parametrize(("problems", "shown", "word"), [(4000, "shown", "but"), (50, "not shown", "and")])
 def test_arms_alike_and_unchanged_are_told_so_where_the_study_can_tell(problems: int, shown: str, word: str) -> None:
     gained, still = both_gain(problems, 0.125), both_gain(problems, 0.0)
-    assert "no evidence that one gains more (this study would find" in gained
+    assert "undecided which gains more (this study would find" in gained
     assert f"{word} that both gain the same to within 2 pp is {shown} (equivalence, p = " in gained
     assert "unchanged" not in gained  # both gained twelve points
     for arm in PAIR:
-        assert f"no evidence of a change under {arm}, {word} that it is unchanged to within 2 pp is {shown}" in still
+        assert f"undecided whether {arm} changed, {word} that it is unchanged to within 2 pp is {shown}" in still
 
 
 @pytest.mark.parametrize(("corrected", "said"), [(0.098, True), (0.03, False)])
-def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bool) -> None:
-    """The interval excludes 0, and the corrected p-value decides. With three equal arms, one study in seven had a pair
-    whose interval excluded 0."""
-    apart = APART | {"more_gain": 0.044, "more_gain_low": 0.004, "more_gain_high": 0.084, "p_adjusted": corrected}
-    apart |= {"detectable_gain": 0.06, "holds_for": "these adapters, not the recipe"}
-    tables: dict[str, Any] = {
-        "difference_of_gains": [apart],
-        "gains": [GAIN | {"p_adjusted": corrected}],
-        "summary": [SUMMARY | {"gain": 0.05}],
-    }
-    found = text(**tables)
-    assert ("no evidence that one gains more after correction for all pairs of arms" in found) is said
-    assert ("no evidence of a change under panel after correction for all gains" in found) is said
+def test_what_its_family_corrects_away_is_undecided(corrected: float, said: bool) -> None:
+    """The interval of a gain excludes 0, and the corrected p-value decides. (The interval of a difference of gains is
+    itself corrected.) With three equal arms, one study in seven had a pair whose uncorrected interval excluded 0."""
+    found = text(gains=[GAIN | {"p_adjusted": corrected}], summary=[SUMMARY | {"gain": 0.05}])
+    assert ("undecided whether panel changed after correction for all gains" in found) is said
 
 
 def test_after_several_looks_the_confidence_sequence_decides() -> None:
@@ -137,6 +129,7 @@ def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> Non
     final = [
         {"ref": f"{arm}-{adapter}", "arm": arm, "adapter": adapter, "problem_id": f"p{i:02d}", "correct": g < c}
         | {"num_tokens": 10, "verdict": "correct", "tag_valid": True, "finish": "stop"}
+        | {"logprob_sum": None}
         for arm, adapter, c in rates
         for i in range(20)
         for g in range(16)
@@ -154,6 +147,7 @@ def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> Non
         named("report_summary"),
         final=pa.Table.from_pylist(final),
         trainings=pa.table({"ref": ["training-1"], "seed": [3], "updates": [4]}),
+        tokens=Tokens.schema.empty_table(),
         contrasts=pa.Table.from_pylist(contrasts),
         arms=pa.table({"arm": ["panel", "no_panel"], "place": [0, 1]}),
         **{name: pa.schema(list(columns.items())).empty_table() for name, columns in empty.items()},
@@ -161,6 +155,7 @@ def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> Non
     found = {row["arm"]: (row["seed"], row["gain"], row["gain_low"], row["gain_high"]) for row in rows}
     assert found["panel"] == pytest.approx((3, 0.5, 0.4, 0.6))
     assert found["no_panel"] == pytest.approx((3, 0.25, 0.15, 0.35))
+    assert {row["tokens_per_correct"] for row in rows} == {None}  # neither log-probs nor a table of tokens: words
 
 
 # Form: shares without an answer or valid tags qualify or withhold what is said of ability.

@@ -32,7 +32,9 @@ PAIR: Row = {
 }
 LEVEL: Row = {"row": "level", "label": "panel", "arm": "panel", "other": None, "before_rate": 0.5, "after_rate": 0.625}
 LEVEL |= {"gain": 0.125, "gain_low": 0.05, "gain_high": 0.2, "detectable_gain": None, "holds_for": None, "n": 40}
-LEVEL |= {"p_adjusted": None, "budget": 1600}
+LEVEL |= {"p_adjusted": None, "budget": 1600, "method": "majority", "tokens": None, "against": "first"}
+FORM: Row = {"no_answer": 0.99, "invalid_tags": 1.0, "truncated": 0.6, "accuracy": 0.0, "taught": False, "seed": None}
+FORM |= {"rollouts": 320}
 ARM: Row = {"arm": "panel", "problems": 50, "variance": 40, "diversity_before": 0.15, "tokens_per_correct": 37.0}
 ARM |= {"no_answer": 0.0, "invalid_tags": 0.02, "truncated": 0.0}
 
@@ -62,7 +64,7 @@ UNKNOWN: Row = {"more_gain_low": None, "more_gain_high": None, "reason": "every 
         ({"detectable_gain": None}, UNDECIDED, f"This study is too small to find any difference. {ADAPTERS}"),
         (
             UNKNOWN,
-            "Undecided: the interval of the difference between panel and thinking is not known.",
+            "Not compared: the difference of panel and thinking has no interval.",
             "every problem gains the same.",
         ),
     ],
@@ -83,7 +85,32 @@ def test_several_arms_are_told_by_the_pair_that_differs() -> None:
     far = {"other": "plain", "more_gain": 0.2, "more_gain_low": 0.1, "more_gain_high": 0.3, "p_adjusted": 0.01}
     found = headline(asked(difference_of_gains=[PAIR, PAIR | far]), ())
     assert found.verdict == "panel gained 20 points more than plain (95 % interval +10.0 to +30.0)."
-    assert found.holds.startswith("Of 2 pairs of arms 1 differs, corrected for their number.")
+    assert found.holds.startswith("1 of the 2 pairs of arms is decided.")
+    none = headline(asked(difference_of_gains=[PAIR, PAIR | {"other": "plain"}]), ())
+    assert none.verdict.startswith(
+        "Undecided for all 2 pairs of arms; the largest difference: panel gained 0.1 points more"
+    )
+    assert none.holds == FOUND and len(none.verdict.split()) <= 25
+
+
+@pytest.mark.parametrize(("end", "printed"), [(0.00036, "+0.04"), (-0.0004, "−0.04"), (0.0011, "+0.1")])
+def test_an_end_near_zero_shows_its_side(end: float, printed: str) -> None:
+    """An interval that ends at "+0.0" does not tell whether it contains 0."""
+    row = PAIR | {"more_gain": -0.0125, "more_gain_low": -0.025, "more_gain_high": end}
+    verdict = headline(asked(difference_of_gains=[row]), ()).verdict
+    assert printed.translate(str.maketrans("+−", "−+")) in verdict and "gained 1.3 points more than panel" in verdict
+
+
+def test_where_nothing_is_solved_nothing_is_compared_or_drawn() -> None:
+    nothing = {"before_rate": 0.0, "after_rate": 0.0, "gain": 0.0}
+    apart = {"row": "difference", "label": "plain − tutor", "gain": 0.0, "gain_low": -0.5, "gain_high": 0.5}
+    rows = [LEVEL | nothing, LEVEL | nothing | {"arm": "plain"}, LEVEL | nothing | apart]
+    still = dict.fromkeys(("more_gain_low", "more_gain_high")) | {"more_gain": 0.0, "reason": "no rollout was correct"}
+    found = headline(asked(answer_gain=rows, difference_of_gains=[PAIR | still]), ())
+    assert found.verdict == "Not compared: no held-out rollout is correct." and found.withheld == ("plain − tutor",)
+    untrained = [row | {"before_rate": None, "gain": None, "gain_low": None} for row in rows[:2]]
+    found = headline(asked(answer_gain=[*untrained, rows[2]]), ())
+    assert found.verdict == "Not compared: no held-out rollout is correct." and found.withheld == ("plain − tutor",)
 
 
 def test_one_arm_and_none_that_was_trained() -> None:
@@ -95,90 +122,113 @@ def test_one_arm_and_none_that_was_trained() -> None:
     assert (single.verdict, single.holds) == (words, "Nothing was trained. 40 held-out problems.")
     other = still | {"arm": "plain", "label": "plain", "after_rate": 0.5}
     apart = LEVEL | {"row": "difference", "other": "plain", "after_rate": None}
-    width = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0, "arm": "panel", "other": "plain"}
-    width |= {"difference": 0.06, "difference_low": 0.04, "difference_high": 0.08}
-    untrained = headline(asked(answer_gain=[still, other, apart], diversity=[width]), ())
+    untrained = headline(asked(answer_gain=[still, other, apart]), ())
     more = "panel solves 12.5 points more than plain (95 % interval +5.0 to +20.0)."
-    assert untrained.verdict == f"Traces: panel is wider. {more}"
-    assert untrained.holds == "Nothing was trained. 40 held-out problems."
+    assert (untrained.verdict, untrained.holds) == (more, "Nothing was trained. 40 held-out problems.")
+    assert untrained.tiles == ()
+
+
+def test_a_question_about_width_of_untrained_arms_is_answered_by_widths() -> None:
+    wide = {"row": "level", "label": "panel", "arm": "panel", "after_width": 0.133, "other": None, "n": 40}
+    wide |= dict.fromkeys(("difference", "difference_low", "difference_high", "holds_for"))
+    apart = wide | {"row": "difference", "label": "panel − thinking", "other": "thinking", "after_width": None}
+    apart |= {"difference": 0.063, "difference_low": 0.041, "difference_high": 0.085}
+    solved = LEVEL | {"row": "difference", "other": "thinking", "gain": 0.003, "gain_low": -0.08, "gain_high": 0.09}
+    tables = {"answer_width": [wide, apart], "answer_gain": [solved]}
+    found = headline(asked(**tables), ("diversities",), asks="is the panel wider?")
+    assert found.verdict == "panel is wider than thinking by 0.063 (95 % interval +0.041 to +0.085)."
+    accuracy = "Accuracy: undecided, panel solves 0.3 points more than thinking (95 % interval −8.0 to +9.0)."
+    assert found.holds == f"{accuracy} Nothing was trained. 40 held-out problems."
+    tables["answer_width"][1] |= {"difference_low": -0.01}
+    assert headline(asked(**tables), ("diversities",), asks="width?").verdict.startswith("Undecided: panel is wider")
+    trained = headline(asked(difference_of_gains=[PAIR]), ("diversities", "trainings"), asks="is the panel wider?")
+    assert trained.verdict == UNDECIDED
 
 
 def test_arms_that_break_the_format_are_not_compared() -> None:
-    shares = {"no_answer": 0.99, "invalid_tags": 1.0, "truncated": 0.6, "accuracy": 0.0, "taught": False, "seed": None}
-    form = [{"arm": arm, "sampled": "screening"} | shares for arm in ("panel", "thinking", "plain")]
-    form[1] |= {"no_answer": 0.75}
-    found = headline(asked(difference_of_gains=[PAIR, PAIR | {"other": "plain"}], form=form), ())
+    form = [
+        FORM | {"arm": arm, "sampled": sampled, "rollouts": rollouts}
+        for arm in ("panel", "thinking", "plain")
+        for sampled, rollouts in (("screening", 96), ("held-out, trained", 32))
+    ]
+    form[3] |= {"no_answer": 0.75}
+    pairs = [PAIR, PAIR | {"other": "plain"}]
+    drawn = [LEVEL | {"row": "difference", "label": f"panel − {row['other']}", "other": row["other"]} for row in pairs]
+    summary = [ARM | {"arm": arm} for arm in ("panel", "thinking", "plain")]
+    tables = {"difference_of_gains": pairs, "answer_gain": drawn, "summary": summary}
+    found = headline(asked(**tables, form=form), ())
     shares = "99 % of panel, 75 % of thinking and 99 % of plain"
-    assert found.verdict == f"Not compared: of the rollouts, {shares} give no answer."
+    assert found.verdict == f"Not compared: of 32 held-out rollouts each, {shares} give no answer."
     assert found.holds.endswith("'varband store show mine --completions 3 --failed'.")
+    assert found.withheld == ("panel − thinking", "panel − plain")
+    assert found.tiles[-1].values[1] == ("thinking", "75 %")
+    assert found.tiles[-1].words == "give no answer; of 32 held-out rollouts each"
+    screened = headline(asked(**tables, form=[row for row in form if row["sampled"] == "screening"]), ())
+    assert screened.verdict.startswith("Not compared: of 96 screening rollouts each, 99 % of panel")
 
 
-def test_objectives_and_searches_answer_their_own_question() -> None:
-    over = LEVEL | {"row": "difference", "other": "max_rl", "gain": 0.06, "p_adjusted": 0.2}
-    chance = "Corrected for several comparisons, chance alone may give this difference (p = 0.20)."
-    further = over | {"other": "pkpo", "gain": -0.08, "gain_low": -0.2, "gain_high": 0.04}
-    elsewhere = [over, over | {"arm": "thinking", "gain": 0.01}]
-    best = LEVEL | {"row": "difference", "other": "majority"}
-    worse, methods = best | {"gain": -0.1, "gain_low": -0.2, "gain_high": -0.05}, [LEVEL | {"label": "majority"}]
-    methods.append(LEVEL | {"label": "one rollout"})
-    own, ends = "than the study's own objective", "(95 % interval +5.0 to +20.0)."
-    for query, inputs, rows, verdict, holds in (
+OWN, ENDS = "than the study's own objective", "(95 % interval +5.0 to +20.0)."
+OVER = LEVEL | {"row": "difference", "other": "max_rl", "gain": 0.06, "p_adjusted": 0.2}
+FURTHER = OVER | {"other": "pkpo", "gain": -0.08, "gain_low": -0.2, "gain_high": 0.04}
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict", "holds"),
+    [
+        ([OVER], f"Undecided: max_rl gained 6 points more {OWN} {ENDS}", "40 held-out problems."),
         (
-            "objectives",
-            "objectives",
-            [LEVEL, over],
-            f"No difference shown: max_rl gained 6 points more {own} {ends}",
-            chance,
+            [OVER, FURTHER],
+            f"Undecided: max_rl gained 6 points more and pkpo 8 points less {OWN}; all intervals contain 0.",
+            "None of the 2 objectives is decided. 40 held-out problems.",
         ),
         (
-            "objectives",
-            "objectives",
-            [LEVEL, over, further],
-            f"No difference shown, the furthest: pkpo gained 8 points less {own} (95 % interval −20.0 to +4.0).",
-            "Of 2 objectives none gain more and none gain less, corrected for their number.",
+            [OVER, FURTHER | {"gain": -0.1, "gain_high": -0.05, "p_adjusted": 0.01}],
+            f"pkpo gained 10 points less {OWN} (95 % interval −20.0 to −5.0).",
+            "1 of the 2 objectives is decided.",
         ),
         (
-            "objectives",
-            "objectives",
-            [LEVEL, over, further | {"gain": -0.1, "gain_high": -0.05, "p_adjusted": 0.01}],
-            "None of 2 objectives gains more than the study's own: pkpo gained 10 points less (95 % interval −20.0 to",
-            "1 gains less, corrected for their number.",
-        ),
-        (
-            "objectives",
-            "objectives",
-            elsewhere,
-            "No difference shown, the furthest: max_rl on panel gained 6 points more",
+            [OVER, OVER | {"arm": "thinking", "gain": 0.01}],
+            f"Undecided: max_rl on panel gained 6 points more and max_rl on thinking 1 point more {OWN};",
             "",
         ),
         (
-            "search",
-            "search_curves",
-            [*methods, best],
-            f"Search by majority solves 12.5 points more than one rollout {ends}",
-            "Within 1,600 tokens a problem. 40 held-out problems.",
+            [OVER | {"other": name, "gain": n / 100} for n, name in enumerate("abcd")],
+            f"Undecided, the furthest: d gained 3 points more {OWN}",
+            "None of the 4 objectives is decided.",
         ),
-        (
-            "search",
-            "search_curves",
-            [*methods, best, worse],
-            f"Search by majority solves 12.5 points more than one rollout {ends}",
-            "It is the best of 2 methods, of which 1 solves more. Within ",
-        ),
-    ):
-        found = headline(asked(**{f"answer_{query}": rows}), (inputs,))
-        assert found.verdict.startswith(verdict) and found.holds.startswith(holds)
-        assert len(found.verdict.split()) <= 25
+    ],
+)
+def test_objectives_answer_their_own_question_in_the_order_of_the_study(
+    rows: list[Row], verdict: str, holds: str
+) -> None:
+    found = headline(asked(answer_objectives=[LEVEL, *rows]), ("objectives",))
+    assert found.verdict.startswith(verdict) and found.holds.startswith(holds)
+    assert len(found.verdict.split()) <= 25
+
+
+METHODS = [LEVEL | {"label": "one rollout", "method": "first", "tokens": 31.0}]
+METHODS += [LEVEL | {"label": name, "method": name, "tokens": 248.0} for name in ("majority", "likeliest")]
+
+
+def test_a_search_is_told_with_its_cost_and_the_two_best_methods() -> None:
+    over = LEVEL | {"row": "difference", "other": "majority"}
+    two = over | {"other": "likeliest", "against": "majority", "gain": 0.025, "gain_low": -0.05, "gain_high": 0.1}
+    found = headline(asked(answer_search=[*METHODS, over, two]), ("search_curves",))
+    cost = "for 248 tokens a problem against 31."
+    assert found.verdict == f"majority solves 12.5 points more than one rollout {ENDS.removesuffix('.')}, {cost}"
+    best = "The best two: undecided, likeliest solves 2.5 points more than majority (95 % interval −5.0 to +10.0)."
+    assert found.holds == f"{best} A method may spend 1,600 tokens a problem. 40 held-out problems."
+    assert len(found.verdict.split()) <= 25
+    (spent,) = (tile.values for tile in found.tiles if tile.title.startswith("Cost"))
+    assert spent == (("one rollout", "31"), ("majority", "248"), ("likeliest", "248"))
 
 
 def test_a_question_that_names_a_method_or_an_objective_is_answered_by_that_one() -> None:
     one, best = (LEVEL | {"row": "difference", "other": name} for name in ("majority", "likeliest"))
     best |= {"gain": 0.2, "gain_low": 0.1, "gain_high": 0.3}
-    methods = [LEVEL | {"label": "majority"}, LEVEL | {"label": "one rollout"}, one, best]
     question = "does a majority vote solve more than one rollout?"
-    search = headline(asked(answer_search=methods), ("search_curves",), asks=question)
-    assert search.verdict.startswith("Search by majority solves 12.5 points more")
-    assert search.holds.startswith("likeliest (20 points) is the best of 2 methods, of which 2 solve more.")
+    search = headline(asked(answer_search=[*METHODS, one, best]), ("search_curves",), asks=question)
+    assert search.verdict.startswith("majority solves 12.5 points more")
     objectives = headline(asked(answer_objectives=[LEVEL, one, best]), ("objectives",), asks=question)
     assert objectives.verdict.startswith("majority gained 12.5 points more than the study's own objective")
 
@@ -189,7 +239,7 @@ def test_a_question_about_the_width_of_an_objective_is_answered_by_its_correct_w
     pair = LEVEL | {"row": "difference", "other": "majority"}
     tables = {"answer_objectives": [LEVEL, pair], "objectives": [ways]}
     found = headline(asked(**tables), ("objectives",), asks="does it keep its width?")
-    assert found.verdict.startswith("No difference of width shown: majority finds 0.25 more correct ways among 8")
+    assert found.verdict.startswith("Undecided: majority finds 0.25 more correct ways among 8")
     assert found.holds.startswith("majority gained 12.5 points more")
     assert len(found.verdict.split()) <= 26
 
@@ -213,12 +263,17 @@ def test_tiles_the_audit_and_a_training_that_could_hardly_teach() -> None:
     ratio = {"metric": "ratio", "arm": "panel", "other": "thinking", "estimate": 1.4, "low": 1.1, "high": 1.8}
     summary = [ARM, ARM | {"seed": 1, "variance": 0}, ARM | {"arm": "thinking", "variance": 25}]
     steps = [{"arm": "panel", "seed": 0, "step": 1, "all_zero": 1, "variance": 0, "all_one": 0}]
-    found = headline(asked(summary=summary, band_tests=[ratio], audit=[{"code": "one_seed"}], live_groups=steps), ())
+    form = [
+        FORM | dict.fromkeys(("no_answer", "invalid_tags", "truncated"), 0.0) | {"arm": a}
+        for a in ("panel", "thinking")
+    ]
+    form = [row | {"sampled": "held-out, start", "invalid_tags": 0.02} for row in form]
+    tables = {"summary": summary, "band_tests": [ratio], "live_groups": steps, "form": form}
+    found = headline(asked(**tables, audit=[{"code": "single_seed"}] * 2), ())
     signal, *_, form = found.tiles
     assert (signal.values, signal.words) == ((("panel", "80 %"), ("thinking", "50 %")), "panel has more")
-    assert (form.values[0], form.words) == (("panel", "2 %"), "answers are in form")
-    assert found.audit == "The audit has 1 finding about the design: one seed."
-    assert "No rollout in the training of panel was correct: " in found.holds
-    assert "Each step of panel trained on 1 problem." in found.holds
-    mute = headline(asked(summary=[ARM, ARM | {"arm": "thinking", "no_answer": 0.33}]), ())
-    assert mute.tiles[-1].words == ""
+    assert (form.values[0], form.words) == (("panel", "2 %"), "answers are in form; of 320 held-out rollouts each")
+    assert found.audit == "The audit has 2 findings about the design: one training seed only (both arms)."
+    assert "No rollout in the training of panel was correct. Each step of panel trained on 1 problem." in found.holds
+    tables["form"] = [row | {"no_answer": 0.33} for row in tables["form"]]
+    assert headline(asked(**tables), ()).tiles[-1].words == "give no answer; of 320 held-out rollouts each"

@@ -21,8 +21,9 @@ from cli.export import export
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.charts import as_svg, specs_of
-from storage.reading.figures import FIGURES, Chart, answer_figure, is_p_value
+from storage.reading.figures import FIGURES, Chart, is_p_value
 from storage.reading.query_cache import ask
+from storage.reading.recorded import answering
 from tasks.report.tables import cut, number, printed_table
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study
@@ -76,7 +77,7 @@ def test_is_one_small_file_that_needs_no_network_and_every_link_arrives(html: st
 
 def test_every_figure_is_there_with_its_query_and_artifacts(html: str, study: Study) -> None:
     markdown = study.page("report.md")
-    first = answer_figure(Store(study.root).manifest(study.report).recipe.inputs).name
+    first = answering(study.root, str(study.report)).name
     assert f'id="fig-{first}"' in html and f'id="q-{first}"' in html
     for name, figure in ((name, figure) for name, figure in FIGURES.items() if figure.section != "answer"):
         assert f'id="fig-{name}"' in html and f'id="q-{name}"' in html

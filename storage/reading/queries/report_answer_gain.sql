@@ -2,16 +2,23 @@
 section = "answer"
 place = 10
 title = "Held-out accuracy, and the difference between arms"
-caption = "Differences are rounded after they are computed."
+caption = "Gains and differences have two digits, so that they can be subtracted."
 sources = ["passk", "curves", "final", "contrasts", "gain_differences"]
 [chart]
 kind = "levels"
+x = "after_rate"
+y = "gain"
+x_name = "held-out accuracy, %"
+y_name = "difference, points"
 [legend]
 before_rate = "Hollow: before training."
 after_rate = "Filled: the last adapter, or the model if nothing was trained."
 after_rate_low = "Thick line: 95 % interval."
 seed = "Small dots: single training seeds."
-gain_of_pair = "Below: how much more one arm gained than the other (without training: solved), with its 95 % interval."
+gain_of_pair = """
+Below: how much more one arm gained than the other (without training: solved), with its 95 % interval. A pair whose \
+interval contains 0 is undecided."""
+corrected = "These intervals are corrected for the number of pairs."
 detectable_gain = "Grey: differences that this study is too small to find."
 */
 -- One row per arm, per training seed (if there are several), and per two arms.
@@ -24,8 +31,10 @@ seeds as (
     select arm, seed, avg(rate) as rate from per_problem join ends using (arm)
     where step = last and last > first group by arm, seed),
 pairs as (
-    select arm, other, estimate, low, high, sequence_low, sequence_high, detectable, holds_for, n, reason
-    from gain_differences where source = 'all'
+    select arm, other, estimate, coalesce(corrected_low, low) as low, coalesce(corrected_high, high) as high,
+        sequence_low, sequence_high, holds_for, n, reason, if(corrected_low <> g.low, true, null) as corrected,
+        detectable * coalesce((corrected_high - corrected_low) / nullif(g.high - g.low, 0), 1) as detectable
+    from gain_differences g where source = 'all'
     union all by name
     select arm, other, estimate, low, high, holds_for, n, reason from contrasts
     where metric = 'gap' and k = 1 and source = 'all' and arm <> other and step = 0 and other_step = 0
@@ -51,6 +60,6 @@ select 'seed' as row, arm as label, arm, rate as after_rate, place from seeds jo
 where (select count(distinct seed) from seeds) > 1
 union all by name
 select 'difference' as row, arm || ' − ' || other as label, arm, other, estimate as gain, low as gain_low,
-    high as gain_high, sequence_low, sequence_high, detectable as detectable_gain, holds_for, n, place
+    high as gain_high, sequence_low, sequence_high, corrected, detectable as detectable_gain, holds_for, n, place
 from ordered join arms using (arm)
 order by row desc, place, label

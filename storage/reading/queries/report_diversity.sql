@@ -15,7 +15,7 @@ untold as (
     except select arm, step, other, other_step from diversity
 )
 select metric, basis, arm, step, other, other_step, n, mean, other_mean, difference,
-    low as difference_low, high as difference_high, relative, relative_low, relative_high, p_value, p_adjusted, family, d_z,
+    coalesce(corrected_low, low) as difference_low, coalesce(corrected_high, high) as difference_high, relative, relative_low, relative_high, p_value, p_adjusted, family, d_z,
     adjusted_difference, adjusted_low as adjusted_difference_low, adjusted_high as adjusted_difference_high,
     adjusted_p as p_of_adjusted, adjusted_p_corrected as p_of_adjusted_corrected, adjusted_reason, coverage, other_coverage, holds_for, reason
 from diversity

@@ -11,6 +11,7 @@ empty = "the study has no other objective."
 */
 -- Every objective and metric: before, after, change, and the difference from the study's own objective.
 select o.arm, o.objective, o.metric, o.before, o.after, o.change, o.change_low, o.change_high,
-    o.over_baseline, o.over_low, o.over_high, o.p_adjusted, o.n, o.seeds, o.holds_for, o.reason
+    o.over_baseline, coalesce(o.corrected_low, o.over_low) as over_low,
+    coalesce(o.corrected_high, o.over_high) as over_high, o.p_adjusted, o.n, o.seeds, o.holds_for, o.reason
 from objectives o join arms a using (arm)
 order by a.place, o.objective <> 'as the study has it', o.objective, o.metric

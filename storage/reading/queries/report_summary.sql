@@ -16,7 +16,7 @@ sources = ["bands", "final", "trainings", "diversities", "contrasts"]
 with
 per_problem as (
     select ref, arm, adapter, problem_id, avg(correct::int) as rate, sum(correct::int) as correct,
-        sum(num_tokens) as tokens, count(*) as rollouts, sum((verdict = 'no_answer')::int) as unanswered,
+        sum(num_tokens) as tokens, count(logprob_sum) as logprobs, count(*) as rollouts, sum((verdict = 'no_answer')::int) as unanswered,
         sum((not tag_valid)::int) as untagged, sum((finish = 'length')::int) as cut
     from final group by all
 ),
@@ -29,7 +29,9 @@ seeds as (
 ),
 policy as (
     select p.ref, p.arm, s.seed, s.updates, s.adapter is not null as trained, avg(p.rate) as rate,
-        sum(p.tokens) / nullif(sum(p.correct), 0) as tokens_per_correct, any_value(d.diversity) as diversity,
+        -- of imported rollouts without counts num_tokens has words, and the table of tokens is not made
+        case when sum(p.logprobs) > 0 or exists (from tokens) then sum(p.tokens) / nullif(sum(p.correct), 0) end
+            as tokens_per_correct, any_value(d.diversity) as diversity,
         sum(p.unanswered) / sum(p.rollouts) as no_answer, sum(p.untagged) / sum(p.rollouts) as invalid_tags,
         sum(p.cut) / sum(p.rollouts) as truncated
     from per_problem p left join seeds s using (adapter) left join spread d using (ref)

@@ -5,6 +5,7 @@ Axes: S seeds (adapters of one recipe), P problems, K values of k.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -232,8 +233,13 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
 
 
 def estimate_rows(found: means.Means, n: int, alike: str) -> list[Row]:
-    """Return one row per column: estimate, interval, p, detectable difference, and the population it holds for. n:
-    problems, including near-duplicates of one cluster."""
+    """Return one row per column: estimate, interval, p, detectable difference, and the population it holds for; `ends`:
+    the interval as a function of its level. n: problems, including near-duplicates of one cluster."""
+
+    def ends(column: int, level: float) -> tuple[float, float]:
+        low_V, high_V = found.interval(level)
+        return float(low_V[column]), float(high_V[column])
+
     low_V, high_V = found.interval()
     p_V, seen_V = found.p_value(), found.detectable()
     rows = []
@@ -241,7 +247,7 @@ def estimate_rows(found: means.Means, n: int, alike: str) -> list[Row]:
         row: Row = {"estimate": float(estimate), "n": n, "clusters": found.n, "seeds": found.seeds or None}
         row["holds_for"] = found.holds_for
         if found.known_V[i]:
-            row |= {"low": float(low_V[i]), "high": float(high_V[i])}
+            row |= {"low": float(low_V[i]), "high": float(high_V[i]), "ends": partial(ends, i)}
         if np.isfinite(seen_V[i]):
             row["detectable"] = float(seen_V[i])
         if np.isfinite(p_V[i]):

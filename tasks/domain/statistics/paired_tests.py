@@ -136,6 +136,23 @@ def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
     return [None if p is None else float(next(fixed)) for p in p_values]
 
 
+def levels_of_tests(p_values: Sequence[float], method: str, alpha: float = 1 - LEVEL) -> list[float]:
+    """Return the level at which the correction of a family tests each of its p-values: an interval of this level
+    excludes 0 if and only if the corrected p-value is below alpha.
+
+    With R rejected hypotheses of m, Holm tests the one of rank r at alpha/(m − min(r, R)), with ranks from 0, and
+    Benjamini-Hochberg tests all at alpha · max(R, 1)/m (Benjamini and Yekutieli 2005, JASA 100).
+
+    >>> [[round(1 - level, 4) for level in levels_of_tests([0.01, 0.04, 0.03], how)] for how in ("holm", "bh")]
+    [[0.0167, 0.025, 0.025], [0.05, 0.05, 0.05]]
+    """
+    m, rejected = len(p_values), sum(p is not None and p < alpha for p in adjust(p_values, method))
+    if method == "bh":
+        return [1 - alpha * max(rejected, 1) / max(m, 1)] * m
+    rank_N = np.argsort(np.argsort(p_values, kind="stable"))
+    return [1 - alpha / (m - min(int(rank), rejected, m - 1)) for rank in rank_N]
+
+
 #: The share of problems, and the least number, that must lie on each side of equal lengths.
 SUPPORT, FEWEST = 0.1, 5
 
@@ -222,7 +239,8 @@ def family_of_gain(row: Row) -> Family:
 def in_families(
     rows: Sequence[Row], family_of: Callable[[Row], Family], p: str = "p_value", *, beside: Sequence[str] = ()
 ) -> list[Row]:
-    """Add p_adjusted and family (`name, method of number`) to rows with a p-value.
+    """Add p_adjusted and family (`name, method of number`) to rows with a p-value. A row with `ends`, the interval as a
+    function of its level, also gets corrected_low and corrected_high: the interval that agrees with p_adjusted.
 
     beside: other p-values, each corrected separately within its family, as `<name>_corrected`.
 
@@ -241,6 +259,10 @@ def in_families(
                 row[corrected] = fixed
                 if raw == p:
                     row["family"] = f"{name}: {'Holm' if method == 'holm' else 'Benjamini-Hochberg'} of {len(mine)}"
+            if raw == p:
+                for row, level in zip(mine, levels_of_tests([row[p] for row in mine], method), strict=True):
+                    if "ends" in row:
+                        row["corrected_low"], row["corrected_high"] = row.pop("ends")(level)
     return out
 
 

@@ -130,6 +130,7 @@ WRONG = [
     ("train_on = 'foo'", "line 2: train_on: train_on is 'foo'; it must be 'variance', 'joint' or 'all'"),
     ("[pool]\nheldout_per_source = 0", "line 3: .*nothing would be held out"),
     ("scaffolds = 3", "line 2: scaffolds: 3 is not a table"),
+    ("encoder.name = 'none'", "line 2: encoder.name: 'none' is no encoder: .*--without embeddings"),
     ("name = 'a b'", "line 2: name: 'a b' is no valid name"),
     ("[questions.q]\ntraining.stps = 1", "line 3: questions.q.training.stps: no field 'stps'; did you mean 'steps'"),
     (f"x = {'[' * 2000}{']' * 2000}", "maximum recursion depth"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import has_sampled, plan, sampled_here
-from flows.study.request import Request, earlier_looks, entry_of, registered
+from flows.study.request import Request, beside, earlier_looks, entry_of, registered
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Notice, UserError
@@ -136,3 +136,15 @@ def test_looks_are_runs_that_differ_by_what_may_be_added(study: Study, tmp_path:
         run = Run(id=f"demo-{number}", profile="demo", changes=changes, request={}, state="finished", **times)  # type: ignore[arg-type]
         write_run(tmp_path, run.model_copy(update={"report": f"report-{number}"}))
     assert sorted(earlier_looks(study, tmp_path)) == ["report-0", "report-1"]
+
+
+def test_other_values_of_a_matrix_are_runs_that_differ_in_its_axis_alone(study: Study, tmp_path: Path) -> None:
+    times = {"started": now(), "heartbeat": now(), "host": "h", "pid": 1}
+    at, longer = "rollouts.temperature: 1.0 → 0.5", "training.steps: 40 → 8"
+    runs = [("mine/temperature=0.5", (at,)), ("mine/temperature=0.7", (at, longer)), ("other/temperature=0.9", (at,))]
+    for number, (name, changes) in enumerate([*runs, ("mine/temperature=1.0", ()), ("mine", ())]):
+        run = Run(id=f"r-{number}", profile=name, changes=changes, request={}, state="finished", **times)  # type: ignore[arg-type]
+        write_run(tmp_path, run.model_copy(update={"report": f"report-{number}"}))
+    mine = replace(study, profile=replace(study.profile, title="mine/temperature=1.0"))
+    assert beside(mine, tmp_path) == ("temperature=0.5 report-0",)
+    assert beside(study, tmp_path) == ()
