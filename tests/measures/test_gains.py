@@ -59,10 +59,10 @@ def test_the_corrected_interval_agrees_with_the_corrected_p() -> None:
         assert row["corrected_low"] <= row["low"] and row["high"] <= row["corrected_high"]
 
 
-def test_where_no_rollout_is_correct_there_is_no_interval(rollouts: Make) -> None:
+def test_where_no_rollout_is_correct_there_is_no_interval() -> None:
     nothing = {"a": "ww", "b": "ww"}
-    starts = [rollouts(nothing, arm=arm) for arm in ("panel", "thinking")]
-    ends = [rollouts(nothing, arm=arm, step=9, adapter=arm) for arm in ("panel", "thinking")]
+    starts = [rows_of(nothing, arm=arm) for arm in ("panel", "thinking")]
+    ends = [rows_of(nothing, arm=arm, step=9, adapter=arm) for arm in ("panel", "thinking")]
     row = told(*starts, *ends)["all"]
     assert (row["estimate"], row["low"], row["p_value"], row["n"]) == (0.0, None, None, 2)
     assert row["reason"] == "no rollout of either arm was correct"
