@@ -417,11 +417,11 @@ def _tiles(
 
     faults = {arm: fault for arm in arms if (fault := form.worst(arm, form.compared)) is not None}
     in_form = not any(form.mute(arm) for arm in arms) and all(one.share < findings.UNLIKE for one in faults.values())
-    state = (
-        "answers are in form" if in_form else findings.listed(one.words for one in faults.values()) if faults else ""
-    )
-    sizes = findings.listed(f"{one.rollouts:,}" for one in faults.values()) if faults else ""
-    of_form = f"{state}; of {sizes} held-out rollouts{' each' if len(faults) > 1 else ''}"
+    of_form = ""
+    if faults:
+        sizes = findings.listed(f"{one.rollouts:,}" for one in faults.values())
+        state = "; answers are in form" if in_form else f" {findings.listed(one.words for one in faults.values())}"
+        of_form = f"of {sizes} held-out rollouts{' each' if len(faults) > 1 else ''}{state}"
     tiles = [
         tile(
             "Signal: problems with a gradient",

@@ -162,7 +162,7 @@ def test_arms_that_break_the_format_are_not_compared() -> None:
     assert found.holds.endswith("'varband store show mine --completions 3 --failed'.")
     assert found.withheld == ("panel − thinking", "panel − plain")
     assert found.tiles[-1].values[1] == ("thinking", "75 %")
-    assert found.tiles[-1].words == "give no answer; of 32 held-out rollouts each"
+    assert found.tiles[-1].words == "of 32 held-out rollouts each give no answer"
     screened = headline(asked(**tables, form=[row for row in form if row["sampled"] == "screening"]), ())
     assert screened.verdict.startswith("Not compared: of 96 screening rollouts each, 99 % of panel")
 
@@ -272,8 +272,8 @@ def test_tiles_the_audit_and_a_training_that_could_hardly_teach() -> None:
     found = headline(asked(**tables, audit=[{"code": "single_seed"}] * 2), ())
     signal, *_, form = found.tiles
     assert (signal.values, signal.words) == ((("panel", "80 %"), ("thinking", "50 %")), "panel has more")
-    assert (form.values[0], form.words) == (("panel", "2 %"), "answers are in form; of 320 held-out rollouts each")
+    assert (form.values[0], form.words) == (("panel", "2 %"), "of 320 held-out rollouts each; answers are in form")
     assert found.audit == "The audit has 2 findings about the design: one training seed only (both arms)."
     assert "No rollout in the training of panel was correct. Each step of panel trained on 1 problem." in found.holds
     tables["form"] = [row | {"no_answer": 0.33} for row in tables["form"]]
-    assert headline(asked(**tables), ()).tiles[-1].words == "give no answer; of 320 held-out rollouts each"
+    assert headline(asked(**tables), ()).tiles[-1].words == "of 320 held-out rollouts each give no answer"
