@@ -26,8 +26,8 @@ from torch import Tensor
 
 from tasks.engines.sampling.served_weights import base_weights, mergeable, serve
 
-#: Arguments of the sampler's `sample`, in the order of `apply_sampling_params`.
-_SAMPLER_ARGUMENTS = ("logits", "expanded_idx_mapping", "idx_mapping_np", "pos", "input_ids", "expanded_local_pos")
+#: Arguments of the sampler's `sample` that are read here, and the one of `apply_sampling_params` that is set here.
+_READ, _SKIPPED = ("expanded_idx_mapping", "idx_mapping_np", "pos"), "skip_top_k_top_p"
 #: Environment variable with the process id that an engine's processes end with.
 _USER = "VARBAND_ENGINE_USER"
 _STATE_PARTS = ("remove_request", "req_id_to_index", "prompt_len", "prefill_len", "max_seq_len")
@@ -94,9 +94,20 @@ def _keeps(runner: Any) -> bool:
     sample = getattr(sampler, "sample", None)
     if sample is None or states is None or getattr(runner, "rejection_sampler", None) is not None:
         return False
-    known = {*_SAMPLER_ARGUMENTS} <= set(inspect.signature(sample).parameters)
-    known = known and hasattr(sampler, "sampling_states") and hasattr(sampler, "apply_sampling_params")
+    known = hasattr(sampler, "sampling_states") and logits_arguments(sampler) is not None
     return known and all(hasattr(states, part) for part in _STATE_PARTS) and states.device.type == "cuda"
+
+
+def logits_arguments(sampler: Any) -> list[str] | None:
+    """Return the names of the arguments that `apply_sampling_params` takes from those of `sample`, which differ between
+    versions of vLLM; None if this version does not process the logits apart from sampling."""
+    if not hasattr(sampler, "apply_sampling_params"):
+        return None
+    names = [name for name in inspect.signature(sampler.apply_sampling_params).parameters if name != "self"]
+    given = {*inspect.signature(sampler.sample).parameters, _SKIPPED}
+    if _SKIPPED not in names or not {*names} <= given or not {*_READ} <= given:
+        return None
+    return [name for name in names if name != _SKIPPED]
 
 
 def _slot(states: Any, index: int) -> Slot:
@@ -112,7 +123,7 @@ def _install(runner: Any) -> KeptLogprobs:
     shape = (states.max_num_reqs + 1, states.max_model_len)
     kept = KeptLogprobs(torch.zeros(shape, dtype=torch.float32, device=states.device))
     sample, remove = sampler.sample, states.remove_request
-    signature = inspect.signature(sample)
+    signature, names = inspect.signature(sample), logits_arguments(sampler) or []
 
     def sample_and_keep(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         given = signature.bind(*args, **kwargs).arguments
@@ -123,7 +134,7 @@ def _install(runner: Any) -> KeptLogprobs:
             logprobs_B = torch.log_softmax(processed.float(), -1).gather(-1, sampled[:, None])[:, 0]
             kept.table_SL[slots_B.long(), positions_B.long()] = logprobs_B
             return sampled, processed
-        processed = sampler.apply_sampling_params(*(given[name] for name in _SAMPLER_ARGUMENTS), skip_top_k_top_p=True)
+        processed = sampler.apply_sampling_params(**{name: given[name] for name in names}, **{_SKIPPED: True})
         return sample_tokens(processed, slots_B, settings.seeds.gpu, positions_B, kept.table_SL), processed
 
     def remove_and_keep(request: str) -> int | None:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.engines.sampling.worker import KeptLogprobs, Slot
+from tasks.engines.sampling.worker import KeptLogprobs, Slot, logits_arguments
 
 SLOTS, POSITIONS = 3, 24
 
@@ -97,3 +97,10 @@ def test_what_was_never_sampled_is_an_error() -> None:
         kept.take({"x": 1}, {})
     with pytest.raises(RuntimeError, match="9 tokens of request a"):
         kept.take({"a": 9}, {"a": Slot(0, 2, 2, 5)})
+
+
+def test_the_sampler_of_the_locked_vllm_is_known() -> None:
+    """vLLM 0.32 has other arguments than 0.26, which a GPU showed first."""
+    sampler = pytest.importorskip("vllm.v1.worker.gpu.sample.sampler").Sampler
+    names = logits_arguments(sampler)
+    assert names and {"logits", "pos", "seq_lens_upper_bound_np"} <= {*names}
