@@ -1,7 +1,5 @@
 """Declared defaults that names leave out, of every stage: what `tests/golden/defaults.json` holds of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect

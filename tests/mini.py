@@ -1,7 +1,5 @@
 """A demo small enough to be run and killed a dozen times: every stage, both arms, four steps."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """What a test may lack. A lack skips the test, aloud; where VARBAND_REQUIRE names it (`shared,browser,postgres,gpu`)
 the test fails instead. Packages that the lock has are never lacking: without them a test breaks."""
 
-from __future__ import annotations
-
 import os
 from typing import NoReturn
 

@@ -1,8 +1,6 @@
 """A distribution of another team's, built and installed into a folder: graders, a scaffold, an objective, losses,
 rewards."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """NVML of an invented machine: `GPUS` of the environment lists name, free and total MiB, and whether it is divided."""
 
-from __future__ import annotations
-
 import json
 import os
 from types import SimpleNamespace

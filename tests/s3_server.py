@@ -4,8 +4,6 @@ It honours conditional puts, multipart uploads, listings in pages and ranges, an
 are not checked.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Real servers for tests, on 127.0.0.1 and free ports: Postgres, a Prefect server on it, process workers."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The documentation site builds without a warning, and the pages that teach do what they say: each command, as written."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

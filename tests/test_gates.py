@@ -3,8 +3,6 @@
 `make gates` runs this file and the tests that the Makefile lists beside it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Base models for tests of engines: random weights, 2 layers, a tokenizer with a chat template. 1 s to make."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
