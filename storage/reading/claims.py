@@ -113,7 +113,7 @@ def half_unit(printed: str) -> float:
     return float(Decimal(5).scaleb(int(exponent) - 1))
 
 
-def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checked]:
+def recomputed(store: Store, claims: Claims) -> list[Checked]:
     """Check every claim on artifacts made only from the claims' files; if they name no file, on all artifacts."""
     files = imported_files(store)
     wanted = claims.imported.items()
@@ -125,7 +125,7 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
     of = [{"ref": str(ref), "path": path} for ref in ours for path, _ in files[ref]]
     imports = pa.Table.from_pylist(of, schema=pa.schema({"ref": pa.string(), "path": pa.string()}))
     of_what = " of the claims' files" if wanted else ""
-    with views(paths, {"artifacts": artifacts(store.root), "imports": imports}, threads=threads) as view:
+    with views(paths, {"artifacts": artifacts(store.root), "imports": imports}) as view:
         return [_checked(claim, paths.keys(), view, of_what) for claim in claims.claims]
 
 

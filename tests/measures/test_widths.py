@@ -40,22 +40,20 @@ from tests.measures.conftest import classed_by_letter, rows_of
 Row = dict[str, Any]
 
 
-def classed_rows(groups: dict[str, str], classes: dict[str, list[int | None]] | None = None, **policy: Any) -> pa.Table:
-    """Every partition has these classes; c(orrect) is 0 and w(rong) 1 and 2 in turn where none are given."""
-    rows = rows_of(groups, **policy)
+def classed_rows(groups: dict[str, str]) -> pa.Table:
+    """Every partition has these classes; c(orrect) is 0 and w(rong) 1 and 2 in turn."""
+    rows = rows_of(groups)
     table = rows.to_pydict()
     told = [{"c": 0, "w": 1 + i % 2}.get(a) for a, i in zip(table["answer"], table["rollout"], strict=True)]
-    if classes:
-        told = [classes[p][i] for p, i in zip(table["problem_id"], table["rollout"], strict=True)]
     for name in ("answer", "trace", "strategy"):
         rows = rows.append_column(f"{name}_class", pa.array(told, pa.int32()))
     return rows.append_column("cluster", rows["problem_id"])
 
 
-def vectors_for(rows: pa.Table, seed: int = 0) -> pa.Table:
+def vectors_for(rows: pa.Table) -> pa.Table:
     """One of five orthogonal directions a rollout; none without a trace."""
     kept = query("select problem_id, arm, step, seed, rollout from t where trace is not null", t=rows)
-    chosen = np.eye(5, dtype=np.float32)[np.random.default_rng(seed).integers(0, 5, kept.num_rows)]
+    chosen = np.eye(5, dtype=np.float32)[np.random.default_rng(0).integers(0, 5, kept.num_rows)]
     return kept.append_column("embedding", pa.array(chosen.tolist(), pa.list_(pa.float32()))).select(VECTORS)
 
 

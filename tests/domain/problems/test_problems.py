@@ -69,8 +69,8 @@ def test_a_shared_stem_links_and_a_shared_phrase_does_not() -> None:
 # What the checker sees in golds and texts, and that the pool says what it did about it.
 
 
-def _codes(gold: str, problem: str = "Find it.") -> list[str]:
-    _, issues = pool_rows([{"problem": problem, "gold": gold, "source": "s", "source_id": "1"}])
+def _codes(gold: str) -> list[str]:
+    _, issues = pool_rows([{"problem": "Find it.", "gold": gold, "source": "s", "source_id": "1"}])
     return [row["code"] for row in issues]
 
 

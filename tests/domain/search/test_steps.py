@@ -14,7 +14,7 @@ from tasks.domain.search.steps import DVTS, MCTS, Beam, Particles, StepSearch
 LETTERS = "abcdefghij"
 
 
-def driven(method: StepSearch, score: Callable[[str], float], length: int = 3) -> tuple[list[list[str]], str | None]:
+def driven(method: StepSearch, score: Callable[[str], float]) -> tuple[list[list[str]], str | None]:
     """Paths asked for, round by round, and the answer. The letter of a step is that of its index."""
     rounds, seen = method.rounds("?"), list[Candidate]()
     asked, by_name = next(rounds), dict[str, Candidate]()
@@ -30,11 +30,11 @@ def driven(method: StepSearch, score: Callable[[str], float], length: int = 3) -
                 ask=ask,
                 completion=path,
                 trace=None,
-                answer=path if len(path) == length else None,
+                answer=path if len(path) == 3 else None,
                 finish="stop",
                 num_tokens=len(path),
                 logprob_sum=-float(len(path)),
-                ended=len(path) == length,
+                ended=len(path) == 3,
                 scores=((*parent.scores,) if parent else ()) + (score(path),),
             )
             if c.name not in by_name:
