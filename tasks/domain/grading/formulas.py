@@ -107,9 +107,7 @@ def is_constant(formula: Expr) -> bool:
 
 def names_in(formula: Expr) -> frozenset[str]:
     """Return the free variables of a formula."""
-    if formula.op == "name":
-        return frozenset(formula.args)
-    return frozenset(n for a in formula.args if isinstance(a, Expr) for n in names_in(a))
+    return frozenset(node.args[0] for node in nodes(formula) if node.op == "name")
 
 
 @lru_cache(maxsize=8192)
@@ -138,8 +136,8 @@ class _Parser:
         self.at = self.bars = 0
         self.bound: set[str] = set()
 
-    def peek(self, ahead: int = 0) -> str:
-        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def take(self, *expected: str) -> str:
         token = self.peek()

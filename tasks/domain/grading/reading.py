@@ -1,6 +1,6 @@
 r"""Read the answers in a final-answer region with a small grammar that rejects unknown text.
 
-A text becomes a line of words, with `#` for each formula or number. The line must match one of the sentences below
+A text becomes a line of words, with `#` for each formula or number. The line must match the sentence below
 completely: each word belongs to a lead-in, the quantity asked for, a unit or a condition.
 """
 
@@ -194,7 +194,7 @@ def _digits(found: re.Match[str]) -> str:
     return found[0] if None in numbers else " and ".join(map(str, numbers))
 
 
-# ---- the grammar: sentences over the line of marks. Every word is written here or names a unit; no other word is read.
+# ---- the grammar: a sentence over the line of marks. Every word is written here or names a unit; others are not read.
 
 _SO = (
     r"(?:(?:and|so|thus|hence|therefore|then|finally|we (?:get|have|find|obtain)(?: that)?|this gives|it follows that)"
@@ -218,7 +218,10 @@ _KIND = (
     rf"(?: (?:of|for) (?:#|{_THING}))?"
 )
 _IS = r"(?: is| are| equals| is equal to| are equal to| must be| :| =)(?: :)?"
-_SUBJECT = rf"(?:(?:it|this|that)(?: is| equals|'s)|{_KIND}{_IS})"
+_SUBJECT = (
+    rf"(?:(?:it|this|that)(?: is| equals|'s)|{_KIND}{_IS}|(?:there (?:are|is|exists?)|a total of)(?: exactly| only)?"
+    r"|(?P<name>#)(?: is| are| equals| must be| is equal to)(?: exactly)?)"
+)
 _THEN = r"(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore)(?: ,)?"
 _LIST = rf"#(?:(?: ?[,;]| and| or| , and| , or|{_THEN}) #)*"
 _VALUE = rf"(?P<list>{_LIST})(?P<unit> [a-z][a-z' -]*?)??"
@@ -238,17 +241,11 @@ _WHEN = (
     rf"(?:(?: is| are)? (?:an?|any|some){_DOMAIN.replace('DOMAIN', 'behind')})?"
 )
 _TAIL = (
-    rf"(?:(?: ?,)? (?:in total|in all|total|altogether|only)|{_WHEN}"
+    rf"(?:(?: ?,)? (?:in total|in all|total|altogether|only|to do (?:this|so|it))|{_WHEN}"
     r"| (?:is|are) (?:the|my|our) (?:final |correct )?(?:answers?|solutions?))?(?: \. i hope it is correct)?(?: ?[.!])*"
 )
-_SENTENCES = tuple(
-    re.compile(pattern.replace("#", r"#\d+"), re.I)
-    for pattern in (
-        rf"{_SO}(?:{_SUBJECT} )?(?:{_VALUE}|(?P<text>[a-z][a-z' -]*)){_TAIL}",
-        rf"{_SO}(?P<name>#)(?: is| are| equals| must be| is equal to)(?: exactly)? {_VALUE}{_TAIL}",
-        rf"{_SO}(?:there (?:are|is|exists?)|a total of)(?: exactly| only)? (?P<list>#)(?P<counted> [a-z][a-z' -]*?)??"
-        rf"(?: to do (?:this|so|it))?{_TAIL}",
-    )
+_SENTENCE = re.compile(
+    rf"{_SO}(?:{_SUBJECT} )?(?:{_VALUE}|(?(name)(?!)|(?P<text>[a-z][a-z' -]*))){_TAIL}".replace("#", r"#\d+"), re.I
 )
 
 
@@ -271,9 +268,9 @@ def read(text: str) -> Reading:
     if not re.search("[A-Za-z]", line):
         return Reading(text if digits == spelt else digits)
     line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
-    for sentence in _SENTENCES if line.count(" ") < MAX_MARKS else ():
-        if (found := sentence.fullmatch(line)) and (answer := _answer(found.groupdict(""), formulas)):
-            return Reading(answer)
+    found = _SENTENCE.fullmatch(line) if line.count(" ") < MAX_MARKS else None
+    if found and (answer := _answer(found.groupdict(""), formulas)):
+        return Reading(answer)
     return Reading(text, f"{NOT_UNDERSTOOD}: {text[:120]}")
 
 
@@ -301,16 +298,15 @@ _DECORATION = (
 def _answer(group: dict[str, str], formulas: list[str]) -> str:
     """Return the answer of a sentence; empty if its unit is not understood."""
     group = {name: re.sub(r"#(\d+)", lambda found: formulas[int(found[1])], text) for name, text in group.items()}
-    units = [group.get(name, "").strip().lower() for name in ("unit", "counted", "of")]
-    if any(words and unit_of(words) is None for words in units):
+    unit, of = group["unit"].strip().lower(), group["of"].strip().lower()
+    if any(words and unit_of(words) is None for words in (unit, of)):
         return ""
-    name = f"{group['name']} " if group.get("name") else ""
-    if not group.get("list"):
+    if group["text"]:
         return group["text"]
     answer = re.sub(f"(?i:{_THEN}) ", ", ", group["list"])
-    if (unit := units[0] or units[1]) and "," not in answer:
+    if unit and "," not in answer:
         answer = rf"{answer} \text{{ {unit}}}"
     letter, domain = group["condition"], _DOMAINS.get((group["before"] or group["behind"]).lower())
     if letter and (domain or not re.fullmatch("[A-Za-z]", letter)):
         answer = f"{answer}, {letter}" + (rf" \in {domain}" if domain else "")
-    return f"{name}= {answer}" if name else answer
+    return f"{group['name']} = {answer}" if group["name"] else answer
