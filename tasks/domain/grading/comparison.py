@@ -394,8 +394,7 @@ class _NoSet(Exception):
 
 
 def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
-    """Return whether a set contains a number, given the values of its ends.
-    Raise _NoSet."""
+    """Return whether a set contains a number, given the values of its ends. Raise _NoSet."""
     items, marks, texts = found.items, found.marks, [item.text for item in found.items]
 
     def end(text: str) -> Any:
