@@ -29,13 +29,10 @@ INSTEAD: dict[str, Any] = {
     "no names": lambda _: {},
     "no unit": lambda text: (text, None),
     "nothing": (),
-    **{f"without {n}": tuple(s for i, s in enumerate(reading._SENTENCES) if i != n) for n in range(3)},
 }
 #: Rule, example, names in tasks.domain.grading, what stands in their place.
 RULES = r"""
-sentence: lead-ins, what is asked for and `is`, the answer, its unit | `Thus 7 apples`, `The sum is $7$.` | reading._SENTENCES | without 0
-sentence: a name, `is`, the answer | `x is 8` | reading._SENTENCES | without 1
-sentence: a count | `There are seven integers.` | reading._SENTENCES | without 2
+sentence: lead-ins, what is asked for and `is`, the answer, its unit | `Thus 7 apples`, `x is 8`, `There are 7.` | reading._SENTENCE | no match
 units and counted nouns | `6\text{ m}` for 6, `18 red apples` | formulas.split_unit comparison.split_unit | no unit
 numbers in words | `twenty one` | reading.in_digits | argument
 answers in words | `monday` | comparison.worded grading.worded | empty
