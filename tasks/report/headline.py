@@ -300,11 +300,12 @@ def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
         return row["other"] + (f" on {row['arm']}" if on else "")
 
     clear = [row for row in pairs if _clear(row)]
-    others = _joined(_decided([row in clear for row in pairs], "objectives"), _number(pairs), _holds(pairs[0]))
+    holds = _joined(_number(pairs), _holds(pairs[0]))
+    others = _joined(_decided([row in clear for row in pairs], "objectives"), holds)
     if all(abs(one[f"gain_{end}"]) < MARGIN for one in pairs for end in ("low", "high")):
         who = f"all {len(pairs)} objectives gain" if len(pairs) > 1 else f"{called(pairs[0])} gains"
         alike = f"No difference: {who} the same as {OWN} to within {_points(MARGIN)}."
-        return alike, _joined(_number(pairs), _holds(pairs[0]))
+        return alike, holds
     if first := [row for row in clear if row in asked]:
         row = max(first, key=lambda one: abs(one["gain"]))
         return _sentence(row, called(row), "gained", OWN), others
@@ -312,7 +313,7 @@ def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
         first, *more = (f"{_points(row['gain'])} {'more' if row['gain'] >= 0 else 'less'}" for row in pairs)
         rest = (f"{called(row)} {text}" for row, text in zip(pairs[1:], more, strict=True))
         listed = findings.listed([f"{called(pairs[0])} gained {first}", *rest])
-        return f"Undecided: {listed} than {OWN}; all intervals contain 0.", others
+        return f"Undecided: {listed} than {OWN}; all intervals contain 0.", holds
     row = max(asked, key=lambda one: abs(one["gain"]))
     words = _sentence(row, called(row), "gained", OWN)
     return f"Undecided{', the furthest' if len(asked) > 1 else ''}: {words}", others
@@ -410,7 +411,7 @@ def _tiles(
     start, end = ("the same for every objective", f"with {OWN}") if "objectives" in inputs else ("", "")
     spent = tuple((row["label"], f"{row['tokens']:,.0f}") for row in levels if row.get("tokens"))
     if spent:
-        start = end = "of one rollout"
+        start = end = "without search"
 
     def tile(title: str, of: Callable[[findings.Row], str | None], words: str = "") -> Tile:
         return Tile(title, tuple((arm, text) for arm, row in arms.items() if (text := of(row)) is not None), words)
@@ -448,7 +449,7 @@ def _tiles(
         Tile(
             "Form: no answer, no tags or cut off",
             tuple((arm, percent(one.share)) for arm, one in faults.items()),
-            ", ".join(filter(None, (of_form, end))),
+            ", ".join(filter(None, (of_form, "" if spent else end))),
         ),
     ]
     return [one for one in tiles if one.values]

@@ -179,7 +179,7 @@ FURTHER = OVER | {"other": "pkpo", "gain": -0.08, "gain_low": -0.2, "gain_high":
         (
             [OVER, FURTHER],
             f"Undecided: max_rl gained 6 points more and pkpo 8 points less {OWN}; all intervals contain 0.",
-            "None of the 2 objectives is decided. 40 held-out problems.",
+            "40 held-out problems.",
         ),
         (
             [OVER, FURTHER | {"gain": -0.1, "gain_high": -0.05, "p_adjusted": 0.01}],
