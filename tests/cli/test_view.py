@@ -71,7 +71,7 @@ def test_the_first_screen_is_that_of_the_report(demo_store: Path) -> None:
     assert html.escape(first["verdict"]) in (store.files(report) / "report.html").read_text()
     assert len(first["verdict"].split()) <= 25
     lines = list(level_lines(store, report))
-    assert lines[0] == f"{'panel':16} {'·' * 22}o─●{'·' * 8}  75.0 %   +6.2 points"
+    assert lines[0] == f"{'panel':16} {'·' * 22}o─●{'·' * 8}  75.0 %   +6.25 points"
     assert len(lines) == 2 and all(len(line) <= 80 for line in lines)
 
 
