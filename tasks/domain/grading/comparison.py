@@ -351,8 +351,7 @@ class Comparison:
             return self._value(prediction, value)
         if squeeze(last.text) == squeeze(name):
             return self.compare(prediction.items[0], value)
-        product = any(re.fullmatch("[a-z]{2,3}", one.strip()) for one in (name, left))  # `xy = 2` is one
-        equation = product or not (is_name(left) or ("(" in left and is_label(left)))
+        equation = not (is_name(left) or ("(" in left and is_label(left)))
         if equation and self.same(prediction, gold):
             return RIGHT
         return "wrong", f"names {left}, not {name}"[:200]
@@ -429,12 +428,10 @@ def _holds_several(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
     items, listed = found.items, found.kind == "list"
     names = [named(item) for item in items if item.kind == "relation"]
     if (names and not set.intersection(*names)) or (
-        listed and not all(is_inequality(i) or r"\ne" in i.marks for i in items[:2])
+        listed and not all(is_inequality(i) or r"\ne" in i.marks for i in items)
     ):
         raise _NoSet
-    unlike = listed and r"\ne" in items[1].marks
-    excluded = [item for item in items[2:] if unlike and item.kind == "scalar"]  # `x \ne 1, 2`
-    parts = [x != value(item.text) if item in excluded else _holds(item, x, value) for item in items]
+    parts = [_holds(item, x, value) for item in items]
     return (all if listed or {*found.marks} & {"and", "land"} else any)(parts)
 
 
