@@ -241,12 +241,12 @@ def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]
         row["label"] for row in above if row["arm"] != next(r["arm"] for r in above if r["label"] == row["label"])
     }
     for row in above:
-        row["told"] = "" if row["row"] == "seed" or row["label"] in shared else _told(row, x, y, scale)
+        row["number"] = "" if row["row"] == "seed" or row["label"] in shared else _number_beside(row, x, y, scale)
     for row in below:
-        row |= {"told": _told(row, x, y, scale), "least": None if row.get(least) is None else -row[least]}
+        row |= {"number": _number_beside(row, x, y, scale), "least": None if row.get(least) is None else -row[least]}
     main, looks = "datum.row == 'level'", {arm: ARM_STYLES[place].light for arm, place in styles(arms).items()}
     label = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
-    number = label | {"text": _field("told", "nominal")}
+    number = label | {"text": _field("number", "nominal")}
     legend = {"orient": "right", "symbolOpacity": 1} if shared else None  # a line of several arms does not name them
     of_arm = label | {"color": _scale("arm", looks, legend=legend)}
 
@@ -277,7 +277,7 @@ def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]
     return [{"description": f"{chart.x_name}, and the differences", "vconcat": panels, **whole}]
 
 
-def _told(row: Row, x: str, y: str, scale: float) -> str:
+def _number_beside(row: Row, x: str, y: str, scale: float) -> str:
     """Return the number beside a row: its difference or gain, or else its value after."""
     if row[y] is not None:
         return f"{row[y]:+.2f} points".replace("-", "−") if scale > 1 else f"{row[y]:+.3f}".replace("-", "−")

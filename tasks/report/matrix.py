@@ -58,7 +58,7 @@ def _rows(figure: Figure, report: Ref, arms: Sequence[str]) -> pa.Table | None:
         return None
 
 
-def drawn(values: Sequence[Value], chart: Chart, arms: Sequence[str]) -> tuple[Chart, pa.Table]:
+def chart_of(values: Sequence[Value], chart: Chart, arms: Sequence[str]) -> tuple[Chart, pa.Table]:
     """Return the chart of all values and its rows: one line for each value, with both arms, and one for their
     difference, first arm minus the other."""
     rows = [
@@ -97,10 +97,10 @@ def at_all_values(
         "undecided": [name for name, row in pairs if row[f"{y}_low"] <= 0 <= row[f"{y}_high"]],
     }
     axis = own.partition("=")[0]
-    told = [
+    parts = [
         f"{words} at {f'every {axis}:' if len(names) == len(pairs) else axis} {listed(names)}"
         for words, names in groups.items()
         if names
     ]
-    verdict = f"{'; '.join(told)}.".replace("undecided at", "Undecided at" if len(told) == 1 else "undecided at")
+    verdict = f"{'; '.join(parts)}.".replace("undecided at", "Undecided at" if len(parts) == 1 else "undecided at")
     return replace(first, verdict=verdict, holds=f"At {own.replace('=', ' ')}: {first.verdict} {first.holds}")

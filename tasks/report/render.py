@@ -26,7 +26,7 @@ from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named, query
 from tasks.report.findings import answer, caveats
 from tasks.report.headline import headline
-from tasks.report.matrix import VERBS, at_all_values, drawn, values_of
+from tasks.report.matrix import VERBS, at_all_values, chart_of, values_of
 from tasks.report.tables import printed_table
 from tasks.stage import Payload, making, stage, store, workdir
 
@@ -90,7 +90,9 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
             for s in figures.SECTIONS
             if s.id != "answer" and (s.only_with is None or s.only_with in refs)
         ]
-        looks = len({tuple(refs.get("final", ()))} | {looked_at(Ref.parse(report)) for report in setup.earlier_looks})
+        looks = len(
+            {tuple(refs.get("final", ()))} | {final_rollouts_of(Ref.parse(report)) for report in setup.earlier_looks}
+        )
         asks = setup.asks or setup.about or setup.question
         first = headline(view.ask, refs, looks, study=name, asks=asks)
         shown = figures.answer_figure(refs, asks)
@@ -100,7 +102,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
             rows = figures.without(view.ask(shown.query), first.withheld)
             values = values_of(shown, own, rows, setup.beside, setup.arms)
             first = at_all_values(first, values, own, chart.y, verb, setup.arms)
-            drawing["svg"] = "".join(map(as_svg, specs_of(*drawn(values, chart, setup.arms), setup.arms)))
+            drawing["svg"] = "".join(map(as_svg, specs_of(*chart_of(values, chart, setup.arms), setup.arms)))
         sentences = answer(view.ask, looks)
         warned = caveats(view.ask, setup.registered, looks)
     page = {each.name: getattr(setup, each.name) for each in fields(setup)} | {
@@ -131,7 +133,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
     return Payload(summary, files=folder)
 
 
-def looked_at(report: Ref) -> tuple[str, ...]:
+def final_rollouts_of(report: Ref) -> tuple[str, ...]:
     """Return the final rollouts of a report; a report that was deleted stands for itself. The same rollouts in a report
     of another version are no second look."""
     try:

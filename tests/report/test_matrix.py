@@ -14,8 +14,8 @@ from storage.reading.query_cache import ask
 from storage.reading.recorded import answering
 from tasks.engines.toolbox import Toolbox
 from tasks.report.headline import Headline
-from tasks.report.matrix import Value, at_all_values, drawn, values_of
-from tasks.report.render import looked_at
+from tasks.report.matrix import Value, at_all_values, chart_of, values_of
+from tasks.report.render import final_rollouts_of
 from tasks.stage import Session, session
 from tests.dashboards.conftest import Study
 
@@ -59,7 +59,7 @@ def test_values_are_read_from_other_reports_and_drawn_in_one_chart(study: Study)
         values = values_of(figure, "size=16", rows, [f"size=4 {report}", gone], ARMS)
     assert [one.name for one in values] == ["size 4", "size 16"]
     assert values[0].rows == values[1].rows
-    chart, table = drawn([Value(one.name, tuple(made_up)) for one in values], ANSWER, ARMS)
+    chart, table = chart_of([Value(one.name, tuple(made_up)) for one in values], ANSWER, ARMS)
     (drawing,) = specs_of(chart, table, ARMS)
     assert {row["label"] for row in drawing["vconcat"][0]["data"]["values"]} == {"size 4", "size 16"}
     assert "panel" in json.dumps(drawing) and drawing["vconcat"][0]["layer"][0]["encoding"]["color"]["legend"]
@@ -67,7 +67,7 @@ def test_values_are_read_from_other_reports_and_drawn_in_one_chart(study: Study)
 
 def test_a_value_where_the_other_arm_leads_is_turned() -> None:
     values = [value("size 4", 0.1, 0.05, 0.15, "thinking")]
-    _, table = drawn(values, ANSWER, ARMS)
+    _, table = chart_of(values, ANSWER, ARMS)
     (row,) = table.to_pylist()
     assert (row["arm"], row["gain"], row["gain_low"], row["gain_high"]) == ("panel", -0.1, -0.15, -0.05)
 
@@ -75,5 +75,5 @@ def test_a_value_where_the_other_arm_leads_is_turned() -> None:
 def test_the_same_rollouts_in_a_report_of_another_version_are_no_second_look(study: Study) -> None:
     store, gone = Store(study.root), Ref.parse("report-0000000000000000")
     with session(Session(store, Toolbox())):
-        assert looked_at(study.report) == tuple(store.manifest(study.report).recipe.inputs["final"])
-        assert looked_at(gone) == (str(gone),)
+        assert final_rollouts_of(study.report) == tuple(store.manifest(study.report).recipe.inputs["final"])
+        assert final_rollouts_of(gone) == (str(gone),)

@@ -57,10 +57,10 @@ def test_the_chart_draws_the_interval_that_decides() -> None:
     table = pa.Table.from_pylist([pair], schema=GainDifferences.schema)
     with views({}, helper_tables({}, ["panel", "plain"]) | {"gain_differences": table} | EMPTY) as asked:
         (drawn,) = asked.ask("report_answer_gain").to_pylist()
-        (told,) = asked.ask("report_difference_of_gains").to_pylist()
+        (printed,) = asked.ask("report_difference_of_gains").to_pylist()
     assert (drawn["gain_low"], drawn["gain_high"], drawn["corrected"]) == (-0.006, 0.118, True)
-    assert (told["more_gain_low"], told["more_gain_high"]) == (-0.006, 0.118)
-    assert drawn["detectable_gain"] == told["detectable_gain"] == pytest.approx(0.07 * 0.124 / 0.098)
+    assert (printed["more_gain_low"], printed["more_gain_high"]) == (-0.006, 0.118)
+    assert drawn["detectable_gain"] == printed["detectable_gain"] == pytest.approx(0.07 * 0.124 / 0.098)
     assert "corrected for the number of pairs" in FIGURES["answer_gain"].explained([drawn])
 
 
