@@ -90,9 +90,8 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
             for s in figures.SECTIONS
             if s.id != "answer" and (s.only_with is None or s.only_with in refs)
         ]
-        looks = len(
-            {tuple(refs.get("final", ()))} | {final_rollouts_of(Ref.parse(report)) for report in setup.earlier_looks}
-        )
+        earlier = {final_rollouts_of(Ref.parse(report)) for report in setup.earlier_looks}
+        looks = len(earlier | {tuple(refs.get("final", ()))})
         asks = setup.asks or setup.about or setup.question
         first = headline(view.ask, refs, looks, study=name, asks=asks)
         shown = figures.answer_figure(refs, asks)
