@@ -1,7 +1,5 @@
 """`varband replay`, `audit`, `power`: recompute the published study, check claims, plan the size of a study."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`varband ask`: ask a policy in the terminal for a completion."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`varband export` and `import`: copy studies, write figures, tables and galleries, and import rollouts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`varband grade`: grade a file or the stored rollouts, and test the grader."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The `varband` command. Subcommands are imported when called, so that `--help` is fast."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Options of several commands, and shell completion (`_VARBAND_COMPLETE=bash_source varband`)."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """`varband pool`: make a pool of problems, check it and split it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`varband report` and `serve`: write a report, compare two, open the dashboards."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

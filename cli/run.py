@@ -1,7 +1,5 @@
 """`varband run`, `plan`, `submit`, `resume` and `runs`."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

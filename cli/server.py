@@ -1,7 +1,5 @@
 """`varband server start` and `deploy`, `tinker serve` and `doctor`, for a team's operator."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`varband store`: list, show, query, remove and verify artifacts."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """`varband study`: write, check, show, compare and register studies, each one TOML file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

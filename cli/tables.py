@@ -1,8 +1,6 @@
 """Arrow tables on a terminal, fitted to its width, and as CSV. In a pipe texts are not abbreviated; each row is a line,
 without colours."""
 
-from __future__ import annotations
-
 import os
 import re
 

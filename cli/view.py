@@ -1,12 +1,11 @@
 """The terminal's view of a plan, of running stages and of a run's result."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 from rich.console import Console
@@ -61,7 +60,7 @@ class Watch:
         self._ended = threading.Event()
         self._live = Live(console=self.console, transient=True, get_renderable=lambda: self._bars)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Self:
         if self.console.is_terminal:
             self._live.start()
         else:

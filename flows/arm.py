@@ -3,8 +3,6 @@
 Problems are prepared once for all arms. An arm that is evaluated with another arm's adapter gets that arm's training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

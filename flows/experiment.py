@@ -1,7 +1,5 @@
 """The whole experiment as one DAG: problems, arms, measures, report."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

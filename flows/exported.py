@@ -1,7 +1,5 @@
 """A study's rollouts and adapters in the formats of other tools: JSONL, inspect's `.eval`, and folders for the hub."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

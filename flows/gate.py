@@ -1,7 +1,5 @@
 """The gate between screening and training. Its rule is in tasks/domain/gate.py."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,8 +1,6 @@
 """The problems of a study: pools, splits, benchmarks. These artifacts are made once for all arms, before any model is
 used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Import the published study's files as artifacts, and recompute its figures from them."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The house rules that a reader could break without noticing."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Backup and restore: no database is taken for another, no other account reads a password or the copy."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

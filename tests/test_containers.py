@@ -1,8 +1,6 @@
 """deploy/Dockerfile and compose.yaml without Docker: stages, sources, locks, users and commands are compared with the
 tree, and the steps of the target `cpu` run in a clean Debian 12."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -7,8 +7,6 @@ blessing goes round that:
     VARBAND_BLESS=1 pytest tests/test_stage_versions.py tests/test_declared_defaults.py
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

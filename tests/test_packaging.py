@@ -1,7 +1,5 @@
 """A wheel of this project in an environment of its own: one name at its top, and the command works from any folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

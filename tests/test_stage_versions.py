@@ -7,8 +7,6 @@ file is no part of a stage's digest: its own version, in its entry of the regist
     VARBAND_BLESS=1 pytest tests/test_stage_versions.py
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib

@@ -3,8 +3,6 @@
 A run is identified by the report that it makes, so the same command with a larger budget continues the same run.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import socket

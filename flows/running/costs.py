@@ -4,8 +4,6 @@ Lengths and rates are those measured in this store, otherwise assumptions; the p
 a range, because a study takes fewer tokens if most of its problems are easy.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -78,6 +76,18 @@ class _ProblemSet:
     within: str
     number: int
     ids: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Mean tokens of a rollout. low, high: the central 90 % of problems' mean lengths. basis: `measured`; `guessed`
+    from another max_tokens, arm or model; `assumed` if this store has no similar rollouts."""
+
+    prompt: float
+    completion: float
+    basis: str
+    low: float
+    high: float
 
 
 class Estimator:
@@ -259,18 +269,6 @@ class Estimator:
         with suppress(UserError):  # of an arm without a chat template, which the run refuses
             return {one.arm: one.mean for one in longest_prompts(self.study, self.store, [*self.planned.values()])}
         return {}
-
-
-@dataclass(frozen=True, slots=True)
-class Length:
-    """Mean tokens of a rollout. low, high: the central 90 % of problems' mean lengths. basis: `measured`; `guessed`
-    from another max_tokens, arm or model; `assumed` if this store has no similar rollouts."""
-
-    prompt: float
-    completion: float
-    basis: str
-    low: float
-    high: float
 
 
 def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Length | None:

@@ -1,14 +1,12 @@
 """Check, before anything is spent, that prompts fit the context, that models fit the memory of this machine, and that a
 Tinker service trains the study's kind of adapter."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -211,7 +209,7 @@ class Machine:
     host: int
 
     @classmethod
-    def here(cls) -> Machine:
+    def here(cls) -> Self:
         return cls(num_gpus(), gpu_bytes(), psutil.virtual_memory().available)
 
 

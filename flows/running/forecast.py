@@ -1,11 +1,9 @@
 """A plan with its price: the cost of each stage, the total, the difference the study could detect, and whether the
 budget suffices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from flows.running.costs import FILL, Cost, Estimator, total
 from flows.running.fit import Machine, memory_lines, or_refusal, problems_before_checks, prompt_lines
@@ -64,7 +62,7 @@ class Forecast:
     on_cpu: bool = False
 
     @classmethod
-    def of(cls, study: Study, store: Store, budget: Budget, machine: Machine | None = None) -> Forecast:
+    def of(cls, study: Study, store: Store, budget: Budget, machine: Machine | None = None) -> Self:
         """Compute the forecast without making anything. machine: where the study will run, if known. Raise UserError if
         a file of prices cannot be read."""
         planned = plan(study, store)

@@ -6,8 +6,6 @@ ledger, and the artifact is collected once all shards are there. Shards consist 
 the same as without shards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Plan, then run: stored artifacts are listed at once, without an orchestrator; only missing ones are made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

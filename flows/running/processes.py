@@ -6,8 +6,6 @@ With a small model, one process would leave most cores idle. A worker of this co
 parent ends; its artifacts and rollouts are kept.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -45,26 +43,6 @@ Failure = tuple[Piece, UserError]
 
 def _notify(message: str) -> None:
     warnings.warn(Notice(message), stacklevel=3)
-
-
-def make(study: Study, store: Store, charging: Charging, listeners: Listeners, *, shared: bool = False) -> None:
-    """Make all stages of a study. The costly ones are made `hardware.arms_at_once` at a time by processes of this
-    command; with `shared` by this process, together with other commands on the root. Errors as for `dispatch`."""
-    p = study.profile
-    places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
-    if len(places) > 1 and not shared:
-        with stages_of(study, store, listeners.own) as current:
-            several = next_pieces(current, study, set())
-        if several:
-            _make_in_processes((study, store, charging, len(places) > len(p.arms)), places, listeners.relayed)
-    with stages_of(study, store, listeners.own) as current:
-        share(study, Claims(current, p.hardware, waits=_notify), _notify, in_shards=shared)
-
-
-def share(study: Study, claims: Claims, tell: Callable[[str], None], *, in_shards: bool) -> None:
-    """Make all stages that no other process makes. Errors as for `dispatch`."""
-    with leases_of(claims.current.store.root).present():
-        dispatch(partial(next_pieces, claims.current, study, in_shards=in_shards), claims, tell)
 
 
 @dataclass(slots=True)
@@ -118,6 +96,26 @@ class Claims:
                 self.failed((piece, failure))
             return failure
         return None
+
+
+def make(study: Study, store: Store, charging: Charging, listeners: Listeners, *, shared: bool = False) -> None:
+    """Make all stages of a study. The costly ones are made `hardware.arms_at_once` at a time by processes of this
+    command; with `shared` by this process, together with other commands on the root. Errors as for `dispatch`."""
+    p = study.profile
+    places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
+    if len(places) > 1 and not shared:
+        with stages_of(study, store, listeners.own) as current:
+            several = next_pieces(current, study, set())
+        if several:
+            _make_in_processes((study, store, charging, len(places) > len(p.arms)), places, listeners.relayed)
+    with stages_of(study, store, listeners.own) as current:
+        share(study, Claims(current, p.hardware, waits=_notify), _notify, in_shards=shared)
+
+
+def share(study: Study, claims: Claims, tell: Callable[[str], None], *, in_shards: bool) -> None:
+    """Make all stages that no other process makes. Errors as for `dispatch`."""
+    with leases_of(claims.current.store.root).present():
+        dispatch(partial(next_pieces, claims.current, study, in_shards=in_shards), claims, tell)
 
 
 # Workers of this command.

@@ -1,12 +1,10 @@
 """Sessions and meters: the only place where a process's engines are opened and closed and their work is charged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from flows.study.prices import team_prices
 from flows.study.resolve import Study
@@ -85,7 +83,7 @@ class Charging:
     month: Budget = field(default_factory=Budget)
 
     @classmethod
-    def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Charging:
+    def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Self:
         """Return the charging of a study's run. Raise UserError for unreadable prices, or missing ones that a limit on
         money needs."""
         team, hardware = team_prices(store.root), study.profile.hardware

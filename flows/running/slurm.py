@@ -1,7 +1,5 @@
 """Runs as jobs of Slurm: a job resumes a recorded run, so it may be requeued, pre-empted or submitted again."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -5,8 +5,6 @@ The module listens to the events of a run. Each tracker has a process, which rea
 and logs them. If a tracker fails or hangs, the run prints one sentence and continues.
 """
 
-from __future__ import annotations
-
 import queue
 import re
 import signal

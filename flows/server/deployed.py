@@ -1,8 +1,6 @@
 """The flows that a Prefect server offers: studies and their pieces, and maintenance: nightly re-evaluation, regrading,
 garbage collection."""
 
-from __future__ import annotations
-
 import os
 import time
 from base64 import b64encode

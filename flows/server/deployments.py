@@ -4,8 +4,6 @@ Fields defined by code (entrypoint, form, description, version) are updated when
 edit in the UI (paused, parameters, schedules, queue, limits, job variables, tags) are only set once.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

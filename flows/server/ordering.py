@@ -12,8 +12,6 @@ The server loads this module through PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=flows
 start` sets.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from prefect.server.events.ordering import memory  # noqa: TID253

@@ -1,7 +1,5 @@
 """The cards on a run's page in Prefect: report, plan and progress. Prefect lists the newest card of a run first."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Prefect's server for a team: a run counts as lost when its heartbeats stop, not when the server was down."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Find settings that are valid alone but incompatible with each other. No file is opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A file is checked completely before anything is made, and each mistake is report
 are such files; docs/studies.md documents the fields.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

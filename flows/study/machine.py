@@ -1,8 +1,6 @@
 """How a study's work is laid out on this machine's GPUs: GPUs per engine, engines, learner processes, and the adapters
 that engines serve. Results do not depend on the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The models of each arm: base models, adapters and the encoder, found here or on the hub and identified by content."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

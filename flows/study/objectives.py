@@ -5,8 +5,6 @@ Equivalent objectives are listed once: `leave_one_out` differs from `centred` by
 `cispo` and `rloo` equal the default loss while each batch gets one update.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ Prices are list prices in US dollars per device-hour of November 2026; the team'
 (tokens per second) are used until a store has measured its own.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection
 from dataclasses import field, replace

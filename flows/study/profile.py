@@ -2,8 +2,6 @@
 all use this model. Every changed field changes fingerprints, except in `hardware`, which describes how stages use their
 machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal

@@ -5,8 +5,6 @@ A question is a study with few changes, named `<study>/<question>` and priced by
 questions share (pool, split, screening, a training with the same recipe, rollouts with the same seed) are made once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Convert tables of a study to typed fields: pydantic checks them, and each mistake has the path of its field and its
 place in the file or on the command line."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

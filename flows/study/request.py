@@ -1,15 +1,13 @@
 """A request for a study: a word (a built-in profile, `FILE.toml`, or either with a question after a slash) and changes
 to it, in the same form from the command line, a form and a run record."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from flows.study.files import StudyFile, read_study, value_text
 from flows.study.profile import Profile
@@ -163,7 +161,7 @@ class Request:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
     @classmethod
-    def from_json(cls, kept: dict[str, Any]) -> Request:
+    def from_json(cls, kept: dict[str, Any]) -> Self:
         """Return a stored request. Those of earlier versions contain `plain`, and short options beside the settings.
         Raise UserError for a request of a later version."""
         short = {name: kept[name] for name in SHORT if name in kept}

@@ -1,8 +1,6 @@
 """Resolve a profile: find its files and models, and identify them by content. Missing and invalid inputs are found
 here, before work starts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

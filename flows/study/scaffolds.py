@@ -1,8 +1,6 @@
 """Scaffolds and arms defined by a study's tables. A prompt that no model could follow, or that would hide the answer,
 is refused before anything is sampled."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace

@@ -1,8 +1,6 @@
 """The settings of a study: applied from `--set path.to.field=value` and the options that abbreviate one, and listed
 with range, default and description for `varband study settings` and the docs."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Check whether this machine is ready. Each check reports what it found and, if something is wrong, the fix."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,7 +7,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -39,7 +37,7 @@ class Check:
     fix: str = ""
 
     @classmethod
-    def of(cls, what: str, found: str, fix: str, state: State = "fail") -> Check:
+    def of(cls, what: str, found: str, fix: str, state: State = "fail") -> Self:
         """Return a check that is ok if it needs no fix. fix: empty if nothing is wrong. state: of a check that needs
         the fix."""
         return cls(what, state if fix else "ok", found, fix)

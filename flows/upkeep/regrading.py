@@ -1,8 +1,6 @@
 """Regrade every stored rollout with the active grader: which verdicts and figures change, and which artifacts depend on
 them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Audit of a store: recompute claims, compare reports with their source rows, lint designs."""
 
-from __future__ import annotations
-
 from math import isclose
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Verify a root: read every artifact, ledger shard and record, and check it against checksums and schema."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterator

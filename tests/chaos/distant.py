@@ -1,7 +1,5 @@
 """Faults of object storage, on which the small study has its root."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

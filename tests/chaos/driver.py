@@ -1,7 +1,5 @@
 """One process of the small study, forked from a server that has imported everything: a fault costs what it breaks."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

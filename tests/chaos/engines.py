@@ -1,7 +1,5 @@
 """Engines of the small study: what they answer is a function of the request's seed alone."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 After every fault: the final artifacts equal those of an undisturbed run, no rollout was lost, none was doubled.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

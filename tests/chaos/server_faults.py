@@ -4,8 +4,6 @@ The work is a toy that counts its seconds into a file which outlives a kill (`te
 was done twice can be counted. Recovery is the time from the fault to the end, less the seconds of work then left.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

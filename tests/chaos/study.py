@@ -3,8 +3,6 @@ checkpoints, evaluation of its adapter, vectors, pass@k, a report. Real store, l
 second of seconds-long work, no torch.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

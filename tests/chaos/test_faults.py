@@ -1,7 +1,5 @@
 """Each fault once, or CHAOS_TIMES times at other moments. The tables of docs/reliability.md are of a hundred times each."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -5,8 +5,6 @@ client would not do. The server does not recall a client's delegation because of
 read old content.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A server that keeps events in Redis: their order outlives a restart, and a power cut loses no run."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import shutil

@@ -1,7 +1,5 @@
 """kill -9 on a machine that keeps nothing: the next one goes on from what is in the bucket."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

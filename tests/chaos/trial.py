@@ -1,7 +1,5 @@
 """One attempt at breaking a small study: when it is broken, what it may cost, and whether all is there in the end."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """What an undisturbed run leaves, and what another one lacks of it, has twice or has otherwise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

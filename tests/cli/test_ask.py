@@ -1,7 +1,5 @@
 """`varband ask` on real parts: the demo's model, an adapter that the demo trained, the grader."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a received root, or a model, has written: no terminal, spreadsheet or foreign page obeys it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """What commands print with `--json` has the fields that docs/reference/json.md lists."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

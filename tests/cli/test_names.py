@@ -1,7 +1,5 @@
 """Studies by their names: where hashes stand, where refs are asked for, side by side, and taken away."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`varband study` in a terminal, and the page that teaches it: each of its commands, as written."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`varband submit` with an `sbatch` that writes its arguments down; a real Slurm is in tests/flows/running/test_slurm.py."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Words that a shell completes, and what a run shows while it goes on."""
 
-from __future__ import annotations
-
 import html
 import re
 import time

@@ -1,7 +1,5 @@
 """The DAG hands values down: what planning a study calls, counted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The main job on real parts: the real engine, the shipped model, every stage, both arms."""
 
-from __future__ import annotations
-
 import json
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rollouts and adapters for other tools, each read back by the tool's own reader; and a push to a hub that is here."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Rollouts of other tools become a study that samples nothing, graded by our grader, entered once."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole small studies that differ in shape: trained jointly, not at all, on several bases, or in two places."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """An artifact root on object storage: a real S3 protocol server, workers in processes, one killed half way, and what
 looking at a root costs in requests, counted by the server."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

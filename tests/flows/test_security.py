@@ -1,7 +1,5 @@
 """What must never happen: a secret in an artifact, a name that leaves the root, code from a model folder, an open port."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -1,7 +1,5 @@
 """The budget wall: what is spent is counted as it is spent, the wall is never crossed, nothing is paid for twice."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path

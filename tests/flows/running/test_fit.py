@@ -1,7 +1,5 @@
 """A prompt that does not fit is found before anything is paid for."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

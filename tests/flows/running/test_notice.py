@@ -1,7 +1,5 @@
 """A machine that will be taken away: the cloud's notice becomes SIGTERM, and the run ends within that notice."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Pieces of work on a Prefect pool."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """What of a study can be made apart, and what has to wait."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

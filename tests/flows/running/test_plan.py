@@ -1,7 +1,5 @@
 """`varband plan`: every study by name, what each stage will cost, and what is there already."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """Arms in processes of their own: a stop ends all of them, a failure ends one, and the same command resumes it."""
 
-from __future__ import annotations
-
 import signal
 import time
 from dataclasses import replace

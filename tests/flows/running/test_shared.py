@@ -1,7 +1,5 @@
 """Studies that several processes share without a server: each piece is made by one of them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """SIGTERM where an exception would be lost: answered a moment later, not swallowed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A study as jobs of a real Slurm on this machine: the time limit pauses it, Slurm requeues it, the result is the same."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

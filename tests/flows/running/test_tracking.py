@@ -1,7 +1,5 @@
 """Trackers: what a run sends is read back with each tracker's own reader, and a bad tracker stops nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """A study of toy stages that has the experiment's shape: what can be made apart is asked of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`deploy/`: backup and restore as written, of a real root and a real database; units that systemd accepts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`varband server deploy` on a real server: code is renewed, what people decided in the UI stays."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 One server for all tests; its toy flows make artifacts slowly, so that there is time to kill what makes them.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 Each night leaves a table that says what it checked; only one that compared everything and found it unchanged is green.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

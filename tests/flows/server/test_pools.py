@@ -1,7 +1,5 @@
 """Pools of containers: templates that Prefect and Kubernetes accept, and images that are compared by digest."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

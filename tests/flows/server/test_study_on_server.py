@@ -1,8 +1,6 @@
 """The real demo study (shrunk) on a live server: what costs on the pool of GPU workers, parked and resumed from a shell,
 then what the team does with it: report, regrade, nightly re-evaluation, cleaning up. None of these pays again."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """A study on a Tinker service as a run of the CPU pool: its limit on money, more of it, and its end (extra `tinker`)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

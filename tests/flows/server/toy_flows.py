@@ -1,7 +1,5 @@
 """Light flows for tests of dispatch: each makes one toy artifact under VARBAND_ROOT, slowly, and says that it did."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What arms stand on: models per arm, adapters made elsewhere, ceilings; said in a file, after --set, in a form."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What a study says beside its sampling and training: a budget, no part of any name; measures; other packages' code."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A study as one file: what it says is what runs, its content is its identity, and every fault has its line."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How a study's work lies on the GPUs that are here, and what does not fit onto them, said before anything is loaded."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

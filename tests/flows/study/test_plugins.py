@@ -1,8 +1,6 @@
 """What another package brings, installed for real: it judges, writes and weighs, its version is in every name, and
 where it is not there one sentence says so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What can be asked by name: profiles, questions over them, benchmarks."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

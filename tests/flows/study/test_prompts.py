@@ -1,7 +1,5 @@
 """Prompts that people write are taken, and those that no completion could follow are refused at their place."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings as `--set` has them: what each field takes, what is short for one, and what nothing reads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import fields

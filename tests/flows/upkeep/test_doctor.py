@@ -1,7 +1,5 @@
 """`varband doctor`: what it finds, and that every fault comes with what to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

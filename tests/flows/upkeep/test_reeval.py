@@ -1,7 +1,5 @@
 """Nightly re-evaluation: what is drawn on which night, what counts as drift, and what is only reported."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Damage is found, named, set aside, and made again: a shard, an artifact, a record, a line of charges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
