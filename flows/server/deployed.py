@@ -34,12 +34,13 @@ from flows.server.page import PLAN, PROGRESS, REPORT, progress_on_page, show_car
 from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
 from flows.study.forms import PinnedForm, SettingForm, StudyForm
 from flows.study.resolve import Study
-from flows.upkeep.reeval import NightPage, Unchecked, reevaluate
+from flows.upkeep.reeval import Unchecked, counts_of, page_of, reevaluate, sentence_of
 from flows.upkeep.regrading import regrade_store
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, Unreachable, UserError
 from storage.objects import patient
+from storage.records.nights import Night
 from storage.records.runs import run_id
 from storage.roots import root_folder
 from tasks.domain.budget import Budget
@@ -254,19 +255,18 @@ def reeval(
         charging = Charging.of(study, store, run, budget)
         return metered(charging.meter(study.profile.hardware, store), telling())
 
-    found, named = NightPage([]), [_resolved(form, store) for form in studies]
+    found, named = list[Night | Unchecked](), [_resolved(form, store) for form in studies]
     try:
         for one in reevaluate(store, named, charged, canary_tokens=canary_tokens, anyway=sample_anyway):
-            found = NightPage([*found.found, one])
+            found.append(one)
     except Parked as limit:
-        return Cancelled(name=PARKED, message=f"{len(found.found)} adapters were evaluated; {limit}")
+        return Cancelled(name=PARKED, message=f"{len(found)} adapters were evaluated; {limit}")
     finally:
-        create_markdown_artifact(found.markdown(store.root), key="nightly", description=found.counts)
-    if found.drifted:
-        return Failed(name=DRIFTED, message=found.sentence()[:1000])
-    if found.unchecked or not found.found:
-        return Failed(name=UNCHECKED, message=found.sentence()[:1000])
-    return Completed(message=found.counts)
+        create_markdown_artifact(page_of(found), key="nightly", description=counts_of(found))
+    states = {one.state for one in found}
+    if states == {"holds"}:
+        return Completed(message=counts_of(found))
+    return Failed(name=DRIFTED if "drifted" in states else UNCHECKED, message=sentence_of(found)[:1000])
 
 
 def _resolved(form: StudyForm, store: Store) -> Study | Unchecked:

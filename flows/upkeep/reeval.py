@@ -8,14 +8,13 @@ its own seeds. tasks/domain/statistics/nights.py tests whether the accuracy chan
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib import metadata
-from pathlib import Path
-from typing import Any
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,6 @@ from storage.artifacts.schemas import Pool, Rollouts, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.ledger import LEDGER, Ledger
-from storage.reading.charts import as_svg
 from storage.records.record import Night, nights_of
 from storage.records.runs import now, read_record, record_paths
 from tasks.domain.policies import Policy, Sampling
@@ -126,16 +124,18 @@ class Kept:
     step: Step
 
     @property
-    def name(self) -> str:
+    def adapter(self) -> str:
         return f"{self.policy.arm} {self.training}@{self.policy.step}"
 
 
-@dataclass(frozen=True, slots=True)
-class Unchecked:
-    """An adapter that could not be compared."""
+class Unchecked(NamedTuple):
+    """An adapter that could not be compared. found: the reason."""
 
     adapter: str
-    why: str
+    found: str
+    state: str = "unchecked"
+    evaluated: float | None = None
+    tonight: float | None = None
 
 
 def reevaluate(
@@ -161,20 +161,18 @@ def reevaluate(
             kept_ones = [Unchecked(f"adapters of {study.profile.called}", str(error))]
         with charged(study) as listener, stages_of(study, store, listener) as current:
             for kept in kept_ones:
-                name = kept.name if isinstance(kept, Kept) else kept.adapter
-                if name in seen:
+                if kept.adapter in seen:
                     continue
-                seen.add(name)
+                seen.add(kept.adapter)
+                if isinstance(kept, Unchecked):
+                    yield kept
+                    continue
                 try:
-                    yield (
-                        kept
-                        if isinstance(kept, Unchecked)
-                        else night(current, study, kept, canary_tokens=canary_tokens, anyway=anyway)
-                    )
+                    yield night(current, study, kept, canary_tokens=canary_tokens, anyway=anyway)
                 except Parked:
                     raise
                 except UserError as error:  # the other adapters are still evaluated
-                    yield Unchecked(name, str(error))
+                    yield Unchecked(kept.adapter, str(error))
 
 
 def _finished(store: Store) -> Iterator[Study | Unchecked]:
@@ -201,7 +199,7 @@ def kept_adapters(study: Study, store: Store) -> Iterator[Kept | Unchecked]:
             if earlier is None or kept.policy.step >= earlier[0].policy.step:
                 found[kept.policy.arm, str(kept.training)] = kept, planned
     for kept, planned in found.values():
-        yield kept if planned.reused else Unchecked(kept.name, _why_not(store, kept))
+        yield kept if planned.reused else Unchecked(kept.adapter, _why_not(store, kept))
 
 
 def _why_not(store: Store, kept: Kept) -> str:
@@ -216,7 +214,7 @@ def night(
 ) -> Night:
     """Sample what tonight requires, compare it and store the record. A second night on one day repeats the first,
     unless something changed in between."""
-    store, earlier, moment = current.store, nights_of(current.store.root, kept.name), now()
+    store, earlier, moment = current.store, nights_of(current.store.root, kept.adapter), now()
     evaluated_in = environment_of(store, kept.reference, kept.policy, kept.sampling)
     environment = environment_now(study, kept.policy)
     sampler = _sampler(environment)
@@ -246,7 +244,7 @@ def night(
         problems, drawn = canary, "canary" if canary else "nothing"
     counts = draws.correct(problems, seed, number) if problems else {}
     tonight = Night(
-        adapter=kept.name,
+        adapter=kept.adapter,
         number=number,
         at=moment,
         environment=environment,
@@ -380,70 +378,24 @@ class _Draws:
         return _correct(self._sampled(self._requests(wanted, seed, night), CORRECT))
 
 
-NIGHTS_SHOWN = 30
+def counts_of(found: Sequence[Night | Unchecked]) -> str:
+    counts = Counter(one.state for one in found)
+    return f"{counts['holds']} hold, {counts['drifted']} drifted, {counts['unchecked']} were not checked"
 
 
-@dataclass(frozen=True, slots=True)
-class NightPage:
-    """The results of a night for all adapters."""
-
-    found: Sequence[Night | Unchecked]
-
-    @property
-    def drifted(self) -> list[Night]:
-        return [one for one in self.found if isinstance(one, Night) and one.state == "drifted"]
-
-    @property
-    def unchecked(self) -> list[Unchecked]:
-        return [one for one in self.found if isinstance(one, Unchecked)]
-
-    @property
-    def counts(self) -> str:
-        drifted, unchecked = len(self.drifted), len(self.unchecked)
-        held = len(self.found) - drifted - unchecked
-        return f"{held} hold, {drifted} drifted, {unchecked} were not checked"
-
-    def sentence(self) -> str:
-        """Return a sentence: the counts, then every adapter that needs attention, with the reason."""
-        bad = [f"{one.adapter}: {one.found}" for one in self.drifted]
-        bad += [f"{one.adapter}: {one.why}" for one in self.unchecked]
-        nothing = [] if self.found else ["there is no adapter to look at: name a study, or finish a run in this root"]
-        return ": ".join(filter(None, (self.counts, "; ".join([*bad, *nothing]))))
-
-    def markdown(self, root: Path) -> str:
-        lines = [self.sentence(), "", "| adapter | | evaluated | tonight | compared |", "|---|---|---|---|---|"]
-        for one in self.found:
-            if isinstance(one, Unchecked):
-                lines.append(f"| {one.adapter} | unchecked |  |  | {one.why} |")
-            else:
-                tonight = "" if one.tonight is None else f"{one.tonight:.3f}"
-                lines.append(f"| {one.adapter} | {one.state} | {one.evaluated:.3f} | {tonight} | {one.found} |")
-        for one in self.found:
-            drawn = [night for night in nights_of(root, one.adapter) if night.tonight is not None][-NIGHTS_SHOWN:]
-            if drawn:
-                svg = base64.b64encode(as_svg(picture(drawn), page="white").encode()).decode()
-                lines += ["", f"![The last nights of {one.adapter}](data:image/svg+xml;base64,{svg})"]
-        return "\n".join(lines)
+def sentence_of(found: Sequence[Night | Unchecked]) -> str:
+    """Return a sentence: the counts, then every adapter that needs attention, with the reason."""
+    bad = sorted((one for one in found if one.state != "holds"), key=attrgetter("state"))
+    nothing = [] if found else ["there is no adapter to look at: name a study, or finish a run in this root"]
+    return ": ".join(
+        filter(None, (counts_of(found), "; ".join([*(f"{one.adapter}: {one.found}" for one in bad), *nothing])))
+    )
 
 
-def picture(nights: Sequence[Night]) -> dict[str, Any]:
-    """A Vega-Lite chart of one adapter: accuracy by night, with the band of 95 % of nights without a change."""
-    rows = [night.model_dump(include={"number", "tonight", "expected", "low", "high", "state"}) for night in nights]
-    axis = {"field": "number", "type": "quantitative", "title": "night", "axis": {"tickMinStep": 1, "format": "d"}}
-    layer = lambda mark, **y: {"mark": mark, "encoding": {"x": axis, **y}}  # noqa: E731
-    accuracy = {"type": "quantitative", "title": "accuracy", "scale": {"zero": False}}
-    colour = {
-        "field": "state",
-        "scale": {"domain": ["holds", "drifted"], "range": ["#2a78d6", "#e34948"]},
-        "title": None,
-    }
-    return {
-        "title": nights[0].adapter,
-        "description": f"Accuracy of {nights[0].adapter} by night",
-        "data": {"values": rows},
-        "layer": [
-            layer({"type": "bar", "opacity": 0.2, "size": 8}, y={"field": "low", **accuracy}, y2={"field": "high"}),
-            layer({"type": "tick", "orient": "horizontal"}, y={"field": "expected", **accuracy}),
-            layer({"type": "point", "filled": True}, y={"field": "tonight", **accuracy}, color=colour),
-        ],
-    }
+def page_of(found: Sequence[Night | Unchecked]) -> str:
+    """Return the page of a night in Markdown: its sentence, and a row for each adapter."""
+    lines = [sentence_of(found), "", "| adapter | | evaluated | tonight | compared |", "|---|---|---|---|---|"]
+    for one in found:
+        evaluated, tonight = ("" if value is None else f"{value:.3f}" for value in (one.evaluated, one.tonight))
+        lines.append(f"| {one.adapter} | {one.state} | {evaluated} | {tonight} | {one.found} |")
+    return "\n".join(lines)
