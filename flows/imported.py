@@ -15,6 +15,7 @@ from pathlib import Path
 
 import orjson
 import pyarrow as pa
+import tomli_w
 
 from flows.problems import prepare
 from flows.running.sessions import stages_of
@@ -33,49 +34,10 @@ from tasks.rollouts import account_of, as_read_by, described
 
 #: Words and signs, which are counted if not all files have token counts.
 PIECE = re.compile(r"\w+|[^\w\s]")
-TEMPLATE = """\
+HEAD = """\
 # Written by `varband import`. `varband run {name}.toml` reports on these rollouts; nothing is sampled.
-# {files}
-base = "demo"
-purpose = {purpose}
-seeds = []
-# All that needs no embeddings. Without this line the traces are embedded too.
-measures = {measures}
-
-[pool]
-sources = ["{name}-problems.jsonl"]
-synthetic = 0
-heldout_per_source = "all"
-
-[screening]
-group_size = {size}
-sampling = {{ max_tokens = {longest}, seed = 0 }}
-
-[evaluation]
-group_size = {size}
-sampling = {{ max_tokens = {longest}, seed = 0 }}
-
-[final]
-group_size = {size}
-sampling = {{ max_tokens = {longest}, seed = 0 }}
-
-[passk]
-ks = {ks}
-
-[hardware]
-arms_at_once = 1
-
-[scaffolds.imported]
-template = "{{problem}}"
-trace_tag = "none"
-answer_form = "final"
-stop = []
-"""
-ARM = """
-[arms."{name}"]
-scaffold = "imported"
-model = "sha256:{digest}"
-trained_as = "none"
+# {size} rollouts of each of {problems} problems: {files}
+# `measures` has all that need no embeddings. Without that line the traces are embedded too.
 """
 
 
@@ -97,7 +59,11 @@ class Brought:
 
     def in_words(self) -> Brought:
         """Return the arm with lengths in words, comparable with those of a file without token counts."""
-        return replace(self, groups={key: [*map(_in_words, group)] for key, group in self.groups.items()})
+
+        def counted(one: Foreign) -> Foreign:
+            return replace(one, num_tokens=len(PIECE.findall(one.completion)), token_ids=(), logprobs=())
+
+        return replace(self, groups={key: [*map(counted, group)] for key, group in self.groups.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,25 +216,24 @@ def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size
     which = (
         f"which of {', '.join(arms[:-1])} and {arms[-1]} solves more?" if arms[1:] else f"what does {arms[0]} solve?"
     )
+    plan = {"group_size": size, "sampling": {"max_tokens": max(1, *lengths), "seed": 0}}
+    tables = {
+        "base": "demo",
+        "purpose": which if counted else f"{which} (lengths are numbers of words)",
+        "seeds": [],
+        "measures": sorted(names_of_measures() - {*FROM_EMBEDDINGS} - (set() if counted else {"tokens"})),
+        "pool": {"sources": [f"{name}-problems.jsonl"], "synthetic": 0, "heldout_per_source": "all"},
+        **dict.fromkeys(("screening", "evaluation", "final"), plan),
+        "passk": {"ks": sorted({k for k in (1, 2, 4, 8, 16, 32, 64) if k < size} | {size})},
+        "hardware": {"arms_at_once": 1},
+        "scaffolds": {"imported": {"template": "{problem}", "trace_tag": "none", "answer_form": "final", "stop": []}},
+        "arms": {
+            one.arm: {"scaffold": "imported", "model": f"sha256:{one.digest(size, keys)}", "trained_as": "none"}
+            for one in brought
+        },
+    }
     files = ", ".join(f"{one.files} ({one.tool})" for one in brought)
-    return TEMPLATE.format(
-        name=name,
-        files=f"{size} rollouts of each of {len(keys)} problems: {files}",
-        purpose=_as_toml(which if counted else f"{which} (lengths are numbers of words)"),
-        measures=_as_toml(sorted(names_of_measures() - {*FROM_EMBEDDINGS} - (set() if counted else {"tokens"}))),
-        size=size,
-        longest=max(1, *lengths),
-        ks=_as_toml(sorted({k for k in (1, 2, 4, 8, 16, 32, 64) if k < size} | {size})),
-    ) + "".join(ARM.format(name=one.arm, digest=one.digest(size, keys)) for one in brought)
-
-
-def _as_toml(value: str | Sequence[object]) -> str:
-    """Write a text or a list as TOML, in JSON's spelling."""
-    return orjson.dumps(value).decode()
-
-
-def _in_words(one: Foreign) -> Foreign:
-    return replace(one, num_tokens=len(PIECE.findall(one.completion)), token_ids=(), logprobs=())
+    return HEAD.format(name=name, size=size, problems=len(keys), files=files) + tomli_w.dumps(tables)
 
 
 def _enter(
