@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +52,17 @@ def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, 
     """Ask PROBLEM; without it, ask one problem after another until an empty line."""
     profile = profile_of(study)
     scaffold, model = profile.arm(arm).scaffold, how["model"] or (None if how["adapter"] else profile.base_of(arm))
-    target = policy_of(root, how["adapter"], how["step"], model)
-    room, base, gold = max(1024, 2 * max_tokens), target.base, how["gold"]
-    length = min(room, positions(target.folder) or room)
+    base, folder, served, rank = policy_of(root, how["adapter"], how["step"], model)
+    room, gold = max(1024, 2 * max_tokens), how["gold"]
+    length = min(room, positions(folder) or room)
     hardware = Hardware(engine=how["engine"], max_model_len=length, max_num_seqs=1, batch_size=1)
     decoding = Decoding(max_tokens=max_tokens, temperature=how["temperature"], stop=scaffold.stop)
-    with engines(hardware, {base.sha256: target.folder}, ActiveGrader()) as tools:
-        click.echo(f"{arm} · {base.name} · {target.served.name if target.served else 'no adapter'}", err=True)
-        generator = tools.generator(base.sha256, target.rank)
+    with engines(hardware, {base.sha256: folder}, ActiveGrader()) as tools:
+        click.echo(f"{arm} · {base.name} · {served.name if served else 'no adapter'}", err=True)
+        generator = tools.generator(base.sha256, rank)
         for place, words in enumerate(_problems(problem)):
             ids = generator.encode(scaffold.prompt(words), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-            [found] = generator.generate([Request(0, ids, how["seed"] + place, decoding)], target.served)
+            [found] = generator.generate([Request(0, ids, how["seed"] + place, decoding)], served)
             completion, finish = found.text, found.finish
             if not how["as_json"]:
                 click.echo(printable(completion, "\n\t"))
@@ -83,24 +82,16 @@ def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, 
                 click.secho(f"{result['verdict']}: {result['reason']} (gold {gold})", fg=colour)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A base model and its folder, with the served adapter and its rank."""
-
-    base: BaseModel
-    folder: Path
-    served: ServedAdapter | None = None
-    rank: int = 0
-
-
-def policy_of(root: Path, adapter: str | None, step: int | None, model: str | None) -> Target:
-    """Return the model and adapter to ask. Errors: UserError if the base model or the adapter is missing, or if they do
-    not fit."""
+def policy_of(
+    root: Path, adapter: str | None, step: int | None, model: str | None
+) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
+    """Return the base model to ask, its folder, the served adapter and its rank. Raise UserError if the model or the
+    adapter is missing, or if they do not fit."""
     if adapter is None:
         if step is not None:
             raise UserError("--step selects one of a training's adapters, so it needs --adapter")
         folder = folder_of(model or "demo")
-        return Target(base_model(folder.name, folder), folder)
+        return base_model(folder.name, folder), folder, None, 0
     store, ref = Store(options.check_there(root)), find(root, adapter)
     if ref.kind != "training":
         raise UserError(f"{ref} is not a training (see: varband store ls training)")
@@ -123,7 +114,7 @@ def policy_of(root: Path, adapter: str | None, step: int | None, model: str | No
             " model: set --model to the folder of the right one"
         )
     served = ServedAdapter(f"{ref} step {last}", kept[last])
-    return Target(base, folder, served, adapter_files(kept[last]).largest_rank)
+    return base, folder, served, adapter_files(kept[last]).largest_rank
 
 
 def _problems(problem: str | None) -> Iterator[str]:

@@ -14,6 +14,7 @@ import click
 from cli import options
 from cli.tables import print_table
 from cli.view import Watch, show_plan, show_result, show_start
+from flows.running import slurm
 from flows.running.accounting import accounted, queue
 from flows.running.fit import Machine
 from flows.running.forecast import Forecast
@@ -21,7 +22,6 @@ from flows.running.plan import is_costly
 from flows.running.plan import plan as planned
 from flows.running.processes import make
 from flows.running.sessions import Charging
-from flows.running.slurm import Jobs
 from flows.study.files import whole_paths
 from flows.study.request import Request, file_of, text_of
 from flows.study.settings import SHORT, short_settings
@@ -120,7 +120,7 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
 @click.command()
 @study_options
 @options.budget
-@click.option("--slurm", is_flag=True, required=True, help="Submit to Slurm.")
+@click.option("--slurm", is_flag=True, required=True, expose_value=False, help="Submit to Slurm.")
 @click.option("--partition", help="Partition of the jobs that make the study.")
 @click.option(
     "--time", "limit_of_time", help="Time limit of a job, in sbatch's format; the run continues in the next job."
@@ -135,7 +135,6 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
 def submit(
     root: Path,
     budget: str | None,
-    slurm: bool,
     partition: str | None,
     limit_of_time: str | None,
     gpus: int | None,
@@ -150,20 +149,16 @@ def submit(
     study = request.study(store, planning=True)
     steps, p = planned(study, store), study.profile
     charging = Charging.of(study, store, run_id(p.called, steps[-1].step.ref), Budget.parse(budget).over(p.budget))
-    of_slurm = Jobs(
-        run=charging.run,
-        root=root,
-        count=jobs or len(p.arms) * max(1, len(p.seeds)),
-        gpus=gpus if gpus is not None else p.hardware.gpus if p.hardware.device == "cuda" else 0,
-        partition=partition,
-        options=[*([f"--time={limit_of_time}"] if limit_of_time else []), *more],
-    )
+    count = jobs or len(p.arms) * max(1, len(p.seeds))
+    gpus = gpus if gpus is not None else p.hardware.gpus if p.hardware.device == "cuda" else 0
+    of_all = [*([f"--time={limit_of_time}"] if limit_of_time else []), *more]
+    commands = [*slurm.jobs(charging.run, root, count, of_all, partition=partition, gpus=gpus)]
     if dry_run:
-        options.tell([*of_slurm.commands()], map(shlex.join, of_slurm.commands()), json=as_json)
+        options.tell(commands, map(shlex.join, commands), json=as_json)
         return
     store.prepare()
     record = queue(study, store, steps, charging, request.as_json())
-    ids = of_slurm.submit()
+    ids = slurm.submit(commands)
     write_run(root, record.model_copy(update={"job": ids[0]}))
     options.tell({"run": charging.run, "jobs": ids}, [f"{charging.run}: submitted as {', '.join(ids)}"], json=as_json)
 

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from flows.gate import ADVICE
 from flows.running.costs import costs, total
 from flows.running.fit import Machine, check_service, memory_lines, prompt_lines
 from flows.running.plan import Planned, is_costly, looked_up, sampled_here
-from flows.running.sessions import Charging, Listener
+from flows.running.sessions import Charging, Listener, one_after_another
 from flows.running.tracking import token, tracked, tracker_run
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
@@ -33,8 +34,7 @@ from tasks.metering import Meter, metered, of_team
 from tasks.stage import Progress
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
+class Listeners(NamedTuple):
     """Receivers of a run's events. own: for stages that this process makes; their cost is charged to the run. relayed:
     for stages of other processes, which charge the cost themselves."""
 
@@ -65,13 +65,6 @@ class Record:
             self.finished.add(event.ref)
         if event.event in ("made", "started"):
             self.update(at=event.title, stages_done=len(self.finished))
-
-    def before(self, listener: Listener) -> Listener:
-        def on_progress(event: Progress) -> None:
-            self.on_progress(event)
-            listener(event)
-
-        return on_progress
 
 
 @contextmanager
@@ -107,7 +100,7 @@ def accounted(
             metered(meter, followed) as charged,
         ):
             check_service(study, planned)
-            yield Listeners(record.before(charged), record.before(followed))
+            yield Listeners(*(one_after_another(record.on_progress, each) for each in (charged, followed)))
         _check_left(study, store, planned)
     except Unreachable as away:
         with impatient(), suppress(Unreachable):  # kept on this machine until the storage answers

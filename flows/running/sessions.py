@@ -25,13 +25,21 @@ def silent(_: Progress) -> None:
     """A listener that ignores every event."""
 
 
-@contextmanager
+def one_after_another(*listeners: Listener) -> Listener:
+    """Return a listener that passes each event to these, in order."""
+
+    def on_progress(event: Progress) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return on_progress
+
+
 def engines(
     hardware: Hardware, places: Mapping[str, Path], grader: ActiveGrader, ranks: Mapping[str, int] | None = None
-) -> Iterator[Toolbox]:
+) -> closing[Toolbox]:
     """Engines that are created on first use and closed at the end of the block."""
-    with closing(Toolbox(hardware, dict(places), grader, ranks or {})) as tools:
-        yield tools
+    return closing(Toolbox(hardware, dict(places), grader, ranks or {}))
 
 
 @contextmanager

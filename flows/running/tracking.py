@@ -17,7 +17,7 @@ from multiprocessing import get_context, parent_process
 from typing import Any
 
 from flows.running.plan import Planned
-from flows.running.sessions import Listener, silent
+from flows.running.sessions import Listener, one_after_another, silent
 from flows.study.files import tables_of
 from flows.study.reading import flat
 from flows.study.resolve import Study
@@ -113,7 +113,7 @@ def _lines(store: Store, event: Progress, spent: Callable[[], Amounts]) -> Itera
     if event.values:
         values = {f"train/{name}": value for name, value in event.values.items()}
         costs = {f"spent/{name}": value for name, value in spent().model_dump().items()}
-        yield Line(_trained(event.title), event.done, values | costs, shortened(event.examples))
+        yield Line(event.title.removeprefix("train "), event.done, values | costs, shortened(event.examples))
     elif event.event in ("made", "reused"):
         # send all steps of a training again: before a crash the last step may have been stored but not sent
         yield from lines_of(store, event.ref, event.title)
@@ -124,7 +124,7 @@ def lines_of(store: Store, ref: Ref, title: str) -> Iterator[Line]:
     if ref.kind == "training":
         for row in store.read(ref).to_pylist():
             values = {f"train/{name}": value for name, value in numbers(row).items()}
-            yield Line(_trained(title), row["step"], values)
+            yield Line(title.removeprefix("train "), row["step"], values)
     elif ref.kind == "bands":
         counts = Counter(f"bands/{row['arm']}/{row['band']}" for row in store.read(ref, ["arm", "band"]).to_pylist())
         yield Line(STUDY, 0, {name: float(n) for name, n in counts.items()})
@@ -169,10 +169,6 @@ def numbers(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in kept if isinstance(value, int | float)}
 
 
-def _trained(title: str) -> str:
-    return title.removeprefix("train ")
-
-
 @contextmanager
 def tracked(
     names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[[], Amounts], listener: Listener = silent
@@ -181,13 +177,7 @@ def tracked(
     is missing."""
     check_installed(names)
     with ExitStack() as stack:
-        listeners = [listener, *(stack.enter_context(_follower(name, of, store, spent)) for name in names)]
-
-        def on_progress(event: Progress) -> None:
-            for each in listeners:
-                each(event)
-
-        yield on_progress
+        yield one_after_another(listener, *(stack.enter_context(_follower(name, of, store, spent)) for name in names))
 
 
 def send_finished(names: Sequence[str], of: TrackerRun, store: Store, planned: Sequence[Planned]) -> int:

@@ -25,6 +25,8 @@ from tasks.domain.grading.grading import read_overrides
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("problem", pa.string()), ("moved_to", pa.string())])
 #: Errors of the system that are about a file itself; others are about the machine, the network or the reader.
 OF_THE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
+#: Files that no command makes again.
+NEEDED = ("charges", "register", "overrides", "prices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +77,21 @@ def things(root: Path) -> Iterator[Thing]:
     for path in sorted(root.glob(f"[a-z]*/*-*/{MANIFEST}")):
         if (ref := Ref.named(path.parent.name)) and ref.kind == path.parent.parent.name:
             yield Thing("artifact", path.parent, lambda folder, ref=ref: _artifact(store, ref, folder / MANIFEST))
-    for path in Ledger(root).shard_paths():
-        yield Thing("shard", path, examine_shard)
-    for path in record_paths(root):
-        yield Thing("run", path, read_record)
-    for what, pattern, look in RECORDS:
-        needed = what in ("register", "charges")
-        yield from (Thing(what, path, look, needed=needed) for path in sorted(root.glob(pattern)))
-    for path in sorted((root / "runs").glob("*.jsonl")):
-        yield Thing("notes", path, noted, needed=not path.with_suffix(".json").exists())
-    for path in override_files(root):
-        yield Thing("overrides", path, lambda file: read_overrides(file.read_text(), str(file)), needed=True)
-    if (path := root / PRICES).exists() or path.is_symlink():
-        yield Thing("prices", path, lambda _: team_prices(root), needed=True)
+    found = {
+        ("shard", examine_shard): Ledger(root).shard_paths(),
+        ("run", read_record): record_paths(root),
+        ("account", _account): root.glob(f"ledger/*/*/{ABOUT}"),
+        ("charges", _journal): root.glob("spending/*/*.jsonl"),
+        ("night", Night.read): root.glob("nights/*.json"),
+        ("register", read_register): root.glob(f"{REGISTER}/*.jsonl"),
+        ("notes", noted): root.glob("runs/*.jsonl"),
+        ("overrides", lambda file: read_overrides(file.read_text(), str(file))): override_files(root),
+        ("prices", lambda _: team_prices(root)): (path for path in root.iterdir() if path.name == PRICES),
+    }
+    for (what, look), paths in found.items():
+        for path in sorted(paths):
+            needed = what in NEEDED or (what == "notes" and not path.with_suffix(".json").exists())
+            yield Thing(what, path, look, needed)
 
 
 def _account(path: Path) -> None:
@@ -117,12 +121,3 @@ def _journal(path: Path) -> None:
             Charge.model_validate_json(line)
         except ValidationError as error:
             raise ValueError(f"line {number}: {error.errors()[0]['msg']}") from None
-
-
-#: (what, files, how they are read)
-RECORDS: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
-    ("account", f"ledger/*/*/{ABOUT}", _account),
-    ("charges", "spending/*/*.jsonl", _journal),
-    ("night", "nights/*.json", Night.read),
-    ("register", f"{REGISTER}/*.jsonl", read_register),
-)
