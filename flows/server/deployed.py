@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import FlowRun  # noqa: TID253
 from prefect.events import emit_event  # noqa: TID253
 from prefect.flow_runs import suspend_flow_run  # noqa: TID253
 from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
-from prefect.states import Cancelled, Completed, Failed, Running  # noqa: TID253  # noqa: TID253
+from prefect.states import Cancelled, Completed, Failed, Running  # noqa: TID253
 from pydantic import Field
 
 from flows.running.accounting import accounted
@@ -30,8 +30,19 @@ from flows.running.plan import plan as planned_stages
 from flows.running.processes import Claims, share
 from flows.running.sessions import Charging, Listener, stages_of, stages_on
 from flows.server.deployments import PARKED_EVENT
-from flows.server.page import PLAN, PROGRESS, REPORT, progress_on_page, show_card
-from flows.server.workplace import Workplace, check_alike, opened, opened_store, telling, this_run
+from flows.server.workplace import (
+    PLAN,
+    PROGRESS,
+    REPORT,
+    Workplace,
+    check_alike,
+    opened,
+    opened_store,
+    progress_on_page,
+    show_card,
+    telling,
+    this_run,
+)
 from flows.study.forms import PinnedForm, SettingForm, StudyForm
 from flows.study.resolve import Study
 from flows.upkeep.reeval import Unchecked, counts_of, page_of, reevaluate, sentence_of
