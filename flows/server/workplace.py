@@ -25,7 +25,7 @@ from flows.running.costs import Cost, costs, total
 from flows.running.forecast import lasting
 from flows.running.on_prefect import TRIES
 from flows.running.plan import Planned
-from flows.running.sessions import Charging, Listener
+from flows.running.sessions import Charging, Listener, one_after_another
 from flows.study.forms import PinnedForm, StudyForm
 from flows.study.request import Request
 from flows.study.resolve import Study
@@ -64,8 +64,6 @@ def opened_store() -> Store:
 
 
 def _label(request: Request, name: str) -> None:
-    from prefect.client.orchestration import get_client
-
     run = this_run()
     with get_client(sync_client=True) as client:
         client.update_flow_run(
@@ -193,17 +191,13 @@ class Board:
     _began: float = 0.0
     _done: set[Ref] = field(default_factory=set)
 
-    def before(self, listener: Listener) -> Listener:
-        def on_progress(event: Progress) -> None:
-            if event.event == "started":
-                self._began = time.monotonic()
-            if event.event in ("made", "reused"):
-                self._done.add(event.ref)
-            if event.event in ("started", "advanced", "made"):
-                self.last = event
-            listener(event)
-
-        return on_progress
+    def on_progress(self, event: Progress) -> None:
+        if event.event == "started":
+            self._began = time.monotonic()
+        if event.event in ("made", "reused"):
+            self._done.add(event.ref)
+        if event.event in ("started", "advanced", "made"):
+            self.last = event
 
     def show(self) -> None:
         """Update the card. If the server is unreachable, the run continues and the next update is shown."""
@@ -257,6 +251,6 @@ def progress_on_page(
     board = Board(flow_run, missing, charging.budget.limits(), Journal(store.root, charging.run).spent)
     try:
         with beating(board.show, every=EVERY_SECONDS):
-            yield board.before(listener)
+            yield one_after_another(board.on_progress, listener)
     finally:
         board.show()
