@@ -51,7 +51,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, Unreachable, UserError
 from storage.objects import patient
-from storage.records.nights import Night
+from storage.records.record import Night
 from storage.records.runs import run_id
 from storage.roots import root_folder
 from tasks.domain.budget import Budget
