@@ -273,7 +273,7 @@ def reeval(
     except Parked as limit:
         return Cancelled(name=PARKED, message=f"{len(found)} adapters were evaluated; {limit}")
     finally:
-        create_markdown_artifact(page_of(found), key="nightly", description=counts_of(found))
+        create_markdown_artifact(page_of(found, store.root), key="nightly", description=counts_of(found))
     states = {one.state for one in found}
     if states == {"holds"}:
         return Completed(message=counts_of(found))

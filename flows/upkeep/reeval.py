@@ -8,13 +8,15 @@ its own seeds. tasks/domain/statistics/nights.py tests whether the accuracy chan
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib import metadata
 from operator import attrgetter
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +32,7 @@ from storage.artifacts.schemas import Pool, Rollouts, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.ledger import LEDGER, Ledger
+from storage.reading.charts import as_svg
 from storage.records.record import Night, nights_of
 from storage.records.runs import now, read_record, record_paths
 from tasks.domain.policies import Policy, Sampling
@@ -378,6 +381,9 @@ class _Draws:
         return _correct(self._sampled(self._requests(wanted, seed, night), CORRECT))
 
 
+NIGHTS_SHOWN = 30
+
+
 def counts_of(found: Sequence[Night | Unchecked]) -> str:
     counts = Counter(one.state for one in found)
     return f"{counts['holds']} hold, {counts['drifted']} drifted, {counts['unchecked']} were not checked"
@@ -392,10 +398,37 @@ def sentence_of(found: Sequence[Night | Unchecked]) -> str:
     )
 
 
-def page_of(found: Sequence[Night | Unchecked]) -> str:
-    """Return the page of a night in Markdown: its sentence, and a row for each adapter."""
+def page_of(found: Sequence[Night | Unchecked], root: Path) -> str:
+    """Return the page of a night in Markdown: its sentence, a row for each adapter, and a chart of its last nights."""
     lines = [sentence_of(found), "", "| adapter | | evaluated | tonight | compared |", "|---|---|---|---|---|"]
     for one in found:
         evaluated, tonight = ("" if value is None else f"{value:.3f}" for value in (one.evaluated, one.tonight))
         lines.append(f"| {one.adapter} | {one.state} | {evaluated} | {tonight} | {one.found} |")
+    for one in found:
+        if drawn := [night for night in nights_of(root, one.adapter) if night.tonight is not None][-NIGHTS_SHOWN:]:
+            svg = base64.b64encode(as_svg(picture(drawn), page="white").encode()).decode()
+            lines += ["", f"![The last nights of {one.adapter}](data:image/svg+xml;base64,{svg})"]
     return "\n".join(lines)
+
+
+def picture(nights: Sequence[Night]) -> dict[str, Any]:
+    """A Vega-Lite chart of one adapter: accuracy by night, with the band of 95 % of nights without a change."""
+    rows = [night.model_dump(include={"number", "tonight", "expected", "low", "high", "state"}) for night in nights]
+    axis = {"field": "number", "type": "quantitative", "title": "night", "axis": {"tickMinStep": 1, "format": "d"}}
+    layer = lambda mark, **y: {"mark": mark, "encoding": {"x": axis, **y}}  # noqa: E731
+    accuracy = {"type": "quantitative", "title": "accuracy", "scale": {"zero": False}}
+    colour = {
+        "field": "state",
+        "scale": {"domain": ["holds", "drifted"], "range": ["#2a78d6", "#e34948"]},
+        "title": None,
+    }
+    return {
+        "title": nights[0].adapter,
+        "description": f"Accuracy of {nights[0].adapter} by night",
+        "data": {"values": rows},
+        "layer": [
+            layer({"type": "bar", "opacity": 0.2, "size": 8}, y={"field": "low", **accuracy}, y2={"field": "high"}),
+            layer({"type": "tick", "orient": "horizontal"}, y={"field": "expected", **accuracy}),
+            layer({"type": "point", "filled": True}, y={"field": "tonight", **accuracy}, color=colour),
+        ],
+    }

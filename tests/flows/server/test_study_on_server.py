@@ -320,9 +320,12 @@ def test_a_collection_lists_what_it_would_take(root: Path, pages: Pages) -> None
 def test_a_night_is_green_only_if_all_was_compared_and_held(
     root: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, drifted = a_night("panel"), a_night("panel", 2, state="drifted", found="accuracy 0.200")
+    band = {"expected": 0.6, "low": 0.5, "high": 0.7, "drawn": "whole"}
+    held = a_night("panel", 1, tonight=0.6, **band).keep(root)
+    drifted = a_night("panel", 2, tonight=0.2, state="drifted", found="accuracy 0.200", **band).keep(root)
     for found, name in (([], "Unchecked"), ([held], "Completed"), ([held, drifted], "Drifted")):
         monkeypatch.setattr(deployed, "reevaluate", lambda *_, found=found, **__: iter(found))
         state = deployed.reeval(canary_tokens=5, sample_anyway=True, return_state=True)
         (page, *_) = pages("nightly")
         assert state.name == name and page["description"] in state.message
+        assert ("data:image/svg+xml" in page["data"]) == bool(found)

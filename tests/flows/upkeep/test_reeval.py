@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -140,9 +141,12 @@ def test_a_damaged_adapter_is_called_damaged(rounded: Nights) -> None:
     assert f"{kept.reference} is damaged" in reeval._why_not(Store(store.root), kept)
 
 
-def test_the_page_has_a_sentence_and_a_table() -> None:
-    low = a_night("panel", tonight=0.2, state="drifted", found="accuracy 0.200")
+def test_the_page_has_a_sentence_a_table_and_a_picture(tmp_path: Path) -> None:
+    band = {"expected": 0.6, "low": 0.5, "high": 0.7, "drawn": "whole"}
+    low = a_night("panel", tonight=0.2, state="drifted", found="accuracy 0.200", **band).keep(tmp_path)
     found = [Unchecked("other", "its pool is damaged"), low, a_night("control")]
     assert counts_of(found) == "1 hold, 1 drifted, 1 were not checked"
     assert sentence_of(found) == f"{counts_of(found)}: panel: accuracy 0.200; other: its pool is damaged"
-    assert "| panel | drifted | 0.500 | 0.200 | accuracy 0.200 |" in page_of(found)
+    text = page_of(found, tmp_path)
+    assert "| panel | drifted | 0.500 | 0.200 | accuracy 0.200 |" in text
+    assert text.count("](data:image/svg+xml;base64,") == 1
