@@ -313,7 +313,7 @@ def test_a_collection_lists_what_it_would_take(root: Path, pages: Pages) -> None
     assert deployed.gc() == 1
     (page,) = pages("gc")
     assert page["description"] == "1 folders, 0.0 MB: would be moved"
-    row = {"path": ".scratch/left", "bytes": 5, "why": "scratch of a writer that is gone"}
+    row = {"path": ".scratch/left", "bytes": 5, "why": "temporary files of a process that ended"}
     assert json.loads(page["data"]) == [row] and left.exists()
 
 
