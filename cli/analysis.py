@@ -64,8 +64,7 @@ def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
 
 
 def _show_audit(result: dict[str, Any], *, listed: bool) -> None:
-    """Print the result of an audit. listed: also print claims that cannot be computed, because the store lacks their
-    rows."""
+    """Print the result of an audit. listed: also print claims whose rows the store lacks."""
     words = {"holds": "holds  ", "off": "OFF    ", "unknown": "unknown"}
     for c in result["claims"]:
         size = f" found {c['found']:.4g}, off by {c['off_by']:+.3g}" if c["status"] == "off" else ""

@@ -61,8 +61,7 @@ def varband() -> None:
 
 
 def main() -> None:
-    """Run the command line. A user's mistake prints one sentence on standard error and exits with a code, without a
-    traceback."""
+    """Run the command line. A user's mistake is one sentence on standard error and an exit code."""
     usual = warnings.showwarning
     warnings.filterwarnings("default", category=Notice)  # even if the environment silences warnings
     warnings.showwarning = lambda message, *rest, **more: (

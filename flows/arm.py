@@ -90,8 +90,7 @@ class _Arms:
         return ArmArtifacts(self.screened[arm], before, tuple(trained), tuple(results))
 
     def _start(self, arm: str, taught: Start | None) -> Start:
-        """Return the policy that an arm's screening samples and its main training starts from: the base model after the
-        lessons."""
+        """Return the policy of an arm's screening, from which its main training starts: the base after the lessons."""
         base = Policy(arm=arm, model=self.study.models[arm], scaffold=self.study.profile.arm(arm).scaffold)
         if taught is None:
             return Start(base)
@@ -173,8 +172,7 @@ class _Arms:
         )
 
     def _evaluated_after(self, start: Start, first: Rollouts, training: Training, seed: int) -> Trained:
-        """Evaluate a training at the steps of the curve and at its last step. first: the rollouts at step 0, shared by
-        all seeds."""
+        """Evaluate a training at the curve's steps and at its last step. first: all seeds' rollouts at step 0."""
         p = self.study.profile
         *earlier, end = (
             start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]

@@ -51,8 +51,7 @@ class Policy:
 
 
 def policies_of(store: Store, ref: Ref) -> list[Policy]:
-    """Return the rollouts of an artifact: of a report those of the final evaluation. Raise UserError for an artifact of
-    another kind."""
+    """Return the rollouts of an artifact, or of a report's final evaluation. Raise UserError for other kinds."""
     if ref.kind not in ("report", "rollouts"):
         raise UserError(f"{ref} has no rollouts; name a report, a run, a study, or rollouts")
     inputs = report_inputs(store.manifest(ref).recipe)["final"] if ref.kind == "report" else [str(ref)]

@@ -20,8 +20,7 @@ SHOWN, END = 3, 160
 
 
 def gate_of(study: Study, splits: Splits, screened: Sequence[Screened]) -> Condition | None:
-    """Return the conditions under which the study may train. screened: every arm that trains. None with
-    `gate.anyway`."""
+    """Return the condition under which the study may train; None with `gate.anyway`. screened: arms that train."""
     after = tuple(ref for one in screened for ref in (one.rollouts, one.trained_on))
     return None if study.profile.gate.anyway else Condition(after, partial(why_closed, study, splits, screened))
 

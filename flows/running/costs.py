@@ -122,8 +122,7 @@ class Estimator:
         return Cost()
 
     def _sampled(self, policy: Policy, sampling: Sampling, wanted: _ProblemSet, group_size: int) -> Cost:
-        """Return the cost, without hours, of the rollouts that are neither in the ledger nor sampled by an earlier
-        step."""
+        """Return the cost, without hours, of rollouts that neither the ledger nor an earlier step has."""
         account, problems = account_of(policy, sampling), wanted.number
         promised = self._promised.setdefault(account, {})
         before = max(promised.get(name, 0) for name in (wanted.within, wanted.name))
@@ -264,8 +263,7 @@ class Estimator:
 
     @cached_property
     def _prompts(self) -> dict[str, float]:
-        """Return the mean tokens of each arm's prompts, if the model's tokenizer and the problems are on this
-        machine."""
+        """Return the mean tokens of each arm's prompts, if tokenizer and problems are on this machine."""
         with suppress(UserError):  # of an arm without a chat template, which the run refuses
             return {one.arm: one.mean for one in longest_prompts(self.study, self.store, [*self.planned.values()])}
         return {}

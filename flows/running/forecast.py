@@ -103,8 +103,7 @@ class Forecast:
         return total(self.costs)
 
     def sentences(self) -> Iterator[str]:
-        """Yield a plan's sentences: problems, stages, cost, detectable difference, notes, and whether the budget
-        suffices."""
+        """Yield problems, stages, cost, detectable difference, notes, and whether the budget suffices."""
         yield from self.head()
         yield from self.notes
         yield from self._budgets()

@@ -91,8 +91,7 @@ class PrefectPool:
     _runs: dict[str, tuple[Piece, UUID]] = field(default_factory=dict)
 
     def begin(self, piece: Piece) -> None:
-        """Attach to the piece's run in progress, or start one. If two callers begin the same piece at once, both get
-        the same run."""
+        """Attach to the piece's run in progress, or start one. Two callers at once get the same run."""
         from prefect.deployments import run_deployment
 
         known = runs_of(self.client, self._tag(piece))
@@ -123,8 +122,7 @@ class PrefectPool:
             yield piece, None if state.is_completed() else error
 
     def _final_states(self) -> list[tuple[Piece, State]]:
-        """Return the pieces whose runs have ended, found by one request; if they fill a page, the next call returns the
-        rest."""
+        """Return the pieces whose runs have ended, by one request; the next call returns those beyond a page."""
         from httpx import TransportError
         from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterState
         from prefect.client.schemas.filters import FlowRunFilterStateType as Type

@@ -82,8 +82,7 @@ def stages_of(study: Study, store: Store, listener: Listener = silent, **orchest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charging:
-    """The run that is charged, its budget over all attempts, and the prices. month: limit for the root's runs of one
-    month."""
+    """The run that is charged, its budget over all attempts, and the prices. month: limit of the root's month."""
 
     run: str
     budget: Budget = field(default_factory=Budget)
@@ -92,8 +91,7 @@ class Charging:
 
     @classmethod
     def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Self:
-        """Return the charging of a study's run. Raise UserError for unreadable prices, or missing ones that a limit on
-        money needs."""
+        """Return the charging of a run. Raise UserError for unreadable prices, or if a limit on money needs others."""
         team, hardware = team_prices(store.root), study.profile.hardware
         prices = team.of(study.profile.name, hardware, study.on_server)
         team.check_limits(prices, hardware, budget, store.root, study.on_server)

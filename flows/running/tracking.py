@@ -173,8 +173,7 @@ def numbers(row: Mapping[str, Any]) -> dict[str, float]:
 def tracked(
     names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[[], Amounts], listener: Listener = silent
 ) -> Iterator[Listener]:
-    """Yield a listener that passes events to this listener and to trackers. Raise UserError for a tracker whose package
-    is missing."""
+    """Yield a listener that passes events to this one and to trackers. Raise UserError if a package is missing."""
     check_installed(names)
     with ExitStack() as stack:
         yield one_after_another(listener, *(stack.enter_context(_follower(name, of, store, spent)) for name in names))

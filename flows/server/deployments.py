@@ -169,8 +169,7 @@ def deploy(client: Any, wanted: Deployment, pools: PoolTypes = PoolTypes()) -> s
 
 
 def _strange(parameters: Json, form: Json) -> str:
-    """Return the parameters that people entered into an earlier version's form and that the current form does not
-    accept."""
+    """Return the parameters, entered into an earlier version's form, that the current form does not accept."""
     from prefect.utilities.schema_tools import validate
     from prefect.utilities.schema_tools.validation import ValidationError
 
@@ -257,8 +256,7 @@ def _pool(client: Any, name: str, of_type: str, queues: dict[str, int]) -> Itera
 
 
 def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None, *, anyway: bool = False) -> bool:
-    """Resume a suspended run with the amounts that the new budget adds to its limits. Return False if the run is not
-    suspended."""
+    """Resume a run with the amounts that the new budget adds to its limits; return False if it is not suspended."""
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound

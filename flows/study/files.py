@@ -133,8 +133,7 @@ PATHS = ("sources", "model", "adapter", "reward", "encoder.name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFile:
-    """A study and its questions, as read from a file. name: as given in the file. questions: variants of the study, by
-    name."""
+    """A study as read from a file, with the name given there. questions: variants of the study, by name."""
 
     name: str
     study: Profile

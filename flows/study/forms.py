@@ -79,8 +79,7 @@ class StudyForm(BaseModel):
 
 
 class PinnedForm(StudyForm):
-    """A study as requested by its run, for workers that resolve it later: overrides made since then apply to the next
-    run."""
+    """A study as its run requested it, for workers that resolve it after the grader's overrides have changed."""
 
     overrides: str | None = Field(
         default=None, description="The grader's overrides as JSON lines; empty: the active ones."

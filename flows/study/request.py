@@ -57,8 +57,7 @@ def named_in(text: str) -> str:
 
 
 def text_of(word: str) -> str:
-    """Return the text of a word's file, empty for a built-in name. Raise UserError if the study's file does not
-    exist."""
+    """Return the text of a word's file, empty for a built-in name. Raise UserError if it cannot be read."""
     if (found := file_of(word)) is None:
         return ""
     path, _ = found
@@ -190,8 +189,7 @@ def entry_of(study: Study, names: Iterable[str], rule: str, *, sampled: bool) ->
 
 
 def registered(study: Study, root: Path) -> str:
-    """Return a sentence: whether it was registered before sampling, when and by whom, and which settings changed
-    since."""
+    """Return a sentence: whether, when and by whom the study was registered, and which settings changed since."""
     try:
         own = [entry for entry in entries(root) if entry.study == study.profile.called]
     except UserError as error:

@@ -108,8 +108,7 @@ class Study:
 
     @property
     def served(self) -> dict[str, int]:
-        """Return the largest rank of the adapters that are served on each base model, by its digest; 0 without
-        adapters."""
+        """Return the largest rank of the adapters served on each base model, by its digest; 0 without any."""
         return served_ranks(self.profile, self.models, self.ranks)
 
     @property

@@ -38,8 +38,7 @@ class Check:
 
     @classmethod
     def of(cls, what: str, found: str, fix: str, state: State = "fail") -> Self:
-        """Return a check that is ok if it needs no fix. fix: empty if nothing is wrong. state: of a check that needs
-        the fix."""
+        """Return a check. fix: empty if nothing is wrong. state: of a check that needs the fix."""
         return cls(what, state if fix else "ok", found, fix)
 
 

@@ -55,8 +55,7 @@ UNKNOWN = "unknown"
 
 
 def environment_now(study: Study, policy: Policy) -> dict[str, str]:
-    """Return the sampling and grading environment of this machine. A server that does not report its version has
-    `unknown`."""
+    """Return this machine's sampling and grading environment; `unknown` for a server that reports no version."""
     hardware = study.profile.hardware
     if engine_name(hardware.engine) == "openai":
         server = endpoint_for(hardware.endpoint)
@@ -265,8 +264,7 @@ def night(
 
 
 def _undecided(earlier: Sequence[Night], sampler: list[str]) -> bool:
-    """Return whether earlier nights sampled all problems with this sampler and did not decide whether the accuracy
-    changed."""
+    """Return whether nights with all problems and this sampler did not decide whether the accuracy changed."""
     whole = [one.drawn == "whole" and _sampler(one.environment) == sampler for one in earlier[-NIGHTS:]]
     return bool(whole) and whole[-1] and abs(earlier[-1].z) >= UNDECIDED and sum(whole) < NIGHTS
 
