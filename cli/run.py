@@ -14,8 +14,7 @@ import click
 from cli import options
 from cli.tables import print_table
 from cli.view import Watch, show_plan, show_result, show_start
-from flows.running import slurm
-from flows.running.accounting import accounted, queue
+from flows.running.accounting import accounted, queue, slurm_jobs, submit_jobs
 from flows.running.fit import Machine
 from flows.running.forecast import Forecast
 from flows.running.plan import is_costly
@@ -152,13 +151,13 @@ def submit(
     count = jobs or len(p.arms) * max(1, len(p.seeds))
     gpus = gpus if gpus is not None else p.hardware.gpus if p.hardware.device == "cuda" else 0
     of_all = [*([f"--time={limit_of_time}"] if limit_of_time else []), *more]
-    commands = [*slurm.jobs(charging.run, root, count, of_all, partition=partition, gpus=gpus)]
+    commands = [*slurm_jobs(charging.run, root, count, of_all, partition=partition, gpus=gpus)]
     if dry_run:
         options.tell(commands, map(shlex.join, commands), json=as_json)
         return
     store.prepare()
     record = queue(study, store, steps, charging, request.as_json())
-    ids = slurm.submit(commands)
+    ids = submit_jobs(commands)
     write_run(root, record.model_copy(update={"job": ids[0]}))
     options.tell({"run": charging.run, "jobs": ids}, [f"{charging.run}: submitted as {', '.join(ids)}"], json=as_json)
 

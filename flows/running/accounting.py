@@ -1,15 +1,19 @@
-"""Accounting of a run: its record, its heartbeat, its spending, and the budget limit at which it parks.
+"""Accounting of a run: its record, its heartbeat, its spending, the budget limit at which it parks, and its Slurm jobs.
 
 A run is identified by the report that it makes, so the same command with a larger budget continues the same run.
 """
 
 import math
 import os
+import shlex
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from flows.gate import ADVICE
@@ -128,16 +132,6 @@ def accounted(
     record.update(state="finished", why="", at="", stages_done=len(planned), report=report, missing=Amounts())
 
 
-def queue(
-    study: Study, store: Store, planned: Sequence[Planned], charging: Charging, request: dict[str, object]
-) -> Run:
-    """Record and return a run that a job of a cluster will start by `varband resume`."""
-    run = _recorded(study, store, planned, charging, request, state="queued")
-    run = run.model_copy(update={"attempts": run.attempts - 1})
-    write_run(store.root, run)
-    return run
-
-
 def _recorded(
     study: Study,
     store: Store,
@@ -172,11 +166,6 @@ def _recorded(
         pid=os.getpid(),
         **(given | fields),  # pyright: ignore[reportArgumentType]
     )
-
-
-def job_here() -> str | None:
-    """Return the id of the Slurm job that this process belongs to; for a job array, the id of the array."""
-    return os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID")
 
 
 def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
@@ -221,3 +210,55 @@ def _round_up(value: float) -> float:
     """
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / unit) * unit:.3g}")
+
+
+# Runs as jobs of Slurm: a job resumes a recorded run, so it may be requeued, pre-empted or submitted again.
+
+REPO = Path(__file__).resolve().parents[2]
+SCRIPT = REPO / "deploy" / "slurm" / "study.sbatch"
+
+
+def job_here() -> str | None:
+    """Return the id of the Slurm job that this process belongs to; for a job array, the id of the array."""
+    return os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID")
+
+
+def queue(
+    study: Study, store: Store, planned: Sequence[Planned], charging: Charging, request: dict[str, object]
+) -> Run:
+    """Record and return a run that a job of a cluster will start by `varband resume`."""
+    run = _recorded(study, store, planned, charging, request, state="queued")
+    run = run.model_copy(update={"attempts": run.attempts - 1})
+    write_run(store.root, run)
+    return run
+
+
+def slurm_jobs(run: str, root: Path, count: int, options: Sequence[str], **places: object) -> Iterator[list[str]]:
+    """Yield the sbatch commands of one run in order; `{}` stands for the id of the previous job. count: number of jobs
+    that share the run's pieces. If there are several, another job follows, which writes the report: it needs no GPU and
+    runs in the cluster's default partition. options: those of every job. places: partition and GPUs of the others."""
+    resume = [sys.executable, "-m", "varband", "resume", run, *shlex.split(root_option(root))]
+    sbatch = ["sbatch", "--parsable", f"--job-name={run}", *options]
+    work = [*sbatch, *(f"--{name}={value}" for name, value in places.items() if value)]
+    if count == 1:
+        yield [*work, str(SCRIPT), *resume]
+        return
+    yield [*work, f"--array=0-{count - 1}", str(SCRIPT), *resume, "--shared"]
+    yield [*sbatch, "--dependency=afterok:{}", "--kill-on-invalid-dep=yes", str(SCRIPT), *resume]
+
+
+def submit_jobs(commands: Iterable[Sequence[str]]) -> list[str]:
+    """Return the ids of the submitted jobs. Raise UserError with sbatch's message if it refuses."""
+    path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
+    ids: list[str] = []
+    for words in commands:
+        command = [word.format(*ids) if word.startswith("--dependency") else word for word in words]
+        environment = {**os.environ, "PYTHONPATH": path}
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        except FileNotFoundError:
+            raise UserError("submit: there is no sbatch on this machine; submit from a login node") from None
+        except subprocess.CalledProcessError as error:
+            raise UserError(f"submit: {error.stderr.strip()}") from None
+        ids.append(done.stdout.strip().partition(";")[0])
+    return ids
