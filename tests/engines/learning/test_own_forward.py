@@ -37,8 +37,8 @@ def test_another_attention_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, share: float
 ) -> None:
     """As if a model divided its scores by something of its own."""
-    base, padded = write_tiny_of("llama", tmp_path / "base"), attention._padded
-    monkeypatch.setattr(attention, "_padded", lambda q, k, v, scaling, at: padded(q, k, v, scaling * share, at))
+    base, attend = write_tiny_of("llama", tmp_path / "base"), attention._by_segment
+    monkeypatch.setattr(attention, "_by_segment", lambda q, k, v, scaling, at: attend(q, k, v, scaling * share, at))
     with pytest.raises(UserError, match=f"base: the learner's {APART}"):
         learner_of(base, dtype=dtype)
 
