@@ -112,8 +112,7 @@ def serve(
     from flows.study.models import base_model, folder_of
     from tasks.domain.grading.grading import ActiveGrader
     from tasks.engines.hardware import Hardware
-    from tasks.engines.memory import execution_on
-    from tasks.engines.model_checks import positions
+    from tasks.engines.model_checks import execution_on, positions
     from tasks.engines.model_files import read_config
     from tasks.engines.tinker_server.api import Api
     from tasks.engines.tinker_server.app import app_of

@@ -25,8 +25,7 @@ from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout, evalu
 from tasks.domain.policies import AS_CRITIC, BaseModel, MadeElsewhere, Policy, Sampling
 from tasks.domain.problems.problems import of_split
 from tasks.domain.scaffolds import Scaffold
-from tasks.engines.loading import import_before_threads
-from tasks.engines.model_files import ADAPTER_FILES
+from tasks.engines.model_files import ADAPTER_FILES, import_before_threads
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, named
 from tasks.engines.tinker_service import REMOTE
 from tasks.metering import meter
@@ -98,7 +97,7 @@ def train_adapter(
     Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot reproduce exactly.
     """
     from tasks.engines.learning.learner import StepMetrics, train
-    from tasks.engines.memory import execution_on
+    from tasks.engines.model_checks import execution_on
     from tasks.engines.model_files import read_config
 
     check_sampling(rollouts)

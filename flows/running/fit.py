@@ -24,7 +24,7 @@ from tasks.domain.problems.problems import PoolPolicy, of_split, problem_id
 from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.scaffolds import PROBLEM, Scaffold
 from tasks.engines.hardware import check_gpus, check_kv_cache, engine_name, gpu_bytes, merges_adapters, num_gpus
-from tasks.engines.memory import (
+from tasks.engines.model_checks import (
     GIB,
     check_host_memory,
     check_sampler_memory,

@@ -10,8 +10,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import SAME_BITS, Hardware
-from tasks.engines.memory import check_sampler_memory
-from tasks.engines.model_checks import check_parallel
+from tasks.engines.model_checks import check_parallel, check_sampler_memory
 
 
 def trainings(profile: Profile, head: str) -> list[LearnerConfig]:

@@ -1,19 +1,251 @@
-"""Checks from config.json whether the engines support a model, before anything is loaded or paid for.
+"""Checks from config.json whether a model fits into memory and whether the engines support it, before anything is
+loaded or paid for; and the estimates that `plan` prints and engines start with.
 
-The learner supports plain attention and a plain head. Tested model types are listed; of any model the log-probs are
-compared with the model's own after loading (learning/own_forward.py).
+`Policy.try_longest` tests whether the longest pack fits, after the learner's model is loaded. The learner supports
+plain attention and a plain head. Tested model types are listed; of any model the log-probs are compared with the
+model's own after loading (learning/policy.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_config import ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
-from tasks.engines.hardware import Hardware
-from tasks.engines.memory import lora_parameters
-from tasks.engines.model_files import num_experts, read_config
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
+from tasks.engines.hardware import Execution, Hardware, engine_name, merges_adapters
+from tasks.engines.model_files import loaded_bytes, num_experts, read_config
+
+GIB = 1 << 30
+#: Memory of vLLM for a step and its CUDA graphs (0.61 GiB for 39 of them, measured on an H200).
+_WORKING = 3 * GIB // 2
+#: Ranks that vLLM can allocate slots for.
+_SLOT_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+#: More rows than any pack has.
+UNBOUNDED = 1 << 62
+
+
+def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
+    """Return how a base model with this config is trained on this hardware."""
+    merges = hardware.device == "cuda" and merges_adapters(config, hardware)
+    return Execution(
+        device=hardware.device,
+        token_budget=hardware.token_budget,
+        longest=hardware.max_model_len,
+        checkpointing=hardware.checkpointing,
+        checkpoint_every=hardware.checkpoint_every,
+        async_checkpoints=hardware.device == "cuda",
+        processes=hardware.processes,
+        merged=merges,
+        stacked_adapters=merges and num_experts(config) > 0 and engine_name(hardware.engine) == "vllm",
+        memory_share=hardware.learner_share,
+        deterministic=hardware.determinism == "bits",
+        service=hardware.served_model if hardware.engine == "tinker" else None,
+    )
+
+
+def size(config: dict[str, Any], name: str, *others: str) -> int:
+    """Return a number of a decoder's shape, by the first of these names in its config.json. Errors: UserError if it has
+    none of them, or no whole number above 0."""
+    found = next((config[each] for each in (name, *others) if config.get(each) is not None), None)
+    if not isinstance(found, int) or found < 1:
+        value = f"no {name}" if found is None else f"{name} {found!r}"
+        raise UserError(
+            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {value}: the model's size is"
+            " unknown, so it can be neither trained nor served with an adapter; use a text-only decoder"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The shape of a decoder. inner: width of an MLP, or of one expert. head: width of one attention head. experts: 0
+    if dense."""
+
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    head: int
+    kv_heads: int
+    experts: int
+
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> Shape:
+        """Read the shape from config.json. Errors: see `size`."""
+        heads, hidden = size(config, "num_attention_heads"), size(config, "hidden_size")
+        experts = num_experts(config)
+        inner = size(config, *(["moe_intermediate_size"] if experts else []), "intermediate_size")
+        head, kv_heads = config.get("head_dim") or hidden // heads, config.get("num_key_value_heads") or heads
+        return cls(size(config, "num_hidden_layers"), hidden, inner, heads, head, kv_heads, experts)
+
+    @property
+    def attention(self) -> int:
+        """Return the number of attention weights."""
+        return self.layers * 2 * self.hidden * self.head * (self.heads + self.kv_heads)
+
+    @property
+    def mlp(self) -> int:
+        """Return the number of MLP weights; for a mixture, of one expert per layer."""
+        return self.layers * 3 * self.hidden * self.inner
+
+
+def lora_parameters(
+    config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR, expert_rank: int | None = None
+) -> int:
+    """Return the number of LoRA parameters of the targeted layers. Each expert of a mixture has its own, of rank
+    expert_rank if given."""
+    one = Shape.of(config)
+    q, kv = one.heads * one.head + one.hidden, one.kv_heads * one.head + one.hidden
+    sides = {"q_proj": q, "k_proj": kv, "v_proj": kv, "o_proj": q}
+    mlp = (one.hidden + one.inner) * max(1, one.experts) * len({*targets} & {*EXPERT_PROJECTIONS})
+    return (rank * sum(sides.get(t, 0) for t in targets) + (expert_rank or rank) * mlp) * one.layers
+
+
+def slot_rank(lora_rank: int) -> int:
+    """Return the rank of vLLM's smallest slot for an adapter. Errors: UserError if the rank is too large."""
+    if lora_rank > _SLOT_RANKS[-1]:
+        raise UserError(f"LoRA rank {lora_rank}: vLLM serves at most {_SLOT_RANKS[-1]}")
+    return next(rank for rank in _SLOT_RANKS if rank >= lora_rank)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerBytes:
+    """Bytes of each GPU of a sampling engine.
+
+    weights: the engine's part of the weights, and working memory. merging: a second copy of the weights; for a mixture,
+    whose base is in pinned host memory, the experts of two layers in transfer and float32 copies of one. slots: memory
+    of unmerged adapters. cache: KV cache of one rollout of `max_model_len` tokens, without which vLLM does not start.
+    """
+
+    weights: float
+    merging: int
+    slots: int
+    cache: int
+
+    @property
+    def total(self) -> float:
+        return self.weights + self.merging + self.slots + self.cache
+
+
+def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerBytes:
+    """Estimate the memory of a sampling engine. lora_rank: of served adapters; 0: none."""
+    config, width, parts = read_config(base), hardware.bytes_per_value, hardware.tensor_parallel
+    one, merging, slots = Shape.of(config), 0, 0
+    if lora_rank and merges_adapters(config, hardware):
+        merging = width * (6 * one.experts * one.inner * one.hidden if one.experts else one.attention + one.mlp)
+    elif lora_rank:
+        slots = lora_parameters(config, slot_rank(lora_rank)) * width
+    cache = hardware.max_model_len * one.layers * 2 * max(1, one.kv_heads // parts) * one.head * width
+    return SamplerBytes(loaded_bytes(base, width) / parts + _WORKING, merging, slots, cache)
+
+
+def _check(what: str, needed: float, free: float, fix: str) -> None:
+    if needed > free:
+        raise UserError(f"{what} needs about {needed / GIB:.1f} GiB and {free / GIB:.1f} GiB are free; {fix}")
+
+
+def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: int) -> int:
+    """Return the bytes of each GPU for the engine itself: its share of `total` without the memory for merging. Errors:
+    UserError if the share is too small."""
+    needed, share = sampler_bytes(base, hardware, lora_rank), hardware.memory_fraction * total
+    fix = "raise hardware.memory_fraction or tensor_parallel, lower max_model_len, or take a larger GPU"
+    if needed.merging:
+        fix = f"set hardware.adapters=unmerged, {fix}"
+    _check(f"{base.name}: sampling on each GPU", needed.total, share, fix)
+    return int(share - needed.merging)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """The memory plan of a training. bytes: peak memory of the device. kept_rows: rows of the largest pack whose
+    activations are kept; larger packs recompute layers. largest: rows of the largest possible pack."""
+
+    bytes: int
+    kept_rows: int
+    largest: int
+
+
+def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_value: int, *, recompute: bool) -> int:
+    """Return the bytes kept for the backward pass per row of a pack, with the fused kernels of a GPU.
+
+    Per layer: 6 vectors of the hidden size, 2 of the queries, 4 of the keys and 2 of the MLP's inner size. For a
+    mixture instead of the MLP, per expert of a token: 2 inner vectors with LoRA, or 3 and a hidden one without; and 4
+    of both for the layer in progress. With recomputation: one layer's share, and a hidden vector per layer.
+    """
+    one = Shape.of(config)
+    mlp, passing = 2 * one.inner, 0
+    if one.experts:
+        each = size(config, "num_experts_per_tok")
+        mlp = each * (2 * one.inner if {*targets} & {*EXPERT_PROJECTIONS} else 3 * one.inner + one.hidden)
+        passing = each * 4 * (one.inner + one.hidden) * bytes_per_value
+    layer = (6 * one.hidden + (2 * one.heads + 4 * one.kv_heads) * one.head + mlp) * bytes_per_value
+    return passing + (layer + one.layers * one.hidden * bytes_per_value if recompute else layer * one.layers)
+
+
+def plan_training(
+    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int | None
+) -> TrainingPlan:
+    """Plan the memory of a training. free: free bytes of the device, None if unknown; then packs have
+    `token_budget` tokens."""
+    config, targets = read_config(base), learner.target_modules
+    lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
+    fixed = loaded_bytes(base, bytes_per_value) + lora * (16 + 2 * bytes_per_value)
+    fixed += lora * 12 * _has_critic(learner)  # masters and moments
+    if learner.kl_weight:
+        fixed += lora * 2 * bytes_per_value  # the weights that KL is measured to, and those of now while it is
+    if execution.merged:  # weights are held twice, but a mixture's experts, whose base lies in host memory
+        one = Shape.of(config)
+        fixed += (one.attention + (0 if one.experts else one.mlp)) * bytes_per_value
+    fixed += execution.logprob_chunk * size(config, "vocab_size") * (8 + bytes_per_value)
+    kept, recomputed = (activation_bytes(config, targets, bytes_per_value, recompute=r) for r in (False, True))
+    largest, fitting = execution.token_budget, UNBOUNDED
+    if free is not None:
+        largest = max(largest, execution.longest)
+        fitting = max(0, int((0.9 * free - fixed) // kept))
+    rows = {"on": 0, "off": UNBOUNDED, "auto": fitting}[execution.checkpointing]
+    packs = max(min(rows, largest) * kept, largest * recomputed if largest > rows else 0)
+    return TrainingPlan(fixed + packs, rows, largest)
+
+
+def check_training_memory(
+    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int
+) -> TrainingPlan:
+    """Return the plan of a training. Errors: UserError if it does not fit into `free` bytes of the device."""
+    plan = plan_training(base, learner, execution, bytes_per_value, free)
+    fix = "lower token_budget, max_model_len or the sampler's memory share, or take a larger GPU"
+    _check(f"{base.name}: training with packs of {plan.largest} tokens", plan.bytes, 0.95 * free, fix)
+    return plan
+
+
+def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0) -> None:
+    """Raise UserError if copies of a mixture's base for merging do not fit into host memory. copies: one for each
+    sampling engine and each process of the learner. checkpoints: bytes of simultaneous checkpoints."""
+    if num_experts(read_config(base)):
+        needed = copies * loaded_bytes(base, bytes_per_value) + checkpoints
+        what = f"{base.name}: merging a mixture's adapters from {copies} copies in host memory"
+        fix = "set hardware.adapters=unmerged, or take a machine with more memory"
+        _check(what, needed, 0.9 * available, fix)
+
+
+def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
+    """Return the host memory of a checkpoint during writing: float32 weights and Adam's two moments of all trained
+    values."""
+    return 12 * _trained(base, learner)
+
+
+def _has_critic(learner: LearnerConfig) -> bool:
+    return "agents" in ADVANTAGES[learner.advantage].needs
+
+
+def _trained(base: Path, learner: LearnerConfig) -> int:
+    """Return the number of trained values. With a critic it is twice as large."""
+    lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
+    return lora * (1 + _has_critic(learner))
+
 
 #: Types of decoders whose log-probs agree with the learner's (tests/engines/learning/test_own_forward.py).
 TRIED = (

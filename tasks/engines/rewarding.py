@@ -15,8 +15,7 @@ from typing import Any
 from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware
-from tasks.engines.loading import loaded, tokenizer_of
-from tasks.engines.model_files import TODAY, read_config
+from tasks.engines.model_files import TODAY, loaded, read_config, tokenizer_of
 
 #: Padded tokens of one forward pass; its largest number of texts; the unit of padded widths.
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}

@@ -14,7 +14,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ALL_LINEAR, LearnerConfig
 from tasks.domain.grpo.packing import Pack
 from tasks.engines.hardware import Execution, Hardware, free_bytes
-from tasks.engines.memory import GIB, UNBOUNDED, activation_bytes, check_training_memory, lora_parameters
+from tasks.engines.model_checks import GIB, UNBOUNDED, activation_bytes, check_training_memory, lora_parameters
 from tasks.engines.model_files import read_config
 from tests.tiny_model import CONFIG, hollow_weights
 

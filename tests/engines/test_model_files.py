@@ -17,8 +17,7 @@ from storage.errors import UserError
 from tasks.engines import model_files
 from tasks.engines.encoding import SentenceEncoder
 from tasks.engines.hardware import Hardware
-from tasks.engines.loading import refuse_holes
-from tasks.engines.model_files import model_digest, remembered_digest, weight_files, weights_identity
+from tasks.engines.model_files import model_digest, refuse_holes, remembered_digest, weight_files, weights_identity
 from tasks.engines.rewarding import RewardModel
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tests.tiny_model import DEMO

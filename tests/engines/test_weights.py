@@ -18,8 +18,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
-from tasks.engines.loading import refuse_holes
-from tasks.engines.model_files import loaded_bytes, stored_weights
+from tasks.engines.model_files import loaded_bytes, refuse_holes, stored_weights
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tests.tiny_model import CONFIG, write_mixture
 

@@ -1,4 +1,5 @@
-"""Resumable trainer state on disk, written atomically.
+"""The files of one training: resumable state, written atomically, and adapters (the served ones, those kept for
+evaluations, and the final one).
 
 A checkpoint is a folder `step-NNNN` with the flat float32 vectors (weights, Adam's moments) and a JSON of position,
 rows so far and the objective's state. A checkpoint has no random state: prompt order and seeds are functions of (seed,
@@ -12,10 +13,14 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import numpy as np
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -24,7 +29,10 @@ from storage.errors import UserError
 from storage.roots import sync
 from tasks.domain.grpo.credit import ObjectiveState
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.grpo.steps import PromptProblem
+from tasks.domain.grpo.packing import PromptGroup
+from tasks.domain.grpo.steps import PromptProblem, evaluated_steps
+from tasks.domain.policies import AS_CRITIC, ServedAdapter
+from tasks.engines.adapter_files import SERVED
 from tasks.engines.model_files import weights_identity
 
 
@@ -111,3 +119,131 @@ def recipe_hash(
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
     parts = [identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def evaluated(config: LearnerConfig, policy_step: int) -> bool:
+    """Return whether the policy after this step is evaluated on held-out problems."""
+    return policy_step in evaluated_steps(config.steps, config.eval_every)
+
+
+@dataclass(slots=True)
+class Adapters:
+    """The adapters of a training.
+
+    name: the training's name, which begins every served adapter's name. writes: whether this process writes (only one
+    does). stacked: a merging sampler reads one file per adapter, and kept adapters are written in PEFT format while the
+    next step is sampled; otherwise all adapters are written in PEFT format before sampling. changing: lock that is held
+    while weights change and while they score tokens.
+    """
+
+    policy: Any
+    config: LearnerConfig
+    workdir: Path
+    name: str
+    writes: bool
+    stacked: bool = False
+    _aside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="adapters"))
+    _writing: Future[None] | None = None
+    changing: Lock = field(default_factory=Lock)
+    _recent: dict[int, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict)
+
+    def serve(self, step: int) -> None:
+        """Export the weights after `step` under a new name, and delete folders that no later step or evaluation
+        needs."""
+        if self.writes:
+            self.written()
+            folder = self.served(step).folder
+            shutil.rmtree(folder, ignore_errors=True)
+            self._write(step, folder)
+            for old, of_it in self._served():
+                if not self._next(old, step):
+                    if evaluated(self.config, old):
+                        self._drop_served(of_it)
+                    else:
+                        shutil.rmtree(of_it)
+            self._remember(step)
+        self._begin()
+
+    def _write(self, step: int, folder: Path) -> None:
+        """Write the present weights. Kept adapters can start other trainings, so they keep full precision; samplers
+        round like the learner."""
+        policy, kept = self.policy, evaluated(self.config, step)
+        dtype = policy.lora.master.dtype if kept else policy.dtype
+        if not self.stacked:
+            policy.lora.export(folder, policy.base, dtype)
+        else:
+            policy.lora.hand_over(folder)
+            if kept:
+                self._writing = self._aside.submit(policy.lora.export, folder, policy.base, dtype)
+
+    def _begin(self) -> None:
+        """Start to merge the next step's weights."""
+        self.policy.lora.experts.begin()
+
+    def _remember(self, step: int) -> None:
+        """Keep a copy of the present weights (and of the critic's), because with staleness later rollouts are still
+        sampled from them. If staleness is 0, keep None, because the weights do not change before these rollouts."""
+        lora, stale = self.policy.lora, self.config.staleness > 0
+        second = lora.second if lora.second is None or not stale else lora.second.clone()
+        self._recent[step] = lora.work.clone() if stale else None, second
+        for old in [old for old in self._recent if not self._next(old, step)]:
+            del self._recent[old]
+
+    def scorer(self, step: int) -> Any:
+        """Return a function that scores tokens by the policy after `step` (tasks/engines/sampling/same_policy.py).
+        Return None if a resumed training no longer has these weights."""
+        return partial(self._score, step) if step in self._recent else None
+
+    def _score(
+        self, step: int, groups: Sequence[PromptGroup], temperature: float, *, base: bool = False, critic: bool = False
+    ) -> np.ndarray:
+        weights, second = self._recent[step]
+        with self.changing:
+            return self.policy.score(groups, temperature, second if critic else weights, base=base)
+
+    def written(self) -> None:
+        """Wait for the adapter being written. Until the files are complete, weights must not change and no later
+        checkpoint may be written: after a kill, a resumed run would accept a half-written file as an adapter."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def close(self) -> None:
+        self._aside.shutdown(wait=True)
+
+    def _next(self, old: int, step: int) -> bool:
+        """Return whether the adapter of step `old` is still needed: a step after `step` samples from it."""
+        return step - self.config.staleness <= old <= step
+
+    def stay(self, step: int) -> None:
+        """Serve these weights for every later evaluation, because there is no further update."""
+        for later in (s for s in evaluated_steps(self.config.steps, self.config.eval_every) if s >= step):
+            self.serve(later)
+
+    def served(self, step: int) -> ServedAdapter:
+        """Return the adapter as it is after `step`. If the step was sampled before a crash, the adapter's folder may be
+        gone; the step's rollouts are then in the ledger."""
+        return ServedAdapter(f"{self.name}-{step:04d}", self.workdir / "served" / f"step-{step:04d}")
+
+    def critic(self, step: int) -> ServedAdapter | None:
+        """Return the critic's adapter after `step`, in the folder of the first, or None."""
+        served = self.served(step)
+        two = self.policy.lora.second is not None
+        return ServedAdapter(f"{served.name}-{AS_CRITIC}", served.folder / AS_CRITIC) if two else None
+
+    def finish(self) -> list[Path]:
+        """Return the folders of the evaluated adapters, the last one at the end."""
+        self.written()
+        kept = [folder for step, folder in self._served() if step and evaluated(self.config, step)]
+        for folder in kept if self.writes else ():
+            self._drop_served(folder)
+        return kept
+
+    def _drop_served(self, folder: Path) -> None:
+        """Remove the merging sampler's file, so that the folder's adapter is the one in PEFT format."""
+        for one in (folder, folder / AS_CRITIC):
+            (one / SERVED).unlink(missing_ok=True)
+
+    def _served(self) -> list[tuple[int, Path]]:
+        """Return (step, folder) of the adapters on disk, oldest first."""
+        return sorted((int(f.name.removeprefix("step-")), f) for f in (self.workdir / "served").glob("step-*"))

@@ -28,7 +28,7 @@ from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout, extra
 from tasks.engines.adapter_files import adapter_config
 from tasks.engines.hardware import release_memory
 from tasks.engines.learning import checkpoints, parallel
-from tasks.engines.learning.adapters import Adapters, evaluated
+from tasks.engines.learning.checkpoints import Adapters, evaluated
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, updater_for
 from tasks.engines.model_files import former_identity, read_config

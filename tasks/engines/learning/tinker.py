@@ -33,7 +33,7 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, loss_for
 from tasks.domain.grpo.packing import PromptGroup, Trajectory
 from tasks.engines.adapter_files import ADAPTER_FILES, adapter_files
-from tasks.engines.learning.adapters import Adapters, evaluated
+from tasks.engines.learning.checkpoints import Adapters, evaluated
 from tasks.engines.learning.update import Clock, Sums, Updater
 from tasks.engines.model_files import names_of
 from tasks.engines.tinker_service import (

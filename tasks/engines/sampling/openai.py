@@ -25,8 +25,7 @@ from tasks.domain.policies import SERVED, ServedAdapter
 from tasks.engines.adapter_files import served_name
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
-from tasks.engines.loading import tokenizer_of
-from tasks.engines.model_files import names_of
+from tasks.engines.model_files import names_of, tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.endpoint import Garbled, endpoint_for, parsed
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths, vocabulary_of

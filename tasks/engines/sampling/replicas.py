@@ -22,7 +22,7 @@ from storage.errors import Parked, UserError
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware, check_gpus, child, children_see, visible_gpus
-from tasks.engines.loading import tokenizer_of
+from tasks.engines.model_files import tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import PromptEncoder, check_lengths
 from tasks.engines.sampling.vllm import sampler_gpus

@@ -16,8 +16,7 @@ from storage.errors import Parked, UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
-from tasks.engines.loading import tokenizer_of
-from tasks.engines.model_files import names_of
+from tasks.engines.model_files import names_of, tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths
 from tasks.engines.tinker_service import REMOTE, Service, answered, patience, sdk

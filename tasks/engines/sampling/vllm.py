@@ -26,10 +26,8 @@ from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.adapter_files import adapter_config, served_file, served_name
 from tasks.engines.environment import keep_compiled, quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, check_gpus, children_see, merges_adapters, visible_gpus
-from tasks.engines.loading import refuse_holes
-from tasks.engines.memory import check_host_memory, check_sampler_memory, slot_rank
-from tasks.engines.model_checks import check_parallel
-from tasks.engines.model_files import num_experts, read_config, weights_of
+from tasks.engines.model_checks import check_host_memory, check_parallel, check_sampler_memory, slot_rank
+from tasks.engines.model_files import num_experts, read_config, refuse_holes, weights_of
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths
 from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process

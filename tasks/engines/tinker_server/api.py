@@ -24,14 +24,13 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ATTENTION, EXPERT_PROJECTIONS
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.hardware import Execution
-from tasks.engines.loading import tokenizer_of
+from tasks.engines.model_files import tokenizer_of
 from tasks.engines.protocols import Decoding, Generator, Request
 from tasks.engines.sampling.prompts import check_lengths
 from tasks.engines.tinker_server import checkpoints
 from tasks.engines.tinker_server.checkpoints import PREFIX, Checkpoint, Missing, Requests, Shape
-from tasks.engines.tinker_server.jobs import Answer, Jobs
+from tasks.engines.tinker_server.jobs import Answer, Jobs, losses, read_batch
 from tasks.engines.tinker_server.learner import Learner, Model
-from tasks.engines.tinker_server.wire import losses, read_batch
 
 STATE = "state.safetensors"
 #: Prefix of weights that were saved without a name; they are deleted when the server starts without their session.

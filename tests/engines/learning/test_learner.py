@@ -25,8 +25,8 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning import checkpoints, policy
-from tasks.engines.learning.adapters import Adapters
 from tasks.engines.learning.attention import ATTENTION_NAME
+from tasks.engines.learning.checkpoints import Adapters
 from tasks.engines.learning.learner import Execution, StepMetrics, StepRollouts, TrainResult, train
 from tasks.engines.learning.policy import scoring_policy
 from tasks.engines.learning.update import Updater
