@@ -228,7 +228,7 @@ def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] =
     for base, rank, learners in _models(study):
         config, needed = read_config(base), sampler_bytes(base, hardware, rank)
         execution, free = execution_on(hardware, config), int(usable * machine.gpu) if machine.gpu else None
-        line = f"memory of {base.name}: sampling {(needed.total - needed.cache) / GIB:.1f} GiB of a GPU"
+        line = f"memory of {base.name}: sampling {(needed.weights + needed.merging) / GIB:.1f} GiB of a GPU"
         if learners:
             training = max(plan_training(base, learner, execution, 2, free).bytes for learner in learners)
             line += f", training {training / GIB:.1f}"

@@ -78,9 +78,6 @@ class Hardware(Checked):
     adapters: Literal["auto", "merged", "unmerged"] = "auto"
     """`merged` into the weights (no cost per token), `unmerged` through vLLM's LoRA operations, or `auto`: merged
     where the model allows it."""
-    graphs_up_to: Annotated[AtLeastOne | None, OrNone] = None
-    """Tokens of the largest step with a CUDA graph. With more rollouts at once a token takes four times as long.
-    `none`: twice `max_num_seqs`."""
     batch_size: Annotated[AtLeastOne | None, OrNone] = 256
     """Rollouts that are sampled and stored together. On the CPU a batch starts from an empty prefix cache, so that
     results do not depend on what ran before. `none` streams."""
@@ -98,8 +95,6 @@ class Hardware(Checked):
     """Tokens of one pack of the learner."""
     checkpointing: Literal["auto", "on", "off"] = "auto"
     """Whether activations are recomputed to save memory."""
-    checkpoint_every: AtLeastOne = 1
-    """Steps between two checkpoints of a training."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Precision of the sampler's weights on a GPU. The learner's is bfloat16; on a CPU both are float32."""
 
@@ -143,25 +138,22 @@ class Execution:
     """Where and how training runs. These settings change results only by rounding, and enter no fingerprint.
 
     dtype: type of the frozen base and the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
-    token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once. longest: rows of the
-    longest rollout with its prompt, which a pack must be able to contain; 0: unknown. checkpointing: recompute layers
-    in the backward pass; `auto`: for packs whose activations would not fit. async_checkpoints: write checkpoints during
-    the next step; a crash then repeats up to two updates instead of one. processes: number of processes of the learner,
-    one per GPU; they share each step's packs. merged: the forward pass uses merged weights like a merging sampler, so
-    that both have one policy. stacked_adapters: write a step's adapter as `served.safetensors`, for a merging sampler
-    on this machine. memory_share: the learner's share of a GPU; the sampler has the rest, even if its engine has not
-    started yet. deterministic: each sum on a GPU has one order. service: the base model's name on the Tinker service
-    that trains (empty: the folder's name); None: train here.
+    token_budget: rows of one pack. longest: rows of the longest rollout with its prompt, which a pack must be able to
+    contain; 0: unknown. checkpointing: recompute layers in the backward pass; `auto`: for packs whose activations would
+    not fit. async_checkpoints: write checkpoints during the next step; a crash then repeats up to two updates instead
+    of one. processes: number of processes of the learner, one per GPU; they share each step's packs. merged: the
+    forward pass uses merged weights like a merging sampler, so that both have one policy. stacked_adapters: write a
+    step's adapter as `served.safetensors`, for a merging sampler on this machine. memory_share: the learner's share of
+    a GPU; the sampler has the rest, even if its engine has not started yet. deterministic: each sum on a GPU has one
+    order. service: the base model's name on the Tinker service that trains (empty: the folder's name); None: train
+    here.
     """
 
     device: str = "auto"
     dtype: str = "auto"
     token_budget: int = 8192
     longest: int = 0
-    logprob_chunk: int = 2048
     checkpointing: Literal["auto", "on", "off"] = "auto"
-    checkpoint_every: int = 1
-    keep_checkpoints: int = 2
     async_checkpoints: bool = False
     processes: int = 1
     merged: bool = False

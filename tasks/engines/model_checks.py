@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
@@ -24,6 +24,8 @@ GIB = 1 << 30
 _WORKING = 3 * GIB // 2
 #: Ranks that vLLM can allocate slots for.
 _SLOT_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+#: Predicted tokens whose logits exist at once in the learner.
+LOGPROB_CHUNK = 2048
 #: More rows than any pack has.
 UNBOUNDED = 1 << 62
 
@@ -36,7 +38,6 @@ def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
         token_budget=hardware.token_budget,
         longest=hardware.max_model_len,
         checkpointing=hardware.checkpointing,
-        checkpoint_every=hardware.checkpoint_every,
         async_checkpoints=hardware.device == "cuda",
         processes=hardware.processes,
         merged=merges,
@@ -112,23 +113,17 @@ def slot_rank(lora_rank: int) -> int:
     return next(rank for rank in _SLOT_RANKS if rank >= lora_rank)
 
 
-@dataclass(frozen=True, slots=True)
-class SamplerBytes:
+class SamplerBytes(NamedTuple):
     """Bytes of each GPU of a sampling engine.
 
-    weights: the engine's part of the weights, and working memory. merging: a second copy of the weights; for a mixture,
-    whose base is in pinned host memory, the experts of two layers in transfer and float32 copies of one. slots: memory
-    of unmerged adapters. cache: KV cache of one rollout of `max_model_len` tokens, without which vLLM does not start.
+    weights: the engine's part of the weights, unmerged adapters, and working memory. merging: a second copy of the
+    weights; for a mixture, whose base is in pinned host memory, the experts of two layers in transfer and float32
+    copies of one. cache: KV cache of one rollout of `max_model_len` tokens, without which vLLM does not start.
     """
 
     weights: float
     merging: int
-    slots: int
     cache: int
-
-    @property
-    def total(self) -> float:
-        return self.weights + self.merging + self.slots + self.cache
 
 
 def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerBytes:
@@ -140,7 +135,7 @@ def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerByte
     elif lora_rank:
         slots = lora_parameters(config, slot_rank(lora_rank)) * width
     cache = hardware.max_model_len * one.layers * 2 * max(1, one.kv_heads // parts) * one.head * width
-    return SamplerBytes(loaded_bytes(base, width) / parts + _WORKING, merging, slots, cache)
+    return SamplerBytes(loaded_bytes(base, width) / parts + _WORKING + slots, merging, cache)
 
 
 def _check(what: str, needed: float, free: float, fix: str) -> None:
@@ -155,7 +150,7 @@ def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: 
     fix = "raise hardware.memory_fraction or tensor_parallel, lower max_model_len, or take a larger GPU"
     if needed.merging:
         fix = f"set hardware.adapters=unmerged, {fix}"
-    _check(f"{base.name}: sampling on each GPU", needed.total, share, fix)
+    _check(f"{base.name}: sampling on each GPU", sum(needed), share, fix)
     return int(share - needed.merging)
 
 
@@ -193,14 +188,14 @@ def plan_training(
     `token_budget` tokens."""
     config, targets = read_config(base), learner.target_modules
     lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
-    fixed = loaded_bytes(base, bytes_per_value) + lora * (16 + 2 * bytes_per_value)
-    fixed += lora * 12 * _has_critic(learner)  # masters and moments
+    # beside masters and moments: the float32 gradient, the working copies and their gradients
+    fixed = loaded_bytes(base, bytes_per_value) + checkpoint_bytes(base, learner) + lora * (4 + 2 * bytes_per_value)
     if learner.kl_weight:
         fixed += lora * 2 * bytes_per_value  # the weights that KL is measured to, and those of now while it is
     if execution.merged:  # weights are held twice, but a mixture's experts, whose base lies in host memory
         one = Shape.of(config)
         fixed += (one.attention + (0 if one.experts else one.mlp)) * bytes_per_value
-    fixed += execution.logprob_chunk * size(config, "vocab_size") * (8 + bytes_per_value)
+    fixed += LOGPROB_CHUNK * size(config, "vocab_size") * (8 + bytes_per_value)
     kept, recomputed = (activation_bytes(config, targets, bytes_per_value, recompute=r) for r in (False, True))
     largest, fitting = execution.token_budget, UNBOUNDED
     if free is not None:
@@ -232,19 +227,10 @@ def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: 
 
 
 def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
-    """Return the host memory of a checkpoint during writing: float32 weights and Adam's two moments of all trained
-    values."""
-    return 12 * _trained(base, learner)
-
-
-def _has_critic(learner: LearnerConfig) -> bool:
-    return "agents" in ADVANTAGES[learner.advantage].needs
-
-
-def _trained(base: Path, learner: LearnerConfig) -> int:
-    """Return the number of trained values. With a critic it is twice as large."""
+    """Return the bytes of a checkpoint: float32 weights and Adam's two moments of all trained values. With a critic it
+    is twice as large."""
     lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
-    return lora * (1 + _has_critic(learner))
+    return 12 * lora * (1 + ("agents" in ADVANTAGES[learner.advantage].needs))
 
 
 #: Types of decoders whose log-probs agree with the learner's (tests/engines/learning/test_own_forward.py).

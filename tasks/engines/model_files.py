@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from storage.artifacts.fingerprint import file_digest
 from storage.errors import UserError
+from storage.roots import write_durably
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
@@ -207,9 +208,7 @@ def remembered_digest(path: Path) -> str:
     key = hashlib.sha256(":".join(map(str, identity)).encode()).hexdigest()
     if (cache / key).exists():
         return (cache / key).read_text()
-    cache.mkdir(parents=True, exist_ok=True)
-    (cache / f"{key}.{os.getpid()}").write_text(found := file_digest(path))
-    os.replace(cache / f"{key}.{os.getpid()}", cache / key)
+    write_durably(cache / key, (found := file_digest(path)).encode())
     return found
 
 

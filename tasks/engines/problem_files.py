@@ -9,7 +9,6 @@ import codecs
 import csv
 import json
 import math
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, F
 
 from storage.artifacts.fingerprint import file_digest
 from storage.errors import NotHere, UserError
+from storage.roots import write_durably
 from tasks.domain.grading.reading import MAX_ANSWER_CHARS
 from tasks.domain.grading.texts import normalise
 from tasks.domain.problems.sources import MATH_SUBJECTS, SOURCES, HubSpec, Source, source_named
@@ -269,10 +269,7 @@ def fetch_source(
         revision, path = revisions.get(one.name), place / one.file
         if not path.is_file():
             rows = _rows_from_hub(one, revision, path, fetch)
-            place.mkdir(parents=True, exist_ok=True)
-            aside = path.with_suffix(f".{os.getpid()}.part")
-            aside.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-            aside.replace(path)
+            write_durably(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
         digests[one.name] = file_digest(path)
         hub.append((one.name, one.hub, str(revision)))
     guards = tuple((other, digests[other]) for other in entry.keeps_out)

@@ -14,7 +14,14 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ALL_LINEAR, LearnerConfig
 from tasks.domain.grpo.packing import Pack
 from tasks.engines.hardware import Execution, Hardware, free_bytes
-from tasks.engines.model_checks import GIB, UNBOUNDED, activation_bytes, check_training_memory, lora_parameters
+from tasks.engines.model_checks import (
+    GIB,
+    LOGPROB_CHUNK,
+    UNBOUNDED,
+    activation_bytes,
+    check_training_memory,
+    lora_parameters,
+)
 from tasks.engines.model_files import read_config
 from tests.tiny_model import CONFIG, hollow_weights
 
@@ -75,7 +82,7 @@ def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_
     """Of packs of at most 100 rows those that fit into nine tenths are kept."""
     fixed, kept, recomputed = small(tmp_path)
     whole = fixed + 100 * kept
-    packs = Execution(token_budget=100, logprob_chunk=1)
+    packs = Execution(token_budget=100)
     assert check_training_memory(tmp_path, LEARNER, packs, 2, free=2 * whole).kept_rows >= 100
     assert (
         check_training_memory(tmp_path, LEARNER, packs, 2, free=whole).kept_rows
@@ -119,7 +126,7 @@ def small(folder: Path) -> tuple[int, int, int]:
     (folder / "config.json").write_text(json.dumps(DENSE))
     hollow_weights(folder / "model.safetensors", 500)
     kept, recomputed = (activation_bytes(DENSE, ALL_LINEAR, 2, recompute=r) for r in (False, True))
-    return 1000 + lora_parameters(DENSE, 2) * 20 + 10 * 10, kept, recomputed
+    return 1000 + lora_parameters(DENSE, 2) * 20 + LOGPROB_CHUNK * 10 * 10, kept, recomputed
 
 
 @pytest.mark.parametrize("short_of_memory", [0, 1, 9])

@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
-from storage.roots import sync
+from storage.roots import sync, sync_tree
 from tasks.domain.grpo.credit import ObjectiveState
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup
@@ -34,6 +35,9 @@ from tasks.domain.grpo.steps import PromptProblem, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
 from tasks.engines.adapter_files import SERVED
 from tasks.engines.model_files import weights_identity
+
+#: Number of checkpoints that stay.
+KEPT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +56,34 @@ class State:
     remote: str = ""
 
 
-def save(root: Path, state: State, keep: int) -> Path:
-    """Write a checkpoint atomically, then delete all but the `keep` newest. Errors: UserError if a tensor is not
-    finite; older checkpoints stay."""
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """Yield a new folder, which replaces `folder` at the end: flushed to the disk, whole or not at all."""
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    yield beside
+    sync_tree(beside)
+    shutil.rmtree(folder, ignore_errors=True)
+    beside.rename(folder)
+    sync(folder.parent)
+
+
+def save(root: Path, state: State) -> Path:
+    """Write a checkpoint, then delete all but the KEPT newest. Errors: UserError if a tensor is not finite; older
+    checkpoints stay."""
     if spoilt := sorted(name for name, tensor in state.tensors.items() if not tensor.isfinite().all()):
         raise UserError(
             f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
             " before it is kept: lower learning_rate or set grad_clip"
         )
-    root.mkdir(parents=True, exist_ok=True)
-    folder, beside = root / f"step-{state.step:04d}", root / f".step-{state.step:04d}.{os.getpid()}"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
-    save_file(dict(state.tensors), beside / "state.safetensors")
     rows = {"steps": state.steps, "exposure": state.exposure, "diagnostics": state.diagnostics}
     position = {"step": state.step, "recipe": state.recipe, **rows, "objective": state.objective.as_json()}
     position |= {"remote": state.remote} if state.remote else {}
-    (beside / "state.json").write_text(json.dumps(position))
-    for path in (beside / "state.safetensors", beside / "state.json", beside):
-        sync(path)
-    shutil.rmtree(folder, ignore_errors=True)
-    beside.rename(folder)
-    sync(root)
-    for old in _kept(root)[:-keep]:
+    with replacing(folder := root / f"step-{state.step:04d}") as beside:
+        save_file(dict(state.tensors), beside / "state.safetensors")
+        (beside / "state.json").write_text(json.dumps(position))
+    for old in _kept(root)[:-KEPT]:
         shutil.rmtree(old)
     return folder
 

@@ -195,9 +195,7 @@ class _Training:
             for problem_id, group in groups.items()
         ]
         with clock.phase("checkpoint"):
-            every = 1 if self.updater.remote else self.execution.checkpoint_every
-            if step % every == 0 or step == self.config.steps:
-                self._save(step)
+            self._save(step)
         self._check_finite()
         with clock.phase("sync"):
             self.adapters.serve(step)
@@ -212,8 +210,7 @@ class _Training:
         state = checkpoints.State(
             step, self.recipe, self.updater.tensors(), *rows, self.updater.remembered, self.updater.remote
         )
-        root, keep = self.workdir / "checkpoints", self.execution.keep_checkpoints
-        write = lambda: self.on_checkpoint(checkpoints.save(root, state, keep))  # noqa: E731
+        write = lambda: self.on_checkpoint(checkpoints.save(self.workdir / "checkpoints", state))  # noqa: E731
         self._writing = self._writer.submit(copy_context().run, write)
         if not self.execution.async_checkpoints:
             self._written()

@@ -43,6 +43,7 @@ from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.attention import ATTENTION_NAME
 from tasks.engines.learning.lora import Lora, fuse
 from tasks.engines.model_checks import (
+    LOGPROB_CHUNK,
     check_host_memory,
     check_training_memory,
     checkpoint_bytes,
@@ -67,7 +68,6 @@ class Policy:
         parallel.join(self.device.type)
         name = execution.dtype if execution.dtype != "auto" else "float32" if self.device.type == "cpu" else "bfloat16"
         self.dtype = getattr(torch, name)
-        self.chunk = execution.logprob_chunk
         self.base, self.temperature = base, temperature
         self.of_entropy = bool(config.entropy_weight or config.entropy_target)
         gpu = self.device.type == "cuda"
@@ -156,7 +156,7 @@ class Policy:
         ).last_hidden_state[0]
         chosen = hidden.index_select(0, rows)
         heat = self.temperature if temperature is None else temperature
-        return token_logprobs(chosen, self.head, targets, self.chunk, heat, self.of_entropy)
+        return token_logprobs(chosen, self.head, targets, LOGPROB_CHUNK, heat, self.of_entropy)
 
 
 def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Policy:

@@ -313,9 +313,8 @@ def step_tokens(hardware: Hardware) -> int:
 
 
 def graph_sizes(hardware: Hardware) -> list[int]:
-    """Return the captured sizes of steps in tokens, ascending, up to the hardware's limit, which is included."""
-    largest = min(step_tokens(hardware), hardware.graphs_up_to or step_tokens(hardware))
-    sizes, size = {1, 2, 4, hardware.max_num_seqs, largest}, 0
+    """Return the captured sizes of steps in tokens, ascending, up to the largest step, which is included."""
+    sizes, size, largest = {1, 2, 4, hardware.max_num_seqs, step_tokens(hardware)}, 0, step_tokens(hardware)
     while (size := size + next(step for end, step in _STEPS if size < end)) < largest:
         sizes.add(size)
-    return sorted(s for s in sizes if 0 < s <= largest)
+    return sorted(sizes)

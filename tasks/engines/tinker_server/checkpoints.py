@@ -10,8 +10,6 @@ names that model again. Requests for samples are not stored, because the SDK sen
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sqlite3
 import threading
 import time
@@ -22,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from storage.errors import UserError
-from storage.roots import sync, sync_tree
+from tasks.engines.learning.checkpoints import replacing
 
 PREFIX = "tinker://"
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
@@ -87,15 +85,9 @@ def writing(root: Path, path: str, shape: Shape, *, overwrite: bool = False) -> 
     folder = folder_of(root, path)
     if there(root, path) and not overwrite:
         raise UserError(f"checkpoint {path} is there already; choose another name, or overwrite it")
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    yield beside
-    (beside / SHAPE).write_text(json.dumps(asdict(shape)))
-    sync_tree(beside)
-    shutil.rmtree(folder, ignore_errors=True)
-    beside.rename(folder)
-    sync(folder.parent)
+    with replacing(folder) as beside:
+        yield beside
+        (beside / SHAPE).write_text(json.dumps(asdict(shape)))
 
 
 def listed(root: Path, model_id: str) -> list[Checkpoint]:

@@ -202,12 +202,12 @@ def state(step: int, recipe: str = "r") -> checkpoints.State:
 
 def test_the_newest_whole_and_finite_checkpoint_comes_back(tmp_path: Path) -> None:
     for step in (1, 2, 3):
-        checkpoints.save(tmp_path, state(step), keep=2)
+        checkpoints.save(tmp_path, state(step))
     (tmp_path / ".step-0004.77").mkdir()
     (tmp_path / ".step-0004.77" / "state.json").write_text("{")
     for spoilt in (float("nan"), float("inf")):
         with pytest.raises(UserError, match=r"after step 4 weights are not finite"):
-            checkpoints.save(tmp_path, replace(state(4), tensors={"weights": torch.tensor([1.0, spoilt])}), keep=1)
+            checkpoints.save(tmp_path, replace(state(4), tensors={"weights": torch.tensor([1.0, spoilt])}))
     found = checkpoints.latest(tmp_path, "r", "")
     assert found is not None
     assert (found.step, found.steps, found.tensors["weights"].tolist()) == (3, [{"step": 3}], [3.0] * 3)

@@ -249,14 +249,14 @@ def test_each_agent_is_trained_as_if_alone(tiny_base: Path, pull: dict, executio
     assert not torch.equal(found["weights"], found["critic_weights"])
 
 
-SPARSE = replace(ON_CPU, async_checkpoints=True, checkpoint_every=3)
+LATE = replace(ON_CPU, async_checkpoints=True)
 OFTEN = [
     (LOOP, lambda: sample, ON_CPU),
     (EXPLORING, lambda: answering, ON_CPU),
     (replace(LOOP, loss="kl_cov", advantage="standardised", minibatches=2, cov_share=0.1), lambda: answering, ON_CPU),
     (AGENTS, lambda: two_agents_answering, ON_CPU),
     (STALE, lambda: Book().sample, ON_CPU),
-    (STALE, lambda: Book().sample, SPARSE),
+    (STALE, lambda: Book().sample, LATE),
 ]
 SELDOM = [
     (AIMED, lambda: answering, ON_CPU),
@@ -266,7 +266,7 @@ SELDOM = [
     (replace(LOOP, advantage="reinforce_plus_plus"), lambda: answering, ON_CPU),
     (TWO_AGENTS_AIMED, lambda: two_agents_answering, ON_CPU),
     (replace(AGENTS, staleness=1), lambda: two_agents_answering, ON_CPU),
-    (replace(STALE, max_extra_groups=4), lambda: Book().sample, SPARSE),
+    (replace(STALE, max_extra_groups=4), lambda: Book().sample, LATE),
 ]
 
 
