@@ -45,6 +45,11 @@ class Line:
         """
         return f"{self.run} step {self.step}: {max(self.values, default='').rpartition('/')[0]}"
 
+    def table(self, kind: Callable[..., Any]) -> dict[str, Any]:
+        """Return the completions as a tracker's table, by its name; empty without completions."""
+        rows = [[*row.values()] for row in self.completions]
+        return {COMPLETIONS: kind(columns=[*self.completions[0]], data=rows)} if rows else {}
+
 
 @dataclass(frozen=True, slots=True)
 class TrackerRun:
@@ -83,10 +88,7 @@ def _trackio(of: TrackerRun) -> Iterator[Log]:
     )
 
     def log(line: Line) -> None:
-        columns = [*line.completions[0]] if line.completions else []
-        rows = [[*row.values()] for row in line.completions]
-        table = {COMPLETIONS: trackio.Table(columns=columns, data=rows)} if rows else {}
-        run.log({**line.values, **table}, step=line.step)
+        run.log({**line.values, **line.table(trackio.Table)}, step=line.step)
 
     try:
         yield log
@@ -113,10 +115,7 @@ def _wandb(of: TrackerRun) -> Iterator[Log]:
         run.define_metric("*", step_metric="step")
 
         def log(line: Line) -> None:
-            columns = [*line.completions[0]] if line.completions else []
-            rows = [[*row.values()] for row in line.completions]
-            table = {COMPLETIONS: wandb.Table(columns=columns, data=rows)} if rows else {}
-            run.log({**line.values, **table, "step": line.step})
+            run.log({**line.values, **line.table(wandb.Table), "step": line.step})
 
         yield log
 

@@ -15,7 +15,6 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from tasks.domain.policies import AS_CRITIC
 from tasks.engines.adapter_files import read_peft, write_peft, write_served
 from tasks.engines.learning.experts import (
     EXPERT_PROJECTIONS,
+    SILU,
     LoraExperts,
     MergedExperts,
     expert_layers,
@@ -38,9 +38,6 @@ from tasks.engines.learning.experts import (
 )
 from tasks.engines.learning.merging import merged
 from tasks.engines.model_checks import check_rank
-
-#: Class names of SiLU modules.
-SILU = ("SiLU", "SiLUActivation")
 
 
 def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
@@ -81,19 +78,19 @@ class LoraLinear(torch.autograd.Function):
 
 class MergedMlp(torch.autograd.Function):
     """The output of an MLP of three merged layers: down(silu(gate(x)) · up(x)). The product before `down` is not
-    stored: the backward kernel recomputes it together with the gradients."""
+    stored: the backward kernel recomputes it together with the gradients. kernels: `gated` and `gated_backward`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layers: tuple[Any, Any, Any], kernels: Any, *_lora: Tensor) -> Tensor:
         gate, up = (torch.nn.functional.linear(x, layer.weight, layer.bias) for layer in layers[:2])
         ctx.save_for_backward(x, gate, up)
         ctx.layers, ctx.kernels = layers, kernels
-        return torch.nn.functional.linear(kernels.forward(gate, up), layers[2].weight, layers[2].bias)
+        return torch.nn.functional.linear(kernels[0](gate, up), layers[2].weight, layers[2].bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x, gate, up), layers = ctx.saved_tensors, ctx.layers
-        inner, grad_gate, grad_up = ctx.kernels.backward(grads[0] @ layers[2].weight, gate, up)
+        inner, grad_gate, grad_up = ctx.kernels[1](grads[0] @ layers[2].weight, gate, up)
         for layer, seen, grad in zip(layers, (x, x, inner), (grad_gate, grad_up, grads[0]), strict=True):
             add_gradients(layer, seen, grad)
         grad_x = None
@@ -104,18 +101,9 @@ class MergedMlp(torch.autograd.Function):
 
 
 def merged_mlp(x: Tensor, layers: tuple[Any, Any, Any], kernels: Any) -> Tensor:
-    """Return the output of an MLP with merged gate, up and down. kernels: see Kernels."""
+    """Return the output of an MLP with merged gate, up and down. kernels: see MergedMlp."""
     lora = [matrix for layer in layers for matrix in (layer.a, layer.b)]
     return MergedMlp.apply(x.flatten(0, -2), layers, kernels, *lora).view(x.shape)
-
-
-@dataclass(frozen=True, slots=True)
-class Kernels:
-    """The kernels of a gated activation: forward(gate, up) returns silu(gate) · up; backward(grad, gate, up) returns
-    that and the gradients of gate and up."""
-
-    forward: Any
-    backward: Any
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
@@ -123,6 +111,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def gated_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (the gated product, the gradients of gate and up)."""
     wide_grad, wide_gate, wide_up = grad.float(), gate.float(), up.float()
     sigmoid = torch.sigmoid(wide_gate)
     silu = wide_gate * sigmoid
@@ -131,9 +120,9 @@ def gated_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tens
 
 
 @cache
-def _compiled() -> Kernels:
+def _compiled() -> tuple[Any, Any]:
     """Return kernels for any model width and pack length."""
-    return Kernels(torch.compile(gated, dynamic=True), torch.compile(gated_backward, dynamic=True))
+    return torch.compile(gated, dynamic=True), torch.compile(gated_backward, dynamic=True)
 
 
 def _norm(module: Any, hidden: Tensor) -> Tensor:
@@ -144,7 +133,7 @@ def _mlp(module: Any, x: Tensor) -> Tensor:
     layers = (module.gate_proj, module.up_proj, module.down_proj)
     if all(getattr(layer, "merged", False) for layer in layers):
         return merged_mlp(x, layers, _compiled())
-    return module.down_proj(_compiled().forward(module.gate_proj(x), module.up_proj(x)))
+    return module.down_proj(_compiled()[0](module.gate_proj(x), module.up_proj(x)))
 
 
 def fuse(model: nn.Module) -> None:

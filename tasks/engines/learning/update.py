@@ -108,17 +108,21 @@ class Updater:
         return row
 
     def _optimise(self, sums: Sums, rate: float) -> None:
+        sums.norm, sums.made = self.step(rate, self.config.grad_clip)
+
+    def step(self, rate: float, clip: float | None) -> tuple[float, bool]:
+        """Return the gradient's norm, and whether it was finite and updated the weights. clip: its largest norm."""
         grad = self.policy.lora.grad
-        sums.norm = float(torch.linalg.vector_norm(grad))
+        norm = float(torch.linalg.vector_norm(grad))
         # finite when squared, as Adam does; False for NaN
-        sums.made = sums.norm**2 <= torch.finfo(torch.float32).max
-        if not sums.made:
-            return
-        if self.config.grad_clip is not None and sums.norm > self.config.grad_clip:
-            grad.mul_(self.config.grad_clip / sums.norm)
+        if not norm**2 <= torch.finfo(torch.float32).max:
+            return norm, False
+        if clip is not None and norm > clip:
+            grad.mul_(clip / norm)
         self.optimiser.param_groups[0]["lr"] = rate
         self.optimiser.step()
         self.policy.lora.refresh()
+        return norm, True
 
     def gradient(
         self, groups: Groups, clock: Clock, credit: Credit | None = None, key: Sequence[object] = ("weights",)

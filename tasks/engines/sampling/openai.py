@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, get_args
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -26,7 +26,7 @@ from tasks.engines.adapter_files import served_name
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.model_files import names_of, tokenizer_of
-from tasks.engines.protocols import Completion, Request
+from tasks.engines.protocols import Completion, Finish, Request
 from tasks.engines.sampling.endpoint import Garbled, endpoint_for, parsed
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths, vocabulary_of
 
@@ -44,17 +44,30 @@ class _Logprobs(BaseModel):
     token_logprobs: list[Logprob | None] | None = None
 
 
+class _Message(BaseModel):
+    content: str | None = None
+
+
 class _Choice(BaseModel):
-    text: str
-    finish_reason: Literal["stop", "length"]
+    text: str | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
     token_ids: list[int] | None = None
     prompt_token_ids: list[int] | None = None
     logprobs: _Logprobs | None = None
 
 
-class _Answer(BaseModel):
+class _Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Answer(BaseModel):
+    """An answer to a request for a completion or a chat."""
+
     model: str | None = None
     choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
+    usage: _Usage | None = None
 
 
 class OpenAIGenerator(PromptEncoder):
@@ -147,8 +160,10 @@ class OpenAIGenerator(PromptEncoder):
     def _completion(self, request: Request, model: str, text: bytes) -> Completion:
         """Return the completion in an answer. model: the requested one; a gateway may use another. Errors: Garbled;
         UserError if the server does not return token ids and log-probs."""
-        answer = parsed(text, _Answer)
+        answer = parsed(text, Answer)
         choice = answer.choices[0]
+        if choice.text is None or choice.finish_reason not in get_args(Finish):
+            raise Garbled(f"no text, or an end by '{choice.finish_reason}'")
         if answer.model not in (None, model):
             raise Garbled(f"an answer of the model '{answer.model:.60}' to a request for '{model}'")
         if choice.prompt_token_ids not in (None, list(request.prompt_ids)):
@@ -166,7 +181,7 @@ class OpenAIGenerator(PromptEncoder):
             raise Garbled(f"{len(ids)} tokens with {len(scores)} log-probs, of at most {request.decoding.max_tokens}")
         logprobs_T = np.array([np.nan if s is None or s < NO_LOGPROB else s for s in scores], np.float32)
         text_of = self._ends.without(choice.text, ids)
-        return Completion(request.key, text_of, ids, logprobs_T, choice.finish_reason)
+        return Completion(request.key, text_of, ids, logprobs_T, choice.finish_reason)  # type: ignore[arg-type]
 
     def _served(self, adapter: ServedAdapter | None) -> str:
         """Return the model's name on the server; load an adapter there once, under its own name."""

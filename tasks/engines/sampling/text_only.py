@@ -12,40 +12,17 @@ import sys
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, Field
 
 from storage.errors import UserError
 from tasks.domain.scaffolds import Prompt
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.endpoint import Garbled, Refused, endpoint_for, parsed
-from tasks.engines.sampling.openai import MOST_CONNECTIONS, OpenAIGenerator
+from tasks.engines.sampling.openai import MOST_CONNECTIONS, Answer, OpenAIGenerator
 
 CUT = ("length", "max_tokens")
-
-
-class _Message(BaseModel):
-    content: str | None = None
-
-
-class _Choice(BaseModel):
-    text: str | None = None
-    message: _Message | None = None
-    finish_reason: str | None = None
-
-
-class _Usage(BaseModel):
-    prompt_tokens: int
-    completion_tokens: int
-
-
-class _Answer(BaseModel):
-    model: str | None = None
-    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
-    usage: _Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +95,7 @@ class TextGenerator(OpenAIGenerator):
 
     def _read(self, request: Request, text: bytes) -> Completion:
         """Return the completion in the server's answer. Errors: Garbled; UserError if the server counts no tokens."""
-        answer = parsed(text, _Answer)
+        answer = parsed(text, Answer)
         choice, usage = answer.choices[0], answer.usage
         if choice.finish_reason == "error":
             raise Garbled("an answer that ended in an error")

@@ -116,19 +116,13 @@ class Learner:
     def step(self, adam: Any) -> float:
         """Update the weights by the summed gradient, and return its norm. adam: the SDK's AdamParams. Errors: UserError
         for a gradient that is not finite, which changes nothing."""
-        grad = self.policy.lora.grad
-        norm = float(torch.linalg.vector_norm(grad))
-        if not np.isfinite(np.float32(norm) ** 2):
-            grad.zero_()
-            raise UserError(f"the gradient has a norm of {norm:g}; it is dropped, and the weights are as before")
-        if 0 < adam.grad_clip_norm < norm:
-            grad.mul_(adam.grad_clip_norm / norm)
         self.updater.optimiser.param_groups[0].update(
-            lr=adam.learning_rate, betas=(adam.beta1, adam.beta2), eps=adam.eps, weight_decay=adam.weight_decay
+            betas=(adam.beta1, adam.beta2), eps=adam.eps, weight_decay=adam.weight_decay
         )
-        self.updater.optimiser.step()
-        grad.zero_()
-        self.policy.lora.refresh()
+        norm, made = self.updater.step(adam.learning_rate, adam.grad_clip_norm or None)
+        self.policy.lora.grad.zero_()
+        if not made:
+            raise UserError(f"the gradient has a norm of {norm:g}; it is dropped, and the weights are as before")
         return norm
 
 

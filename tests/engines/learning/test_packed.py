@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import TrainRollout
-from tasks.engines.learning.lora import Kernels, LoraModule, gated, gated_backward, merged_mlp
+from tasks.engines.learning.lora import LoraModule, gated, gated_backward, merged_mlp
 from tasks.engines.learning.policy import Execution, Policy, token_logprobs
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, shifted
@@ -79,9 +79,6 @@ def test_layers_of_packs_that_do_not_fit_are_recomputed_and_no_others(tiny_base:
 # The GPU's fused layers, in float64 on the CPU, against the layers that they stand for.
 
 
-KERNELS = Kernels(gated, gated_backward)
-
-
 def layers(draw: torch.Generator) -> tuple[Any, Any, Any]:
     made = []
     for width_in, width_out in ((6, 10), (6, 10), (10, 6)):
@@ -119,7 +116,7 @@ def test_a_merged_mlp_is_its_three_merged_layers(backward_passes: int) -> None:
     x_apart = x_fused.detach().clone().requires_grad_()
     slope = torch.randn(1, 20, 6, generator=draw)
     for _ in range(backward_passes):
-        out = merged_mlp(x_fused, fused, KERNELS)
+        out = merged_mlp(x_fused, fused, (gated, gated_backward))
         gate, up, down = apart
         expected = down(gated(gate(x_apart), up(x_apart)))
         assert torch.allclose(out, expected)
@@ -128,7 +125,7 @@ def test_a_merged_mlp_is_its_three_merged_layers(backward_passes: int) -> None:
     for one, other in zip(gradients(fused, x_fused), gradients(apart, x_apart), strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
     frozen = x_fused.detach()
-    merged_mlp(frozen, fused, KERNELS).sum().backward()
+    merged_mlp(frozen, fused, (gated, gated_backward)).sum().backward()
     assert frozen.grad is None
 
 
