@@ -328,8 +328,6 @@ class Gpu:
 def gpus_here() -> list[Gpu]:
     """Return the GPUs of this machine, also those that this process does not see; none without NVIDIA's driver. Raise
     UserError if the driver fails."""
-    if find_spec("pynvml") is None:
-        return []
     nvml: Any = import_module("pynvml")
     try:
         nvml.nvmlInit()
@@ -351,13 +349,12 @@ def gpus_here() -> list[Gpu]:
 
 
 def num_gpus() -> int:
-    """Return the number of visible GPUs, without loading torch. Without nvidia-ml-py, count the device files."""
+    """Return the number of visible GPUs, without loading torch; 0 if the driver fails."""
     if (named := _named()) is not None:
         return len(named)
     with suppress(UserError):
-        if found := gpus_here():
-            return len(found)
-    return len([*Path("/dev").glob("nvidia[0-9]*")])
+        return len(gpus_here())
+    return 0
 
 
 def gpu_bytes() -> int:

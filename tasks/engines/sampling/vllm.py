@@ -23,7 +23,7 @@ import psutil
 
 from storage.errors import UserError
 from tasks.domain.policies import KVCache, ServedAdapter
-from tasks.engines.adapter_files import adapter_config, served_file, served_name
+from tasks.engines.adapter_files import served_file, served_name
 from tasks.engines.environment import keep_compiled, quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, check_gpus, children_see, merges_adapters, visible_gpus
 from tasks.engines.model_checks import check_host_memory, check_parallel, check_sampler_memory, slot_rank
@@ -196,7 +196,6 @@ class VllmGenerator(PromptEncoder):
         from vllm.lora.request import LoRARequest
 
         if (name := served_name(adapter)) not in self._lora_requests:
-            refuse_unread_ranks(adapter.folder, self.version)
             number = len(self._lora_requests) + 1
             self._lora_requests[name] = LoRARequest(name, number, str(adapter.folder))
         return self._lora_requests[name]
@@ -290,17 +289,6 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cac
             "pass_config": {"fuse_allreduce_rms": False},
         },
     }
-
-
-def refuse_unread_ranks(adapter: Path, version: str) -> None:
-    """Raise UserError for an adapter with ranks by layer if this vLLM would scale all layers alike."""
-    from vllm.lora.peft_helper import PEFTHelper
-
-    if adapter_config(adapter).get("rank_pattern") and not hasattr(PEFTHelper, "get_rank_and_scaling"):
-        raise UserError(
-            f"adapter {adapter}: its experts have their own rank, which vLLM {version} cannot serve unmerged; set"
-            " hardware.adapters=merged, or install a newer vLLM"
-        )
 
 
 #: (largest batch, step between sizes): few sizes, because each takes time to capture, with little padding.

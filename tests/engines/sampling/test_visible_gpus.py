@@ -41,7 +41,6 @@ def test_memory_is_that_of_a_gpu(
     monkeypatch: pytest.MonkeyPatch, seen: str | None, gpus: list[list[object]], mebibytes: int
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", pynvml)
-    monkeypatch.setattr("tasks.engines.hardware.find_spec", lambda _: True)
     monkeypatch.setenv("GPUS", json.dumps(gpus))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert num_gpus() == len(gpus)
