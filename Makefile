@@ -40,7 +40,7 @@ test-extras:
 # published figures, golds and verdicts, the learner beside float64, kill -9 without a trace, gc beside a parked run.
 GATES = tests/test_gates.py tests/test_stage_versions.py tests/test_declared_defaults.py tests/published/test_replay.py \
   tests/published/test_regraded.py tests/stages/test_pool.py tests/engines/grading/test_peers.py tests/engines/grading/test_graders.py \
-  tests/engines/learning/test_updates.py tests/storage/records/test_garbage.py \
+  tests/engines/learning/test_float64.py tests/engines/learning/test_updates.py tests/storage/records/test_garbage.py \
   "tests/chaos/test_faults.py::test_the_same_command_finishes_as_if_nothing_had_happened[kill -9 of the process]"
 gates: $(VENV)/.ready
 	$(PYTEST) -m "" $(GATES)

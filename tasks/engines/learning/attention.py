@@ -89,8 +89,9 @@ def _by_segment(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> 
     outs = []
     for one in zip(*segments, strict=True):
         mask: Any = causal_lower_right(one[0].shape[2], one[1].shape[2])
-        outs.append(scaled_dot_product_attention(*one, attn_mask=mask, scale=scaling, enable_gqa=True))
-    return torch.cat(outs, dim=2)[0].transpose(0, 1)
+        out = scaled_dot_product_attention(*one, attn_mask=mask, scale=scaling, enable_gqa=True)
+        outs.append(out[0].transpose(0, 1))
+    return torch.cat(outs)
 
 
 class GatherRows(torch.autograd.Function):

@@ -17,6 +17,7 @@ from tasks.domain.grpo.steps import TrainRollout
 from tasks.engines.hardware import Execution
 from tasks.engines.learning.policy import Policy
 from tasks.engines.learning.update import Clock, Updater
+from tasks.engines.model_files import num_experts, read_config
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
 from tests.engines.sampling.test_serving import TARGETS, moe_config
@@ -61,7 +62,7 @@ def float64_gradients(
     """By transformers' own layers, one expert at a time."""
     from transformers import AutoModelForCausalLM
 
-    how = {"experts_implementation": "eager"} if ".experts." in str([*policy.lora.shapes]) else {}
+    how = {"experts_implementation": "eager"} if num_experts(read_config(base)) else {}
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64, **how)
     views = policy.lora.views(policy.lora.master)
     matrices = {name: view.detach().double().requires_grad_() for name, view in views.items()}
