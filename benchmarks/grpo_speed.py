@@ -115,11 +115,7 @@ class Run:
         decoding = Decoding(max_tokens=self.args.max_tokens, stop=self.scaffold.stop)
         requests, owners = [], []
         for problem_id in plan.problem_ids:
-            prompt = self.generator.encode(
-                self.scaffold.prompt(self.problems[problem_id]["problem"]),
-                chat=self.scaffold.chat,
-                enable_thinking=self.scaffold.enable_thinking,
-            )
+            prompt = self.generator.encode(self.scaffold, self.problems[problem_id]["problem"])
             for rollout in range(plan.group_size):
                 requests.append(Request(len(requests), prompt, plan.step * 10_000 + len(requests), decoding))
                 owners.append((problem_id, rollout))

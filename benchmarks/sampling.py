@@ -118,10 +118,7 @@ def bare_tokens(
     prompts, params, encoded = [], [], {}
     for want in requests_for(store.read(pool), policy, draw, range(args.group_size)):
         if want.problem_id not in encoded:
-            prompt = scaffold.prompt(want.problem)
-            encoded[want.problem_id] = generator.encode(
-                prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking
-            )
+            encoded[want.problem_id] = generator.encode(scaffold, want.problem)
         prompts.append({"prompt_token_ids": list(encoded[want.problem_id])})
         decoding = Decoding(max_tokens=draw.max_tokens, stop=scaffold.stop)
         params.append(_sampling_params(decoding, want.request_seed, logprobs=False))

@@ -61,7 +61,7 @@ def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, 
         click.echo(f"{arm} · {base.name} · {served.name if served else 'no adapter'}", err=True)
         generator = tools.generator(base.sha256, rank)
         for place, words in enumerate(_problems(problem)):
-            ids = generator.encode(scaffold.prompt(words), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+            ids = generator.encode(scaffold, words)
             [found] = generator.generate([Request(0, ids, how["seed"] + place, decoding)], served)
             completion, finish = found.text, found.finish
             if not how["as_json"]:

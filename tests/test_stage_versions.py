@@ -28,13 +28,7 @@ BLESS = "VARBAND_BLESS=1 pytest tests/test_stage_versions.py"
 REPO = Path(__file__).resolve().parent.parent
 GOLDEN = REPO / "tests" / "golden" / "stages.json"
 #: Where and how a stage runs, and what it was called, which by design is no part of its result.
-EXECUTION = {
-    "tasks.stage",
-    "tasks.metering",
-    "tasks.engines.toolbox",
-    "tasks.engines.hardware",
-    "tasks.engines.environment",
-}
+EXECUTION = {"tasks.stage", "tasks.metering", "tasks.engines.toolbox", "tasks.engines.hardware"}
 
 
 #: What of storage makes rows: rules that SQL and Python share.

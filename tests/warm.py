@@ -186,7 +186,7 @@ def _tell(line: socket.socket, number: int) -> None:
 
 
 def _import(modules: Sequence[str]) -> None:
-    from tasks.engines.environment import quiet_libraries
+    from tasks.engines.hardware import quiet_libraries
 
     quiet_libraries(threads=1)  # as the studies of tests have it
     for module in modules:

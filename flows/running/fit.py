@@ -126,8 +126,7 @@ def arm_prompts(study: Study, store: Store, planned: Sequence[Planned], problem:
         folder = study.places.get(model.sha256)
         if folder is None or (tokenizer := loaded_tokenizer(folder)) is None:
             raise UserError(f"arm {arm.name}: the tokenizer of {model.name} is not on this machine")
-        prompt = scaffold.prompt(chosen[0] if chosen else PROBLEM)
-        ids = encode_prompt(tokenizer, prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+        ids = encode_prompt(tokenizer, scaffold, chosen[0] if chosen else PROBLEM)
         default = scaffold.chat and scaffold.system is None and default_system_prompt(tokenizer)
         yield ArmPrompt(arm.name, scaffold, tokenizer.decode(ids), len(ids), default)
 

@@ -20,7 +20,7 @@ from flows.server.start import check_prefect
 from storage.artifacts.manifest import code_here
 from storage.errors import UserError
 from tasks.domain.budget import Budget
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import quiet_libraries
 
 #: Module of the flows; imported late, because it imports Prefect.
 FLOWS = "flows.server.deployed"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from storage.errors import UserError
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import quiet_libraries
 
 REPO = Path(__file__).resolve().parents[2]
 #: Time in which each live run sends a heartbeat after the server was away (every 30 s).

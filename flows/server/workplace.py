@@ -38,7 +38,7 @@ from storage.records.runs import UNITS, Amounts, record_paths
 from storage.records.spending import Journal
 from storage.roots import root_folder
 from tasks.domain.budget import plainly
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import quiet_libraries
 from tasks.stage import Progress
 
 #: Packages that affect which tokens are sampled and how they are graded.

@@ -15,7 +15,7 @@ from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import SERVED, BaseModel, MadeElsewhere, check_bases
 from tasks.engines.adapter_files import adapter_files
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import quiet_libraries
 from tasks.engines.model_checks import check_positions, check_trainable
 from tasks.engines.model_files import ADAPTER_FILES, model_digest, read_config, stored_weights
 from tasks.engines.rewarding import check_reward_model

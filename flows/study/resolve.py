@@ -19,8 +19,7 @@ from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
 from tasks.domain.scaffolds import MATH
 from tasks.engines.encoding import labelled_sha256
-from tasks.engines.environment import quiet_libraries
-from tasks.engines.hardware import gpu_bytes, num_gpus
+from tasks.engines.hardware import gpu_bytes, num_gpus, quiet_libraries
 from tasks.engines.problem_files import fetch_source, parse_hub_name
 from tasks.grading import active_grader
 from tasks.pool import as_first_checked

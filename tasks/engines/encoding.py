@@ -16,7 +16,7 @@ import orjson
 
 from storage.errors import UserError
 from tasks.domain.statistics.windows import Window
-from tasks.engines.environment import quiet_libraries, settle_threads
+from tasks.engines.hardware import quiet_libraries, settle_threads
 from tasks.engines.model_files import model_files
 
 #: Texts of one forward pass: few enough for a CPU's cache, enough to use a GPU with little padding.

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from tasks.domain.policies import ServedAdapter
-from tasks.domain.scaffolds import Prompt
+from tasks.domain.scaffolds import Prompt, Scaffold
 
 Finish = Literal["stop", "length"]
 
@@ -68,8 +68,8 @@ class Generator(Protocol):
     version: str
     serving: str
 
-    def encode(self, prompt: Prompt, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        """Return the token ids of a prompt. begun: given start of the completion."""
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
+        """Return the token ids of a problem's prompt. begun: given start of the completion."""
         ...
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:

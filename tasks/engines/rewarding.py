@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, quiet_libraries, settle_threads
 from tasks.engines.model_files import TODAY, loaded, read_config, tokenizer_of
 
 #: Padded tokens of one forward pass; its largest number of texts; the unit of padded widths.

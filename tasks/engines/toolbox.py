@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 from storage.errors import UserError
 from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.policies import SERVED, KVCache
-from tasks.engines.environment import quiet_libraries
-from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu
+from tasks.engines.hardware import (
+    Hardware,
+    check_kv_cache,
+    device_name,
+    engine_name,
+    quiet_libraries,
+    release_memory,
+    require_gpu,
+)
 from tasks.engines.protocols import Generator
 
 T = TypeVar("T")

@@ -3,13 +3,13 @@
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from storage.artifacts.fingerprint import derived_seed
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.policies import ServedAdapter
+from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import GradeItem
 from tasks.engines.protocols import Completion, Request
 
@@ -19,8 +19,8 @@ class SeededGenerator:
 
     name, version, serving = "seeded", "1", "none"
 
-    def encode(self, prompt: Any, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        return tuple(prompt.encode()[:20])
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
+        return tuple(scaffold.prompt_text(problem).encode()[:20])
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         for request in requests:

@@ -206,7 +206,7 @@ logging.getLogger("library").error("an error")
 RUNS = f"""
 import subprocess, sys, warnings
 from storage.errors import Notice
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import quiet_libraries
 quiet_libraries()
 {TALKS}
 warnings.warn(Notice("a notice"))

@@ -17,6 +17,7 @@ import pytest
 from storage.artifacts.schemas import Pool, Searches, Splits
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.scaffolds import Scaffold
 from tasks.domain.search.method import CERTAINTY, Method
 from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.grading.graders import Graders
@@ -66,8 +67,8 @@ class FromPromptAndSeed:
         self.batches: list[list[str]] = []
         self.after = lambda: None
 
-    def encode(self, prompt: Any, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        return tuple(map(ord, prompt + begun))
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
+        return tuple(map(ord, scaffold.prompt_text(problem) + begun))
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         if isinstance(requests, deque):

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +21,7 @@ MODEL, EVALUATION = BaseModel(name="a model", sha256="c" * 64), Sampling(max_tok
 class Counting(FromTheSeed):
     """An engine that answers 7 in the form of the panel, whatever it is asked."""
 
-    def encode(self, prompt: Any, **_: object) -> tuple[int, ...]:
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
         return (0,)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:

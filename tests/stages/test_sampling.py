@@ -16,7 +16,7 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import Parked, UserError
 from storage.ledger import Ledger
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
-from tasks.domain.scaffolds import PANEL, Example
+from tasks.domain.scaffolds import PANEL, Example, Scaffold
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import make_synthetic_pool, split_pool
@@ -37,9 +37,8 @@ class FromTheSeed:
     def __init__(self) -> None:
         self.golds, self.sampled = dict[str, str](), 0
 
-    def encode(self, prompt: Any, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
-        place = next(i for i, problem in enumerate(self.golds) if problem in prompt)
-        return (place,)
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
+        return ([*self.golds].index(problem),)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         for request in requests:

@@ -167,8 +167,8 @@ def test_answers_and_strategies_reach_the_objective(lab: Lab, monkeypatch: pytes
     kept: list[dict] = []
     save = checkpoints.save
 
-    def look(root: Path, state: checkpoints.State, keep: int) -> Path:
-        folder = save(root, state, keep)
+    def look(root: Path, state: checkpoints.State) -> Path:
+        folder = save(root, state)
         kept.append(json.loads((folder / "state.json").read_text())["objective"])
         return folder
 

@@ -43,15 +43,13 @@ KEPT = 2
 @dataclass(frozen=True, slots=True)
 class State:
     """The state after `step` optimiser updates. tensors: in host memory. recipe: hash of all inputs of the training.
-    steps, exposure, diagnostics: rows so far. objective: the objective's state. remote: path of the state on a Tinker
+    rows: so far, by table of `TrainResult`. objective: the objective's state. remote: path of the state on a Tinker
     service, which then has the tensors."""
 
     step: int
     recipe: str
     tensors: Mapping[str, Tensor]
-    steps: list[dict[str, Any]]
-    exposure: list[dict[str, Any]]
-    diagnostics: list[dict[str, Any]] = field(default_factory=list)
+    rows: dict[str, list[dict[str, Any]]]
     objective: ObjectiveState = field(default_factory=ObjectiveState)
     remote: str = ""
 
@@ -77,8 +75,7 @@ def save(root: Path, state: State) -> Path:
             f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
             " before it is kept: lower learning_rate or set grad_clip"
         )
-    rows = {"steps": state.steps, "exposure": state.exposure, "diagnostics": state.diagnostics}
-    position = {"step": state.step, "recipe": state.recipe, **rows, "objective": state.objective.as_json()}
+    position = {"step": state.step, "recipe": state.recipe, **state.rows, "objective": state.objective.as_json()}
     position |= {"remote": state.remote} if state.remote else {}
     with replacing(folder := root / f"step-{state.step:04d}") as beside:
         save_file(dict(state.tensors), beside / "state.safetensors")
@@ -103,9 +100,9 @@ def latest(root: Path, recipe: str, former: str) -> State | None:
             " give this training a folder of its own or remove that one"
         )
     tensors = load_file(folders[-1] / "state.safetensors")
-    rows = position["steps"], position["exposure"], position["diagnostics"]
+    rows = {name: position[name] for name in ("steps", "exposure", "diagnostics")}
     objective = ObjectiveState.from_json(position["objective"])
-    return State(position["step"], recipe, tensors, *rows, objective, position.get("remote", ""))
+    return State(position["step"], recipe, tensors, rows, objective, position.get("remote", ""))
 
 
 def _kept(root: Path) -> list[Path]:

@@ -105,8 +105,8 @@ def train(
 
 
 class _Training:
-    """The training loop in one process of the learner. steps, exposure, diagnostics: rows so far. done: number of
-    finished steps when it began or resumed."""
+    """The training loop in one process of the learner. rows: so far, by table of TrainResult. done: number of finished
+    steps when it began or resumed."""
 
     def __init__(
         self, job: Job, sample: SampleFn, on_checkpoint: Callable[[Path], None], pay: Callable[[int, str], None]
@@ -124,9 +124,8 @@ class _Training:
             raise UserError(f"{job.workdir}: set hardware.engine to the engine that this training began with")
         name = self.recipe[:12]
         if job.execution.service is not None:
-            from tasks.engines.learning.tinker import RemoteModel, TinkerAdapters, TinkerUpdater, refuse_unserved
+            from tasks.engines.learning.tinker import RemoteModel, TinkerAdapters, TinkerUpdater
 
-            refuse_unserved(job.config, job.temperature)
             model = RemoteModel(job, name, "" if saved is None else saved.remote, pay)
             self.updater = TinkerUpdater(model, job.config)
             self.adapters: Adapters = TinkerAdapters(model, job.config, job.workdir, name, True)
@@ -140,11 +139,10 @@ class _Training:
         self.rollouts = StepRollouts(job.problems, job.config, self.adapters, sample)
         self.updater.start_here()
         self.done = 0
-        self.steps, self.exposure, self.diagnostics = list[Row](), list[Row](), list[Row]()
+        self.rows: dict[str, list[Row]] = {"steps": [], "exposure": [], "diagnostics": []}
         if saved is not None:
             self.updater.restore(saved.tensors, saved.objective)
-            self.done = saved.step
-            self.steps, self.exposure, self.diagnostics = saved.steps, saved.exposure, saved.diagnostics
+            self.done, self.rows = saved.step, saved.rows
         self._writer, self._writing = _like_this_thread(), None
 
     def run(self, on_step: Callable[[StepMetrics], None]) -> TrainResult:
@@ -153,7 +151,7 @@ class _Training:
         budget = self.config.token_budget
         try:
             for step in range(self.done + 1, self.config.steps + 1):
-                if budget is not None and sum(row["num_tokens"] for row in self.steps) >= budget:
+                if budget is not None and sum(row["num_tokens"] for row in self.rows["steps"]) >= budget:
                     self.adapters.stay(step)
                     break
                 on_step(self._step(step))
@@ -163,7 +161,7 @@ class _Training:
             self.adapters.close()
             self._writer.shutdown(wait=True)
         self._written()
-        return TrainResult(self.steps, self.exposure, self.diagnostics, self.adapters.finish())
+        return TrainResult(**self.rows, kept_adapters=self.adapters.finish())
 
     def _step(self, step: int) -> StepMetrics:
         clock = Clock()
@@ -180,10 +178,10 @@ class _Training:
             self.adapters.written()
         key = {"seed": self.config.seed, "step": step}
         row = key | self.updater.update(groups, clock, step)
-        self.steps.append(row)
+        self.rows["steps"].append(row)
         found = self.updater.diagnostics.items()
-        self.diagnostics += [{**key, "metric": name, "value": value} for name, value in found]
-        self.exposure += [
+        self.rows["diagnostics"] += [{**key, "metric": name, "value": value} for name, value in found]
+        self.rows["exposure"] += [
             {
                 **key,
                 "problem_id": problem_id,
@@ -206,10 +204,9 @@ class _Training:
         self._written()
         if not self.adapters.writes:
             return
-        rows = (list(self.steps), list(self.exposure), list(self.diagnostics))
-        state = checkpoints.State(
-            step, self.recipe, self.updater.tensors(), *rows, self.updater.remembered, self.updater.remote
-        )
+        rows = {name: list(table) for name, table in self.rows.items()}
+        kept = self.updater.tensors(), rows, self.updater.remembered, self.updater.remote
+        state = checkpoints.State(step, self.recipe, *kept)
         write = lambda: self.on_checkpoint(checkpoints.save(self.workdir / "checkpoints", state))  # noqa: E731
         self._writing = self._writer.submit(copy_context().run, write)
         if not self.execution.async_checkpoints:
@@ -222,7 +219,7 @@ class _Training:
 
     def _check_finite(self) -> None:
         """Raise UserError after too many skipped updates; a resumed training does so before it samples."""
-        skipped = {row["step"]: row["skipped_updates"] for row in self.steps if row["skipped_updates"]}
+        skipped = {row["step"]: row["skipped_updates"] for row in self.rows["steps"] if row["skipped_updates"]}
         if sum(skipped.values()) >= MAX_SKIPPED:
             self._written()
             raise UserError(

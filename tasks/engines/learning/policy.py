@@ -5,7 +5,7 @@ is one vector of the hidden size. The gradient is computed in the forward pass, 
 probabilities; the backward pass scales it. Float32 logits exist for one chunk at a time and are never recomputed.
 
 After loading, the log-probs of a pack are compared with those of the model's own forward pass, which reveals another
-attention, mask, head or position (`check_same_policy`).
+attention, mask, head or position (`policy_check`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,16 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack
 from tasks.engines.adapter_files import adapter_files
-from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import (
     Execution,
     Hardware,
     free_bytes,
     keep_freed_memory,
     on_device,
+    quiet_libraries,
     release_memory,
     require_gpu,
+    settle_threads,
 )
 from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.attention import ATTENTION_NAME
@@ -85,7 +86,7 @@ class Policy:
         onto, how = self.device if gpu else None, {"attn_implementation": ATTENTION_NAME}
         model: Any = loaded(AutoModelForCausalLM, base, self.dtype, onto, **how)
         model.to(self.device).requires_grad_(False).eval()
-        own = own_forward(model, temperature)
+        check = policy_check(base.name, model, temperature, self.dtype.itemsize)
         self.lora = Lora(model, config, merge=execution.merged)
         self.body, self.head = model.model, model.lm_head.weight
         if self.device.type == "cuda":
@@ -95,7 +96,7 @@ class Policy:
         self._layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
         if execution.checkpointing != "off":
             model.gradient_checkpointing_enable({"use_reentrant": False})
-        check_same_policy(base.name, own, self.logprobs, self.dtype.itemsize)
+        check(self.logprobs)
         if gpu and plan.largest > SCORED_ROWS:
             self.try_longest(plan.largest)
         release_memory()
@@ -319,19 +320,13 @@ def probe(vocabulary: int) -> list[PromptGroup]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class OwnForward:
-    """Log-probs of a probe's tokens by the model's own code, concatenated. apart: mean difference between two attention
-    implementations of the model."""
-
-    groups: Sequence[PromptGroup]
-    logprobs: Tensor
-    apart: float
-    temperature: float
+LogprobsOf = Callable[[Pack], tuple[Tensor, Tensor]]
 
 
-def own_forward(model: Any, temperature: float) -> OwnForward:
-    """Return the log-probs of a probe by the unmodified model, each rollout separately."""
+def policy_check(name: str, model: Any, temperature: float, itemsize: int) -> Callable[[LogprobsOf], None]:
+    """Compute the log-probs of a probe by the unmodified model, each rollout separately. Return a function that
+    compares the learner's with them, for an untrained policy; it raises UserError if they differ by more than rounding.
+    itemsize: bytes of a weight."""
     groups = probe(model.get_input_embeddings().num_embeddings)
     model.set_attn_implementation("eager")
     plain = other = _logprobs(model, groups, temperature)
@@ -339,7 +334,21 @@ def own_forward(model: Any, temperature: float) -> OwnForward:
         model.set_attn_implementation("sdpa")
         other = _logprobs(model, groups, temperature)
     model.set_attn_implementation(ATTENTION_NAME)
-    return OwnForward(groups, plain, float((other - plain).abs().mean()), temperature)
+    most = max(LEAST[itemsize] / min(1.0, temperature), ROUNDED * float((other - plain).abs().mean()))
+
+    def check(logprobs: LogprobsOf) -> None:
+        # kernels compiled here would be specialised to the few rows of this pack
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            learned, _ = logprobs(build_pack(groups))
+        apart = float((learned - plain).abs().mean())
+        if not apart <= most:
+            raise UserError(
+                f"{name}: the learner's log-probs are {apart:.3g} away from those of the model's own forward pass,"
+                f" where rounding makes {most:.2g} at most: the learner computes this model differently and would train"
+                " another policy than the sampled one; evaluate it untrained, or use another model"
+            )
+
+    return check
 
 
 def _logprobs(model: Any, groups: Sequence[PromptGroup], temperature: float) -> Tensor:
@@ -352,21 +361,3 @@ def _logprobs(model: Any, groups: Sequence[PromptGroup], temperature: float) -> 
                 first, targets = len(group.prompt_ids) - 1, ids[len(group.prompt_ids) :]
                 found.append(logits[first:].log_softmax(-1).gather(1, targets[:, None])[:, 0])
     return torch.cat(found)
-
-
-def check_same_policy(
-    name: str, own: OwnForward, logprobs: Callable[[Pack], tuple[Tensor, Tensor]], itemsize: int
-) -> None:
-    """Compare the learner's log-probs of an untrained policy with the model's own. itemsize: bytes of a weight. Raise
-    UserError if the log-probs differ by more than rounding."""
-    # kernels compiled here would be specialised to the few rows of this pack
-    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        learned, _ = logprobs(build_pack(own.groups))
-    apart = float((learned - own.logprobs).abs().mean())
-    most = max(LEAST[itemsize] / min(1.0, own.temperature), ROUNDED * own.apart)
-    if not apart <= most:
-        raise UserError(
-            f"{name}: the learner's log-probs are {apart:.3g} away from those of the model's own forward pass, where"
-            f" rounding makes {most:.2g} at most: the learner computes this model differently and would train another"
-            " policy than the sampled one; evaluate it untrained, or use another model"
-        )

@@ -57,17 +57,14 @@ KEPT_SECONDS = 30 * 24 * 3600
 Pay = Callable[[int, str], None]
 
 
-def refuse_unserved(config: LearnerConfig, temperature: float) -> None:
-    """Raise UserError for a training that a Tinker service cannot compute."""
-    if found := unserved(config, temperature):
-        raise UserError("; ".join(found.values()))
-
-
 class RemoteModel:
     """The model in training on the service. path: of the state after the last saved step; empty before the first. name:
-    begins the names of its states. step, first: the step in progress, and the number of its first request."""
+    begins the names of its states. step, first: the step in progress, and the number of its first request. Errors:
+    UserError for a training that a Tinker service cannot compute."""
 
     def __init__(self, job: Job, name: str, path: str, pay: Pay) -> None:
+        if found := unserved(job.config, job.temperature):
+            raise UserError("; ".join(found.values()))
         self.base, self.config, self.name, self.path, self.pay = job.base, job.config, name, path, pay
         self.service, self.sent = Service(names_of(job.base), job.execution.service or ""), job.workdir / "sent.json"
         self.step, self.first = 0, 0

@@ -23,8 +23,7 @@ from pydantic import BaseModel, Field
 from storage.errors import UserError
 from tasks.domain.policies import SERVED, ServedAdapter
 from tasks.engines.adapter_files import served_name
-from tasks.engines.environment import quiet_libraries
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, quiet_libraries
 from tasks.engines.model_files import names_of, tokenizer_of
 from tasks.engines.protocols import Completion, Finish, Request
 from tasks.engines.sampling.endpoint import Garbled, endpoint_for, parsed

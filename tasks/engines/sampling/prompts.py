@@ -10,7 +10,7 @@ from typing import Any
 
 from storage.errors import UserError
 from tasks.domain.scaffolds import Prompt, Scaffold
-from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import quiet_libraries
 from tasks.engines.model_files import TODAY
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.sampler import RolloutRequest
@@ -26,18 +26,15 @@ def vocabulary_of(tokenizer: Any, model: Path) -> int:
     return max(len(tokenizer), *(width for width in widths if isinstance(width, int)), 0)
 
 
-def encode_prompt(
-    tokenizer: Any, prompt: Prompt, *, chat: bool, enable_thinking: bool, begun: str = ""
-) -> tuple[int, ...]:
-    """Return the token ids of a prompt; a chat prompt becomes its messages, or one user message, and the template's
-    generation prompt. A plain prompt has the tokenizer's BOS exactly once and never an EOS at the end. begun: start of
-    the completion."""
-    if chat or not isinstance(prompt, str):
-        text = chat_text(tokenizer, prompt, enable_thinking=enable_thinking)
-    else:
-        text = prompt
+def encode_prompt(tokenizer: Any, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
+    """Return the token ids of a problem's prompt; a chat prompt becomes its messages, or one user message, and the
+    template's generation prompt. A plain prompt has the tokenizer's BOS exactly once and never an EOS at the end.
+    begun: start of the completion."""
+    text = scaffold.prompt(problem)
+    if scaffold.chat or not isinstance(text, str):
+        text = chat_text(tokenizer, text, enable_thinking=scaffold.enable_thinking)
     ids = tokenizer(text + begun, add_special_tokens=False)["input_ids"]
-    if chat:
+    if scaffold.chat:
         return tuple(ids)
     framed = tokenizer(text + begun)["input_ids"]
     for before in (framed[:i] for i in range(len(framed) - len(ids) + 1) if framed[i : i + len(ids)] == ids):
@@ -88,9 +85,9 @@ class PromptEncoder:
 
     _tokenizer: Any
 
-    def encode(self, prompt: Prompt, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
         """Implement Generator.encode."""
-        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
+        return encode_prompt(self._tokenizer, scaffold, problem, begun)
 
 
 class EndTokens:
@@ -146,9 +143,8 @@ def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) 
     tokenised within their prompts: a template adds about the same to each, unless the scaffold is a program."""
     alone = [len(ids) for ids in tokenizer(list(problems), add_special_tokens=False, verbose=False)["input_ids"]]
     by_length = sorted(range(len(problems)), key=lambda place: -alone[place])
-    how: dict[str, Any] = {"chat": scaffold.chat, "enable_thinking": scaffold.enable_thinking}
     tried = by_length if scaffold.code else by_length[:_CANDIDATES]
-    tokens = {place: len(encode_prompt(tokenizer, scaffold.prompt(problems[place]), **how)) for place in tried}
+    tokens = {place: len(encode_prompt(tokenizer, scaffold, problems[place])) for place in tried}
     place = max(tokens, key=lambda one: tokens[one])
     added = sum(tokens[one] - alone[one] for one in tokens) / len(tokens)
     return place, tokens[place], sum(alone) / len(alone) + added
@@ -163,9 +159,7 @@ def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
 
 def prompt_length(request: RolloutRequest, generator: Generator) -> int:
     """Return the tokens of a request's prompt, including the start of its completion."""
-    scaffold = request.policy.scaffold
-    how = {"chat": scaffold.chat, "enable_thinking": scaffold.enable_thinking}
-    return len(generator.encode(scaffold.prompt(request.problem), **how, begun=request.begun))
+    return len(generator.encode(request.policy.scaffold, request.problem, request.begun))
 
 
 def unfitting(length: int, max_tokens: int, context: int) -> str:

@@ -20,8 +20,7 @@ from typing import Any
 
 from storage.errors import Parked, UserError
 from tasks.domain.policies import KVCache, ServedAdapter
-from tasks.engines.environment import quiet_libraries
-from tasks.engines.hardware import Hardware, check_gpus, child, children_see, visible_gpus
+from tasks.engines.hardware import Hardware, check_gpus, child, children_see, quiet_libraries, visible_gpus
 from tasks.engines.model_files import tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import PromptEncoder, check_lengths

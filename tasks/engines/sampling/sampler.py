@@ -121,8 +121,7 @@ def request_of(key: int, wanted: RolloutRequest, generator: Generator, stats: Sa
     scaffold = wanted.policy.scaffold
     name = scaffold, wanted.problem_id, wanted.begun
     if name not in stats._prompts:
-        prompt = scaffold.prompt(wanted.problem)
-        ids = generator.encode(prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking, begun=wanted.begun)
+        ids, prompt = generator.encode(scaffold, wanted.problem, wanted.begun), scaffold.prompt(wanted.problem)
         if scaffold.chat and isinstance(prompt, str):
             prompt = [{"role": "user", "content": prompt}]
         stats._prompts[name] = ids, prompt

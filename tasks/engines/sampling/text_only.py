@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.scaffolds import Prompt
+from tasks.domain.scaffolds import Scaffold
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.endpoint import Garbled, Refused, endpoint_for, parsed
@@ -73,7 +73,7 @@ class TextGenerator(OpenAIGenerator):
         self._loaded: set[str] = set()
         self._form, self._answered, self._changing = Form(), False, threading.Lock()
 
-    def encode(self, prompt: Prompt, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
         """Return no token ids: the server has the tokenizer. Errors: UserError for a given start of the completion."""
         if begun:
             raise UserError(f"{self._model} is only on a server and cannot continue a completion that is given")

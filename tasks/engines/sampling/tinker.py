@@ -14,8 +14,7 @@ import numpy as np
 
 from storage.errors import Parked, UserError
 from tasks.domain.policies import ServedAdapter
-from tasks.engines.environment import quiet_libraries
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, quiet_libraries
 from tasks.engines.model_files import names_of, tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths

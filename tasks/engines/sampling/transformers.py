@@ -17,8 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.adapter_files import served_name
-from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, quiet_libraries, settle_threads
 from tasks.engines.model_files import loaded, tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths

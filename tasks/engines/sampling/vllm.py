@@ -24,8 +24,16 @@ import psutil
 from storage.errors import UserError
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.adapter_files import served_file, served_name
-from tasks.engines.environment import keep_compiled, quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware, check_gpus, children_see, merges_adapters, visible_gpus
+from tasks.engines.hardware import (
+    Hardware,
+    check_gpus,
+    children_see,
+    keep_compiled,
+    merges_adapters,
+    quiet_libraries,
+    settle_threads,
+    visible_gpus,
+)
 from tasks.engines.model_checks import check_host_memory, check_parallel, check_sampler_memory, slot_rank
 from tasks.engines.model_files import num_experts, read_config, refuse_holes, weights_of
 from tasks.engines.protocols import Completion, Decoding, Request

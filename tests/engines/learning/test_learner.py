@@ -197,7 +197,12 @@ def test_nothing_of_a_training_stays_on_its_device(
 
 
 def state(step: int, recipe: str = "r") -> checkpoints.State:
-    return checkpoints.State(step, recipe, {"weights": torch.full((3,), float(step))}, [{"step": step}], [])
+    return checkpoints.State(
+        step,
+        recipe,
+        {"weights": torch.full((3,), float(step))},
+        {"steps": [{"step": step}], "exposure": [], "diagnostics": []},
+    )
 
 
 def test_the_newest_whole_and_finite_checkpoint_comes_back(tmp_path: Path) -> None:
@@ -210,7 +215,7 @@ def test_the_newest_whole_and_finite_checkpoint_comes_back(tmp_path: Path) -> No
             checkpoints.save(tmp_path, replace(state(4), tensors={"weights": torch.tensor([1.0, spoilt])}))
     found = checkpoints.latest(tmp_path, "r", "")
     assert found is not None
-    assert (found.step, found.steps, found.tensors["weights"].tolist()) == (3, [{"step": 3}], [3.0] * 3)
+    assert (found.step, found.rows["steps"], found.tensors["weights"].tolist()) == (3, [{"step": 3}], [3.0] * 3)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0002", "step-0003"]
 
 

@@ -14,6 +14,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.rewards import RewardTerm
 from tasks.domain.grpo.steps import StepPlan, TrainRollout, update_groups
+from tasks.domain.scaffolds import PANEL
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution
 from tasks.engines.learning.policy import Policy
@@ -58,7 +59,7 @@ def test_the_learner_reads_what_was_sampled_at_this_temperature(tmp_path: Path, 
     """Behaviour log-probs of the sampler are those of the learner: every ratio is 1."""
     base = write_tiny_model(tmp_path / "model")
     generator = TransformersGenerator(base, Hardware(device="cpu"))
-    prompt = generator.encode("1 + 1 =", chat=False, enable_thinking=False)
+    prompt = generator.encode(PANEL, "1 + 1 =")
     how = Decoding(max_tokens=12, temperature=temperature, top_p=1.0, stop=())
     done = list(generator.generate([Request(i, tuple(prompt), i, how) for i in range(4)], None))
     group = [

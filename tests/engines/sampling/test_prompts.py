@@ -42,7 +42,7 @@ def tokenizer() -> Any:
 
 
 def plain(tokenizer: Any, text: str) -> list[int]:
-    return list(encode_prompt(tokenizer, text, chat=False, enable_thinking=False))
+    return list(encode_prompt(tokenizer, replace(PANEL, template="{problem}"), text))
 
 
 @pytest.mark.parametrize("frame", ["<bos> $A", "<bos> $A {eos}", "$A {eos}", "$A"])
@@ -58,7 +58,7 @@ def test_a_plain_prompt_has_one_bos_and_no_eos(tokenizer: Any, frame: str) -> No
 
 def test_a_template_with_todays_date_writes_the_same_one_every_day(tokenizer: Any) -> None:
     tokenizer.chat_template = DATED
-    ids = encode_prompt(tokenizer, "hello", chat=True, enable_thinking=False)
+    ids = encode_prompt(tokenizer, replace(THINKING, template="{problem}"), "hello")
     assert list(ids) == tokenizer("26 Jul 2024: hello", add_special_tokens=False)["input_ids"]
 
 
@@ -69,7 +69,7 @@ TURNS = "{% for m in messages %}[{{ m['role'] }}: {{ m['content'] }}]{% endfor %
 
 def test_a_system_message_replaces_the_templates_own(tokenizer: Any) -> None:
     def text(scaffold: Scaffold) -> str:
-        return tokenizer.decode(encode_prompt(tokenizer, scaffold.prompt("1+1?"), chat=True, enable_thinking=False))
+        return tokenizer.decode(encode_prompt(tokenizer, scaffold, "1+1?"))
 
     plain = replace(THINKING, template="{problem}")
     tokenizer.chat_template = DEFAULT + TURNS

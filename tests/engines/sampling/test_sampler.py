@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 
 from storage.errors import Parked
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import Graders
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling import sampler
@@ -26,7 +26,7 @@ class Scripted:
     def __init__(self) -> None:
         self.kept_one, self.met = threading.Event(), False
 
-    def encode(self, prompt: Any, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
         return (1, 2)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from storage.ledger import Ledger
 from storage.records.spending import Journal, charges, spending_by_arm
 from tasks.domain.budget import Budget, Prices, TokenPrice
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.scaffolds import Scaffold
 from tasks.engines.hardware import EngineName, Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
@@ -39,7 +39,7 @@ class CountingGenerator:
     def __init__(self) -> None:
         self.sampled: list[int] = []
 
-    def encode(self, prompt: Any, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+    def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
         return tuple(range(PROMPT))
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:

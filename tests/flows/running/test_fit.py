@@ -42,8 +42,7 @@ def test_the_plan_says_the_longest_prompt_and_the_run_refuses_it(tmp_path: Path)
     found = {one.arm: one for one in longest_prompts(study, store, planned)}
     tokenizer = loaded_tokenizer(model)
     for arm in ("panel", "thinking"):
-        s = SCAFFOLDS[arm]
-        tokens = len(encode_prompt(tokenizer, s.prompt(LONG), chat=s.chat, enable_thinking=s.enable_thinking))
+        tokens = len(encode_prompt(tokenizer, SCAFFOLDS[arm], LONG))
         assert (found[arm].tokens, found[arm].source_id) == (tokens, "long")
     notes = Forecast.of(study, store, Budget()).warnings
     assert any(note.startswith(f"longest prompts: panel {found['panel'].tokens:,} tokens") for note in notes)
