@@ -88,7 +88,7 @@ class Toolbox:
     def _sampler(self, model_sha256: str, lora_rank: int, kv_cache: KVCache) -> Generator:
         _, engine, place = self._sampler_key(model_sha256)
         if engine == "openai-text":
-            from tasks.engines.sampling.text_only import TextGenerator
+            from tasks.engines.sampling.openai import TextGenerator
 
             return TextGenerator(place.removeprefix(SERVED), self.hardware)
         check_kv_cache(kv_cache, engine, self.hardware.device)

@@ -16,7 +16,7 @@ from storage.records.runs import all_runs
 from storage.sql import query
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Request
-from tasks.engines.sampling.text_only import TextGenerator
+from tasks.engines.sampling.openai import TextGenerator
 from tests import mini, warm
 from tests.servers import text_provider
 
