@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import vllm as sampling
 from tests.engines.conftest import shifted
+from tests.engines.sampling.test_serving import learned_logprobs
 from tests.gpu.conftest import apart
 from tests.needs import lacks
 from tests.tiny_model import DEMO, adapter, write_tiny_mixture
@@ -140,13 +140,8 @@ def sampled(
 def distance(policy: Policy, done: list[Completion]) -> float:
     """Mean distance of the sampler's log-probs from the learner's."""
     pairs = zip(asked(len(done), 24), done, strict=True)
-    return float(np.abs(np.concatenate([_learned(policy, r.prompt_ids, c) - c.logprobs_T for r, c in pairs])).mean())
-
-
-def _learned(policy: Policy, prompt: tuple[int, ...], completion: Completion) -> np.ndarray:
-    trajectory = Trajectory(0, completion.token_ids, completion.logprobs_T, 1.0)
-    with torch.no_grad():
-        return policy.logprobs(build_pack([PromptGroup(prompt, [trajectory])]))[0].cpu().numpy()
+    learned = ((learned_logprobs(policy, r.prompt_ids, c.token_ids), c.logprobs_T) for r, c in pairs)
+    return float(np.abs(np.concatenate([ours - theirs for ours, theirs in learned])).mean())
 
 
 def scale_up(folder: Path) -> None:

@@ -23,6 +23,7 @@ from tests.engines.conftest import random_rollouts, shifted
 from tests.engines.learning.test_learner import run, weights
 from tests.engines.learning.test_packed import CONFIG as PACKED
 from tests.engines.learning.test_packed import grouped
+from tests.tiny_model import adapter
 
 CONFIG = LearnerConfig(
     steps=5, groups_per_step=2, group_size=4, learning_rate=1e-3, lora_rank=8, lora_alpha=16, eval_every=3
@@ -166,3 +167,48 @@ def test_experts_are_merged_ahead_and_never_while_their_adapter_changes(tiny_mix
         policy.lora.experts.finish()
         found.append([m.down_proj.clone() for n, m in policy.body.named_modules() if n.endswith(".experts")])
     assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+# Experts with a rank of their own: each matrix of that rank and scaled by it, wherever the adapter goes.
+
+
+NARROW = replace(CONFIG, lora_rank=32, lora_alpha=32, expert_rank=8)
+
+
+@pytest.fixture(scope="module")
+def narrow(tiny_mixture: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Policy, Path]:
+    """A policy with such experts, and the folder of its adapter."""
+    made, folder = shifted(Policy(tiny_mixture, NARROW, Execution(device="cpu"))), tmp_path_factory.mktemp("adapter")
+    made.lora.export(folder, made.base, torch.float32)
+    return made, folder
+
+
+def test_vllm_reads_rank_and_scale_of_every_matrix(narrow: tuple[Policy, Path]) -> None:
+    helper = pytest.importorskip("vllm.lora.peft_helper").PEFTHelper.from_local_dir(str(narrow[1]), None)
+    for name, matrix in weights(narrow[1]).items():
+        module, _, which = name.removeprefix("base_model.model.").partition(".lora_")
+        rank, scale = helper.get_rank_and_scaling(module)
+        assert (rank, scale) == ((8, 4.0) if ".experts." in name else (32, 1.0)), name
+        assert rank == (matrix.shape[0] if which == "A.weight" else matrix.shape[1])
+
+
+def test_what_was_written_is_gone_on_with_and_other_ranks_are_refused(
+    narrow: tuple[Policy, Path], tmp_path: Path
+) -> None:
+    policy, written = narrow
+    again, other = (
+        Policy(policy.base, c, Execution(device="cpu")) for c in (NARROW, replace(NARROW, expert_rank=None))
+    )
+    again.lora.load(written, policy.base)
+    assert torch.equal(again.lora.master, policy.lora.master)
+    with pytest.raises(UserError, match=r"has expert_rank 8 and not 32, the recipe's value"):
+        other.lora.load(written, policy.base)
+    found = adapter_files.adapter_files(written)
+    assert (found.rank, found.expert_rank, found.largest_rank) == (32, 8, 32)
+    with pytest.raises(
+        UserError, match=r"lora_rank 32 and not 16; expert_rank 8 and not 16, the recipe's value: change"
+    ):
+        found.check_recipe(replace(NARROW, lora_rank=16, expert_rank=None))
+    several = adapter(tmp_path / "several", rank=4, ranks={"q_proj": 2})
+    with pytest.raises(UserError, match="only one rank of linear layers and one of experts are served"):
+        adapter_files.adapter_files(several)

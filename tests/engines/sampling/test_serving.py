@@ -32,7 +32,7 @@ def policy() -> Policy:
 def learned_logprobs(policy: Policy, prompt: tuple[int, ...], token_ids: list[int]) -> np.ndarray:
     trajectory = Trajectory(0, token_ids, np.zeros(len(token_ids), np.float32), 1.0)
     with torch.no_grad():
-        return policy.logprobs(build_pack([PromptGroup(prompt, [trajectory])]))[0].numpy()
+        return policy.logprobs(build_pack([PromptGroup(prompt, [trajectory])]))[0].cpu().numpy()
 
 
 def generate(generator: Generator, adapter: ServedAdapter | None) -> list[Completion]:
