@@ -24,8 +24,7 @@ def brought(group: Group) -> list[str]:
 
 
 def pinned(group: Group, name: str) -> str:
-    """Return a name with package and version. Raise UserError if no package has the plug-in, if two packages have it,
-    or if its version is another one."""
+    """Return a name with package and version. Raise UserError without exactly one package that has this version."""
     entry = _entry(group, name.partition("@")[0])
     assert entry.dist is not None
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"

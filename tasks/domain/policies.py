@@ -130,8 +130,7 @@ class Sampling(Checked):
 
 
 def _others(value: object, spelt: set[str]) -> dict[str, object]:
-    """Return the fields that enter an identity only if they differ from their default. A new field
-    therefore changes no existing fingerprint."""
+    """Return the other fields that differ from their default. A new field thus changes no fingerprint."""
     known = canonical(value)
     assert isinstance(known, dict)
     return {name: form for name, form in known.items() if name not in {"is", *spelt}}

@@ -237,8 +237,7 @@ def served_name(adapter: ServedAdapter) -> str:
 
 
 def read_served(folder: Path, device: str = "cpu") -> Products:
-    """Return an adapter in either format. Raise ValueError if the adapter adapts other layers than linear layers and
-    experts."""
+    """Return an adapter in either format. Raise ValueError for layers other than linear layers and experts."""
     from safetensors import safe_open
     from safetensors.torch import load_file
 

@@ -389,8 +389,7 @@ def keep_freed_memory() -> bool:
 
 
 def on_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """Copy an array to the device, for a GPU asynchronously from pinned memory, because launches are the bottleneck of
-    a step."""
+    """Copy an array to the device, asynchronously to a GPU, because launches are the bottleneck of a step."""
     import torch
 
     tensor = torch.from_numpy(array)

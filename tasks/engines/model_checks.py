@@ -97,8 +97,7 @@ class Shape:
 def lora_parameters(
     config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR, expert_rank: int | None = None
 ) -> int:
-    """Return the number of LoRA parameters of the targeted layers. Each expert of a mixture has its own, of rank
-    expert_rank if given."""
+    """Return the number of LoRA parameters of the targeted layers; of every expert, of rank expert_rank if set."""
     one = Shape.of(config)
     q, kv = one.heads * one.head + one.hidden, one.kv_heads * one.head + one.hidden
     sides = {"q_proj": q, "k_proj": kv, "v_proj": kv, "o_proj": q}
@@ -227,8 +226,7 @@ def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: 
 
 
 def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
-    """Return the bytes of a checkpoint: float32 weights and Adam's two moments of all trained values. With a critic it
-    is twice as large."""
+    """Return the bytes of a checkpoint: weights and Adam's two moments, float32; twice with a critic."""
     lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
     return 12 * lora * (1 + ("agents" in ADVANTAGES[learner.advantage].needs))
 

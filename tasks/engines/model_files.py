@@ -77,8 +77,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_config(base: Path) -> dict[str, Any]:
-    """Return config.json of a model folder. Errors: UserError if config or weights are missing or shards are
-    incomplete."""
+    """Return config.json of a model folder. Errors: UserError if the folder lacks it, weights or shards."""
     try:
         config = json.loads((base / "config.json").read_text())
     except (OSError, ValueError) as error:

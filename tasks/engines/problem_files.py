@@ -110,8 +110,7 @@ class Problem(BaseModel):
 
 
 def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
-    """Convert a record to a problem. where: file and place, for errors. Raise UserError with the field that is
-    wrong."""
+    """Convert a record to a problem. where: its place. Raise UserError with the field that is wrong."""
     for _, names in COLUMNS:
         if len({str(record[name]).strip() for name in names if name in record}) > 1:
             both = " and ".join(f"'{name}'" for name in names)

@@ -42,8 +42,7 @@ class Request:
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Return the number of tokens of the prompt; without token ids, an estimate of one token for three
-        characters."""
+        """Return the number of tokens of the prompt; without ids, one for three characters."""
         return len(self.prompt_ids) or len(str(self.prompt)) // 3
 
 

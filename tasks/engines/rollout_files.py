@@ -235,8 +235,7 @@ def _inspect(path: Path) -> Iterator[Foreign]:
 
 
 def _verifiers(episode: Record) -> Iterator[Foreign]:
-    """Yield the last message of the model and its prompt, for each trace of an episode. The token counts are those of
-    all messages of a rollout."""
+    """Yield the model's last message and its prompt, by trace. Token counts are those of whole rollouts."""
     for trace in episode["traces"]:
         sampled = [node for node in trace["nodes"] if node.get("sampled")]
         if not sampled:

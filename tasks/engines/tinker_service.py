@@ -115,8 +115,7 @@ def answered(call: Callable[[], Any], gone: str = "") -> Any:
 
 
 def _in_words(error: Any, gone: str) -> UserError | None:
-    """Return the project's error for an error of the SDK, which may be the cause or the context of the raised
-    exception."""
+    """Return the project's error for the SDK's, which may be the cause or context of the raised exception."""
     tinker: Any = sdk()
     link: Any = error
     while link is not None and not isinstance(link, tinker.APIStatusError):
@@ -206,8 +205,7 @@ class Service:
         return answered(lambda: self.rest.get_external_weights_urls(path)).urls
 
     def check_alpha(self, config: LearnerConfig) -> None:
-        """Raise UserError if the service trains with another LoRA alpha. If the service gives out no adapters, its
-        alpha is not checked."""
+        """Raise UserError if the service trains with another LoRA alpha; unchecked if it gives out no adapters."""
         urls = self.adapter_urls(self.new_model(config), "alpha", 3600)
         if "adapter_config.json" in urls:
             refuse_other_alpha(answered(lambda: httpx.get(urls["adapter_config.json"]).json())["lora_alpha"], config)

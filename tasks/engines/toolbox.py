@@ -121,8 +121,7 @@ class Toolbox:
 
     @property
     def batch_size(self) -> int | None:
-        """Return the number of rollouts that are sampled and stored together; None for a remote engine, which forms its
-        own batches."""
+        """Return the number of rollouts that are sampled and stored together; None for a remote engine."""
         return None if self.hardware.remote else self.hardware.batch_size
 
     def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> SentenceEncoder:

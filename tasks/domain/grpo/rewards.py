@@ -80,8 +80,7 @@ def parts(rollout: TrainRollout, config: LearnerConfig) -> dict[str, float]:
 
 
 def total(rollout: TrainRollout, config: LearnerConfig) -> float:
-    """Return the reward of a rollout. It is rounded, because a group is live if its rewards differ, and equal sums may
-    differ in their last digits."""
+    """Return the reward of a rollout, rounded, because equal sums may differ in their last digits."""
     return round(sum(parts(rollout, config).values()), 12)
 
 

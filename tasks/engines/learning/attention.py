@@ -95,8 +95,7 @@ def _by_segment(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> 
 
 
 class GatherRows(torch.autograd.Function):
-    """Select rows by index. A whole group reads a prompt's rows, so the backward pass sums their gradients in
-    float32."""
+    """Select rows by index. The backward pass sums in float32, because a whole group reads a prompt's rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:

@@ -106,8 +106,7 @@ def latest(root: Path, recipe: str, former: str) -> State | None:
 
 
 def _kept(root: Path) -> list[Path]:
-    """Return complete checkpoints, oldest first. They are sorted by number, because names sort differently from step
-    10,000 on."""
+    """Return complete checkpoints, oldest first, sorted by number: names sort otherwise from step 10,000 on."""
     whole = [p for p in root.glob("step-*") if (p / "state.json").is_file()]
     return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
 

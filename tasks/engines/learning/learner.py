@@ -42,8 +42,7 @@ __all__ = ["Execution", "SampleFn", "StepMetrics", "TrainResult", "train"]
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """The metrics of a step. row: one row of STEPS without the arm. seconds: by phase, for progress and profiles
-    only."""
+    """The metrics of a step. row: one row of STEPS without the arm. seconds: by phase, only for display."""
 
     row: Row
     seconds: dict[str, float]

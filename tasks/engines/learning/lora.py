@@ -41,8 +41,7 @@ from tasks.engines.model_checks import check_rank
 
 
 def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
-    """Add the gradients of A and B for an output gradient `grad` directly to their sums, as if the merged weight were
-    not rounded."""
+    """Add the gradients of A and B for `grad` to their sums, as if the merged weight were not rounded."""
     layer.a.grad.addmm_((grad @ layer.b).T, x, alpha=layer.scale)
     layer.b.grad.addmm_(grad.T, x @ layer.a.T, alpha=layer.scale)
 

@@ -128,8 +128,7 @@ class OpenAIGenerator(PromptEncoder):
         done: queue.SimpleQueue[Completion | BaseException | None],
         stop: threading.Event,
     ) -> None:
-        """Serve requests on one connection until none is left or another connection failed. Report any error through
-        `done`."""
+        """Serve requests on one connection until none is left or another one failed. Errors go through `done`."""
         try:
             while todo and not stop.is_set():
                 try:
@@ -213,8 +212,7 @@ CUT = ("length", "max_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of requests to a server. chat: send plain prompts too as one user message. without: parameters that are
-    left out."""
+    """The form of requests. chat: send plain prompts as a user message too. without: omitted parameters."""
 
     chat: bool = False
     without: frozenset[str] = frozenset()

@@ -100,8 +100,7 @@ class EndTokens:
         self.ids = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
 
     def text_of(self, token_ids: Sequence[int], stop: Sequence[str]) -> str:
-        """Return a completion's text without its end token. The text ends after the first stop string, even if that
-        string ends within a token."""
+        """Return a completion's text up to its first stop string, even within a token, or its end token."""
         kept = token_ids[:-1] if token_ids[-1] in self.ids else token_ids
         text = self._tokenizer.decode(kept, skip_special_tokens=False)
         return text[: min((i + len(s) for s in stop if (i := text.find(s)) >= 0), default=None)]

@@ -105,8 +105,7 @@ def sample(
     batch_size: int,
     stats: SamplingStats,
 ) -> None:
-    """Sample, grade and keep every requested rollout, in order. Batches are kept whole, so that a run killed half way
-    repeats whole, identical batches."""
+    """Sample, grade and keep every requested rollout, in whole batches, which a killed run repeats identically."""
     start = 0
     while start < len(requested):
         batch = requested[start : start + batch_size]

@@ -254,8 +254,7 @@ def _sampling_params(decoding: Decoding, seed: int, *, logprobs: bool) -> Sampli
 
 
 def sampler_gpus(hardware: Hardware) -> list[str]:
-    """Return the GPUs of the engines' processes; empty for all GPUs of this one. Raise UserError if there are too few
-    GPUs."""
+    """Return the GPUs of the engines; empty: all of this process. Raise UserError for too few GPUs."""
     if not hardware.sampler_apart:
         return visible_gpus() if hardware.replicas > 1 else []
     check_gpus(hardware, len(gpus := visible_gpus()))

@@ -76,8 +76,7 @@ class SamplingWorker:
 
 @contextmanager
 def ending_with_this_process() -> Iterator[None]:
-    """Make vLLM processes that start within this context end with this process. Otherwise vLLM's core process would
-    wait forever and keep the GPU."""
+    """Make vLLM's processes that start in this context end with this one, and not keep the GPU for ever."""
     os.environ[_USER] = str(os.getpid())
     try:
         yield

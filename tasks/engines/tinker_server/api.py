@@ -266,8 +266,7 @@ class Api:
         return self.samplers[sampler]
 
     def asample(self, body: types.SampleRequest) -> Json:
-        """Queue samples. The request's seed is that of the first sample; the seeds of further samples are derived from
-        it."""
+        """Queue samples. The seeds of further samples are derived from the request's, that of the first sample."""
         params, found = body.sampling_params, self.sampler(body.sampling_session_id)
         if params.top_k > 0 or params.max_tokens is None:
             raise UserError("this server samples with max_tokens, and without top_k")

@@ -43,8 +43,7 @@ class Jobs:
         self._thread = ThreadPoolExecutor(1, "tinker", initializer=torch.get_num_threads)
 
     def submit(self, whose: str, number: int | None, start: Callable[[], Future[Answer]]) -> str:
-        """Start a job and return its id. If a request with this number of this model or sampler was sent before, return
-        the id of its job."""
+        """Start a job and return its id; for a number that was sent before, the id of that job."""
         with self._lock:
             request = f"{whose}/{uuid.uuid4() if number is None else number}"
             if request in self._sent:
@@ -107,8 +106,7 @@ MOST_BYTES = 1 << 30
 
 
 def read_batch(body: bytes, encoding: str | None) -> tuple[pb.ForwardBackwardRequest, list[Datum], dict[str, float]]:
-    """Read the body of forward_backward: the message, its sequences, and the loss's settings. encoding: the request's
-    Content-Encoding."""
+    """Read a body of forward_backward: message, sequences, the loss's settings. encoding: Content-Encoding."""
     if encoding == "zstd":
         body = zstandard.ZstdDecompressor().decompress(body, max_output_size=MOST_BYTES)
     message = pb.ForwardBackwardRequest.FromString(body)

@@ -15,8 +15,7 @@ from tasks.domain.plugins import Registry, error_line
 
 
 def checked(advantage: Advantage, name: str) -> Advantage:
-    """Wrap an objective of another package. The wrapper raises UserError if the objective raises or does not return one
-    finite advantage per rollout and named numbers."""
+    """Wrap an objective of another package: UserError if it raises, or returns other things than an objective."""
 
     def call(group: Group, context: Context) -> Advantages:
         try:
@@ -39,8 +38,7 @@ def checked(advantage: Advantage, name: str) -> Advantage:
 
 
 def made_up(size: int) -> Group:
-    """Return a group with everything that an objective may need, half of it correct, to test an objective before
-    sampling."""
+    """Return a group with everything that an objective may need, half of it correct, for a try before sampling."""
     right_G = (np.arange(size) % 2).astype(np.float64)
     ways = [n % 3 for n in range(size)]
     candidates = [(Candidate(bool(right), 1), Candidate(not right, 2)) for right in right_G]
