@@ -1,8 +1,6 @@
 """The gate between screening and training: the limits that a study sets for its screening, and the reasons why an arm
 fails them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Users write NAME; recipes store `NAME@PACKAGE==VERSION`. An upgraded package the
 version is never used by mistake.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Policies and sampling parameters: the two identities under which the ledger stores rollouts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Types of settings: a number with its range, a choice, a name. Each range is declared with its field, and pydantic
 checks it on the command line, in a form, in a file and in code."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Self

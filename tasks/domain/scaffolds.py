@@ -4,8 +4,6 @@ A scaffold is data. A scaffold renders a problem into a prompt and parses a comp
 region; it never grades. The grader reads only the answer region.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Sentence encoders (traces to unit vectors), and the labelled traces that calibrate a partition's threshold."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Sequence

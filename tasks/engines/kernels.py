@@ -8,8 +8,6 @@ largest, and reads the logits again for the log-prob. Here the first kernel read
 block; the second draws a block and a token of this block, each with a probability proportional to its sum.
 """
 
-from __future__ import annotations
-
 import torch
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]

@@ -6,8 +6,6 @@ plain attention and a plain head. Tested model types are listed; of any model th
 model's own after loading (learning/policy.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +73,7 @@ class Shape:
     experts: int
 
     @classmethod
-    def of(cls, config: dict[str, Any]) -> Shape:
+    def of(cls, config: dict[str, Any]) -> "Shape":
         """Read the shape from config.json. Errors: see `size`."""
         heads, hidden = size(config, "num_attention_heads"), size(config, "hidden_size")
         experts = num_experts(config)

@@ -6,8 +6,6 @@ them in its loading report, so incomplete models are refused; the report of a lo
 whether vLLM may load the folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -3,8 +3,6 @@
 An error is one sentence naming file, line and field, before anything is built from the file.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import json

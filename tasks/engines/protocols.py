@@ -4,8 +4,6 @@ A generator turns token prompts into completions with behaviour log-probs. Reque
 result; engines only determine how the work is done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol

@@ -5,8 +5,6 @@ step. A judge may also be a causal language model, which is asked a yes-or-no qu
 the probability of Yes against No as its next token (a generative verifier: Zhang et al. 2024, arXiv 2408.15240).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

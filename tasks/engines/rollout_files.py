@@ -9,8 +9,6 @@
 | verifiers, prime-rl | `traces.jsonl`; `results.jsonl` of earlier versions |
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ as errors of this project.
 The operator sets its address and key (TINKER_BASE_URL, TINKER_API_KEY), never a study.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -5,8 +5,6 @@ it. Files are written to `<root>/tracking`, unless the tracker's own variables n
 (docs/guide/connect.md).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

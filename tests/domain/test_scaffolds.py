@@ -1,7 +1,5 @@
 """What earns the tag bonus, arm by arm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tiny random models, small enough to be compared number by number."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +72,7 @@ def random_rollouts(
     return rollouts
 
 
-def shifted(policy: Policy, seed: int = 1, size: float = 0.05) -> Policy:
+def shifted(policy: "Policy", seed: int = 1, size: float = 0.05) -> "Policy":
     """The policy with an adapter that is not zero, so that the gradient of A is not zero either."""
     import torch
 

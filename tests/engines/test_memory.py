@@ -1,7 +1,5 @@
 """What sampling and training take, by config.json: counted by hand, and refused before anything is loaded."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model by content: what transformers and vLLM would load counts, what lies beside it does not."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

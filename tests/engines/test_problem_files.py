@@ -1,7 +1,5 @@
 """Files of problems: every way in which one can be wrong is one sentence naming file, line and field."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

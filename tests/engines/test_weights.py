@@ -1,8 +1,6 @@
 """Weights that are not all there, or not as config.json says, are a sentence before anything is sampled by them; a
 mixture as the hub has it is loaded whole."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

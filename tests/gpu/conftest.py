@@ -1,7 +1,5 @@
 """What the tests on a GPU share; without one they are skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,7 +1,5 @@
 """The GPU's kernels against plain attention: packed, prompts shared, bfloat16."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

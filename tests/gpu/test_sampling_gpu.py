@@ -1,7 +1,5 @@
 """What a GPU alone can show: log-probs kept by the sampler, adapters merged under CUDA graphs and a prefix cache."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An engine that two GPUs share: what it samples is what the learner computes on one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Credit for a step's rollouts: groups as inputs of an objective, their advantages, the objective's state, and the
 rollouts with a gradient."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -73,7 +71,7 @@ def try_brought(config: LearnerConfig) -> None:
         group_advantages(group, config.advantage, replace(context_of(config), step=(group,)))
 
 
-def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Credit:
+def credited(groups: Groups, config: LearnerConfig, state: "ObjectiveState") -> Credit:
     """Return the credit of a whole step, because some objectives compare its groups."""
     seen = {problem_id: seen_by_objective(group, config) for problem_id, group in groups.items()}
     context = replace(context_of(config), visits=state.visits, step=tuple(seen.values()))
@@ -99,7 +97,7 @@ class ObjectiveState:
     visits: Visits = field(default_factory=dict)
     entropy: float | None = None
     entropy_coefficient: float | None = None
-    critic: ObjectiveState | None = None
+    critic: "ObjectiveState | None" = None
 
     def entropy_weight(self, config: LearnerConfig) -> float:
         """Return the weight of the entropy bonus in the next step. With a target entropy the bonus is off while the
@@ -110,7 +108,7 @@ class ObjectiveState:
             return 0.0
         return self._coefficient(config)
 
-    def after(self, groups: Iterable[Group], entropy: float | None, config: LearnerConfig) -> ObjectiveState:
+    def after(self, groups: Iterable[Group], entropy: float | None, config: LearnerConfig) -> "ObjectiveState":
         """Return the state after a step. entropy: mean over the trained tokens; None without an update. The entropy
         coefficient rises by `entropy_delta` if the entropy is below the target and falls by as much if it is above,
         never below zero."""

@@ -1,7 +1,5 @@
 """The learner's configuration, and its incompatible settings, including those of sampling."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 

@@ -5,8 +5,6 @@ is a segment that attends to its group's prompt and to itself. Since causal atte
 last key, a list of key rows per segment suffices, and the rollouts of a group share one forward pass of their prompt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """Scaffolds and classes that only training uses: the scaffold of a critique, several answers in one completion, and
 classes of answers and traces that are cheap enough to compute in a step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The GPU uses one variable-length kernel, the CPU one call per segment. Both alig
 that a completion attends to its group's prompt and its own past.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from inspect import signature

@@ -6,8 +6,6 @@ rows so far and the objective's state. A checkpoint has no random state: prompt 
 step, problem).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

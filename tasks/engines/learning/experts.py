@@ -10,8 +10,6 @@ avoids other products: with G = W2ᵀ dy, the gradient of the inner row is w·G,
 inner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ come from the policy after step s - 2 and are sampled while step s - 1 trains. E
 stored in the ledger under this policy, so a resumed run requests the same rollouts.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

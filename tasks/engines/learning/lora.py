@@ -9,8 +9,6 @@ model moves about 0.9 MB per token and layer, a third of the time of a training 
 per norm, rotary embedding and gated activation (`fuse`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ The noise of the rounding is a function of A and B only, so that sampler and lea
 bit-identical weights.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

@@ -6,8 +6,6 @@ learner's own, because vLLM in the first process uses torch's default one. Any u
 that forms it, so nothing that is unpickled goes through that store.
 """
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import time

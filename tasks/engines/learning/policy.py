@@ -8,8 +8,6 @@ After loading, the log-probs of a pack are compared with those of the model's ow
 attention, mask, head or position (`policy_check`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress

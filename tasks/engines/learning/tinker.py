@@ -11,8 +11,6 @@ each request number once, so it does not repeat finished work.
 - Neither: the service lost the model before it saved the step. The step is sent again and paid again.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import deque
@@ -62,7 +60,7 @@ class RemoteModel:
     begins the names of its states. step, first: the step in progress, and the number of its first request. Errors:
     UserError for a training that a Tinker service cannot compute."""
 
-    def __init__(self, job: Job, name: str, path: str, pay: Pay) -> None:
+    def __init__(self, job: "Job", name: str, path: str, pay: Pay) -> None:
         if found := unserved(job.config, job.temperature):
             raise UserError("; ".join(found.values()))
         self.base, self.config, self.name, self.path, self.pay = job.base, job.config, name, path, pay

@@ -4,8 +4,6 @@
 state. The critic's adapter replaces the generator's during its update.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,7 +105,7 @@ class Updater:
         self.state = self.state.after(seen, row["entropy"], self.config)
         return row
 
-    def _optimise(self, sums: Sums, rate: float) -> None:
+    def _optimise(self, sums: "Sums", rate: float) -> None:
         sums.norm, sums.made = self.step(rate, self.config.grad_clip)
 
     def step(self, rate: float, clip: float | None) -> tuple[float, bool]:
@@ -126,7 +124,7 @@ class Updater:
 
     def gradient(
         self, groups: Groups, clock: Clock, credit: Credit | None = None, key: Sequence[object] = ("weights",)
-    ) -> Sums:
+    ) -> "Sums":
         """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes. credit: see
         trained_groups; key: see weighed_tokens, beside the seed."""
         live = trained_groups(groups, self.config, credit)
@@ -140,7 +138,7 @@ class Updater:
         scale = 1 / divisor(self.loss, self.config, tokens=tokens, rollouts=len(rollouts))
         return replace(self._summed(live, scale, clock), tokens=trained, masked=masked)
 
-    def _summed(self, live: Sequence[PromptGroup], scale: float, clock: Clock) -> Sums:
+    def _summed(self, live: Sequence[PromptGroup], scale: float, clock: Clock) -> "Sums":
         """Compute the gradient of these groups, and return its sums. scale: factor of the loss."""
         self.policy.lora.grad.zero_()
         rank, world = parallel.rank_and_world()

@@ -14,8 +14,6 @@ The operator of the machine sets the key and the addresses that may receive the 
 send it to another address.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random
@@ -81,7 +79,7 @@ def configured_address(address: str = "") -> str:
     return address or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
 
 
-def endpoint_for(address: str = "") -> Endpoint:
+def endpoint_for(address: str = "") -> "Endpoint":
     """Return the server at the address from the study's settings, or else the operator's default. Errors: UserError if
     the operator has a key and has not allowed this address, because the key would be sent there."""
     key = os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()

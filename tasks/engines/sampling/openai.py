@@ -12,8 +12,6 @@ leave them out of the text, and some refuse them; the text is cut here. A parame
 is left out from then on, until it has answered once.
 """
 
-from __future__ import annotations
-
 import queue
 import re
 import sys
@@ -229,7 +227,7 @@ class Form:
         sampling = {"temperature": how.temperature, "top_p": how.top_p, "seed": request.seed, limit: how.max_tokens}
         return path, {"model": model, **text, **{n: v for n, v in sampling.items() if n not in self.without}}
 
-    def after(self, refusal: str, request: Request) -> Form | None:
+    def after(self, refusal: str, request: Request) -> "Form | None":
         """Return another form that the server may accept; None if there is none. A temperature
         or top_p may be left out of the request only if it is 1, the protocol's default.
 

@@ -1,7 +1,5 @@
 """Prompts as token ids, equal for every engine, and the check that prompts contain no problem of the pool."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

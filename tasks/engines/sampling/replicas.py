@@ -3,8 +3,6 @@
 A replica is a process that runs one vLLM engine, and ends when the pipe to its starter closes.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

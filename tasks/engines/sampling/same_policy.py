@@ -4,8 +4,6 @@ After every change of weights the learner scores a few of the first sampled toke
 learner are compared. Rounding changes log-probs by a known amount; other weights change them by more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol

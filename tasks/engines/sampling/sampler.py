@@ -5,8 +5,6 @@ The sampler depends on neither the ledger nor the store: it calls `keep` with ea
 batch before it samples the next; `LiveSampling` keeps finished rollouts during sampling and accepts further requests.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -63,7 +61,7 @@ class SamplingStats:
     gap: float = 0.0
     _prompts: dict[tuple[Scaffold, str, str], tuple[tuple[int, ...], Prompt]] = field(default_factory=dict)
 
-    def add(self, other: SamplingStats) -> None:
+    def add(self, other: "SamplingStats") -> None:
         self.rollouts += other.rollouts
         self.unanswered += other.unanswered
         self.tokens += other.tokens

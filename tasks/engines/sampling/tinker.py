@@ -1,7 +1,5 @@
 """Sampling by a Tinker service. An adapter is a path to weights that a training on the same service saved."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
 """Sampling by transformers: slow and simple, on any hardware. This engine is the reference with which vLLM is
 compared."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence

@@ -11,8 +11,6 @@ A dense model keeps a second copy of its base weights on the device. The base we
 GPU: they are in pinned host memory, and each layer is copied while the previous one is merged.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import threading
@@ -115,12 +113,12 @@ def logits_arguments(sampler: Any) -> list[str] | None:
     return [name for name in names if name != _SKIPPED]
 
 
-def _slot(states: Any, index: int) -> Slot:
+def _slot(states: Any, index: int) -> "Slot":
     prompt, prefill = int(states.prompt_len.np[index]), int(states.prefill_len.np[index])
     return Slot(index, prompt, prefill, int(states.max_seq_len[index]))
 
 
-def _install(runner: Any) -> KeptLogprobs:
+def _install(runner: Any) -> "KeptLogprobs":
     """Store log-probs as tokens are sampled, and keep them when a slot is freed."""
     from tasks.engines.kernels import sample_tokens
 

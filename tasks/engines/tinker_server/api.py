@@ -4,8 +4,6 @@ A call queues work and returns an id, with which the client fetches the answer. 
 Their requests since the last saved state are on disk, and a restarted server repeats them (`Requests`).
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """The Tinker API over HTTP, on this machine only."""
 
-from __future__ import annotations
-
 import asyncio
 import traceback
 from datetime import UTC, datetime, timedelta

@@ -7,8 +7,6 @@ A model's requests since its last saved state are in requests.sqlite. A restarte
 names that model again. Requests for samples are not stored, because the SDK sends them again.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

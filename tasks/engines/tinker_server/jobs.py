@@ -5,8 +5,6 @@ Jobs run in the order of arrival, except that waiting samples from the same weig
 is sent again, by its sequence number, is the same job.
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections import OrderedDict, defaultdict

@@ -1,7 +1,5 @@
 """The learner of the Tinker API: models that take turns on one copy of the base, losses and Adam."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Objectives: invariants of all, what each is by its paper, and unbiasedness by going through every outcome."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations, product
 from math import comb, log

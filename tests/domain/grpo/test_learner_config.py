@@ -1,7 +1,5 @@
 """The settings of a training: which stand together, its rewards, its two agents, and what is kept of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

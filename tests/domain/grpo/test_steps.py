@@ -1,7 +1,5 @@
 """Steps of a training: their prompts, learning rates, updates and packs."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

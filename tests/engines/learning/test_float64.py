@@ -1,8 +1,6 @@
 """Gradients of the learner against float64, one rollout at a time, with the adapter inside the weights. The formulas are
 written out for a whole rollout, where the learner works by token."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An adapter handed over to a merging sampler is the adapter that PEFT's file holds, a mixture's experts included."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The loop: what it asks for, what it leaves, and that stopping it anywhere changes nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The learner computes the model that it has loaded, of whatever type it is, or says that it does not."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

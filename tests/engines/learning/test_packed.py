@@ -1,7 +1,5 @@
 """Packed log-probs and gradients are those of one rollout at a time through plain attention."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Training and sampling on a Tinker service, against this project's own server (extra `tinker`)."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The updates of a step: their gradients against plain float64, and the reuse of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kept log-probs against a plain record of what was sampled, whatever the scheduler does with slots."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The remote engine: what it does with a provider's answers, garbage and other models' among them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

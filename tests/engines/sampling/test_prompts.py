@@ -1,7 +1,5 @@
 """Prompts and completions token by token: BOS, EOS, dates, end tokens and stops, alike in every engine."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Two engines behind one: every request once, whichever runs it; what fails is said, and the next call goes on."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Grading and keeping go on beside a streaming engine, in order, and lose nothing that was sampled."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What the learner exports is what samplers load: plain PEFT, the same numbers in peft, in vLLM and in the learner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Arms that are not trained, sampled from a server that returns text without token ids and log-probs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

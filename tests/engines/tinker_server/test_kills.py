@@ -1,8 +1,6 @@
 """Kill a study on a Tinker server, the server, or both, and finish the study: nothing is lost and nothing paid twice
 (extra `tinker`)."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """The Tinker server's learner: its gradient is the local learner's, and models take turns without a trace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

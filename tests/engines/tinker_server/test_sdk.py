@@ -1,7 +1,5 @@
 """The official SDK, unmodified, against the server on 127.0.0.1 (extra `tinker`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Objectives that compare a rollout's reward with its group or its step: baselines and scales."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centred_form, is_live, minus_mean

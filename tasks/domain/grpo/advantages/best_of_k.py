@@ -1,7 +1,5 @@
 """Objectives for the best of several attempts. The format reward is centred separately from correctness."""
 
-from __future__ import annotations
-
 from math import log
 
 import numpy as np

@@ -9,8 +9,6 @@ gated bonuses do not reward diversity among correct rollouts; DARLING by trace d
 also rewards new wrong answers. A rollout without an answer earns nothing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Sequence
 

@@ -5,8 +5,6 @@ An objective is a function `advantage(group, context) -> (advantages_G, diagnost
 are averaged over a step's groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 

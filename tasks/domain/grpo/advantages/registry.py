@@ -1,7 +1,5 @@
 """Objectives by the names used in profiles: built-in ones, and those of other packages (`varband.objectives`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,8 +1,6 @@
 """Objectives for rollouts with several parts: several answers in a completion, or a draft, its critique and a
 refinement."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 
