@@ -1,5 +1,4 @@
-"""Budgets and prices. Budgets and prices are in no recipe: a limit pauses a run, and prices change costs, but neither
-changes a result."""
+"""Budgets and prices, which are in no recipe: a limit pauses a run, and prices change costs, never a result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The gate between screening and training: the limits that a study sets for its screening, and the reasons why an arm
-fails them."""
+"""The gate between screening and training: a study's limits on its screening, and the reasons why an arm fails them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ SHARES = {"no_answer": "give no answer", "invalid_tags": "have no valid tags", "
 
 @checked(frozen=True, slots=True, kw_only=True)
 class Gate(Checked):
-    """Limits on the screening of each arm that trains. If an arm exceeds a limit, the run pauses before the study's
-    training."""
+    """Limits on the screening of each arm that trains. Beyond a limit the run pauses before the training."""
 
     invalid_tags: Share = 0.5
     """Largest share of an arm's rollouts without valid tags."""

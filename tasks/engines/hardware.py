@@ -212,8 +212,7 @@ def release_memory() -> None:
 
     PyTorch keeps freed memory (20 to 35 GB after training a 1.5B model). Call this before another process or engine
     needs memory; tensors in reference cycles are freed first. Call this function after loading an engine or learner
-    too, even if the engine is in another process: each full garbage collection of the libraries' objects took 0.5 to
-    0.75 s.
+    too, even if the engine is in another process: each full collection of the libraries' objects took 0.5 to 0.75 s.
     """
     if "torch" in sys.modules:
         import torch

@@ -102,8 +102,7 @@ class StoredWeight(NamedTuple):
 
 def stored_weights(folder: Path) -> dict[str, StoredWeight]:
     """Return a model's weights by name, from the headers of its files. Errors: UserError for a truncated or invalid
-    file, and for integer weights without a quantisation in config.json, because transformers would use their bits as
-    numbers."""
+    file, and for integer weights without a quantisation in config.json, which transformers would read as numbers."""
     found = {name: weight for path in weight_files(folder) for name, weight in weights_of(path).items()}
     odd = (name for name, weight in found.items() if name.endswith("weight") and weight.dtype not in FLOATS)
     if (name := next(odd, None)) and not read_config(folder).keys() & {"quantization_config", "compression_config"}:

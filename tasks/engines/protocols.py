@@ -58,8 +58,7 @@ class Completion:
 
 
 class Generator(Protocol):
-    """A sampling engine. `name`, `version` and `serving` (how adapters and log-probs are computed) go into the
-    manifest."""
+    """A sampling engine. The manifest has its name, version and serving: how adapters and log-probs are computed."""
 
     name: str
     version: str

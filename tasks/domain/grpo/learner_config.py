@@ -44,8 +44,7 @@ Decay = Annotated[Real, Field(ge=0, lt=1)]
 
 
 def check_layers(names: Sequence[str]) -> None:
-    """Raise UserError for a layer that no supported model has. This check is for a study's own training; an imported
-    adapter may have other layers."""
+    """Raise UserError for a layer that no supported model has. An imported adapter may have other layers."""
     for name in names:
         if name not in ALL_LINEAR:
             hint = did_you_mean(name, ALL_LINEAR)

@@ -119,8 +119,7 @@ def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
 
 class Routed(torch.autograd.Function):
     """The output of a layer of experts, T x D. names: projections with LoRA; their matrices A and B follow as
-    arguments, in this order. merged: the weights contain LoRA already; otherwise its products are computed
-    separately."""
+    arguments, in this order. merged: the weights contain LoRA already; else its products are separate."""
 
     @staticmethod
     def forward(

@@ -49,8 +49,7 @@ class StepMetrics:
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """The result of a training. steps, exposure, diagnostics: rows of STEPS, EXPOSURE and DIAGNOSTICS without the arm.
-    kept_adapters: PEFT, float32, one for each evaluation after step 0, folders `step-NNNN`; the last one is the
-    result."""
+    kept_adapters: PEFT, float32, one for each evaluation after step 0, folders `step-NNNN`; the last is the result."""
 
     steps: list[Row]
     exposure: list[Row]
@@ -84,9 +83,8 @@ def train(
 
     given: the fields of Job. workdir: holds checkpoints, served adapters and finally the result; survives a crash.
     on_checkpoint: called with the folder of each complete checkpoint, in the thread that wrote it. pay: called with the
-    number of tokens before a service trains on them, and a key by which they are charged once. Errors: UserError
-    for an unusable base, adapter, checkpoint or configuration before sampling, and after MAX_SKIPPED gradients that are
-    not finite.
+    number of tokens before a service trains on them, and a key by which they are charged once. Errors: UserError for an
+    unusable base, adapter, checkpoint or configuration before sampling, and after MAX_SKIPPED non-finite gradients.
     """
     job = Job(**given)
     loss_for(job.config)

@@ -217,8 +217,7 @@ class Endpoint:
             raise Refused(f"{self.url}: {status} {words}")
 
     def _plain(self, words: str) -> str:
-        """Return a server's message for terminals and records, without its key, which some servers repeat, and without
-        unprintable characters."""
+        """Return a server's message without the key, which some servers repeat, and unprintable characters."""
         words = words.replace(self._key, "…") if len(self._key) >= SECRET_CHARACTERS else words
         return "".join(c if c.isprintable() else " " for c in words)
 

@@ -94,8 +94,7 @@ class OpenAIGenerator(PromptEncoder):
         self._loaded: set[str] = set()
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        """Yield completions as they finish. Errors: Parked if the provider refuses or stays down, after all finished
-        ones."""
+        """Yield completions as they finish. Errors, after them: Parked if the provider refuses or stays down."""
         check_lengths([*requests], self._max_model_len)
         model = self._served(adapter)
         todo = requests if isinstance(requests, deque) else deque(requests)

@@ -1,5 +1,4 @@
-"""The sampler: requests in, graded rows out. The sampler renders prompts, samples, grades, and makes each batch
-durable.
+"""The sampler: requests in, graded rows out. It renders prompts, samples, grades, and makes each batch durable.
 
 The sampler depends on neither the ledger nor the store: it calls `keep` with each batch of rows. `sample` keeps each
 batch before it samples the next; `LiveSampling` keeps finished rollouts during sampling and accepts further requests.
@@ -183,8 +182,7 @@ def rows_of(
 
 class LiveSampling:
     """Sampling from a queue that may grow. keep: makes rows durable and returns further requests. admit: receives the
-    running requests, then the waiting ones. linger: seconds that finished rollouts may wait to be made durable
-    together."""
+    running requests, then the waiting ones. linger: seconds that finished rollouts may wait for others."""
 
     def __init__(
         self,

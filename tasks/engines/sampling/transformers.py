@@ -1,5 +1,4 @@
-"""Sampling by transformers: slow and simple, on any hardware. This engine is the reference with which vLLM is
-compared."""
+"""Sampling by transformers: slow and simple, on any hardware: the reference for vLLM."""
 
 import math
 from collections import deque
@@ -52,8 +51,7 @@ class TransformersGenerator(PromptEncoder):
         self, sampled: Sequence[tuple[Sequence[int], Sequence[int]]], adapter: ServedAdapter | None
     ) -> list[float]:
         """Return the self-certainty of each (prompt, completion): the mean over its tokens of the divergence of the
-        uniform distribution from the model's, -1/V Σ log(V p), in nats. Computed one by one, because padding would
-        change last bits."""
+        uniform distribution from the model's, -1/V Σ log(V p), in nats. One by one: padding would change last bits."""
         model, found = self._policy(adapter), []
         for prompt, completion in sampled:
             ids_1T = torch.tensor([[*prompt, *completion]], device=self._device)

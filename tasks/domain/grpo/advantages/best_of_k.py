@@ -75,8 +75,7 @@ DIVERGENCE = log(2)
 
 
 def entropic(group: Group, _: Context) -> Advantages:
-    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct) divided by its mean over the others,
-    minus 1.
+    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct) / its mean over the others - 1.
 
     β is chosen by bisection up to 1e6 so that softmax(β · correct) has KL divergence DIVERGENCE from uniform: few
     correct rollouts weigh more. A group of two is too small: the weight of its only correct rollout would be unbounded.

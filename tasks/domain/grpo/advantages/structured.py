@@ -1,5 +1,4 @@
-"""Objectives for rollouts with several parts: several answers in a completion, or a draft, its critique and a
-refinement."""
+"""Objectives for rollouts with several parts: several answers, or a draft, its critique and a refinement."""
 
 from collections import Counter
 from collections.abc import Sequence
