@@ -57,7 +57,7 @@ def test_the_learner_reads_what_was_sampled_at_this_temperature(tmp_path: Path, 
     """Behaviour log-probs of the sampler are those of the learner: every ratio is 1."""
     base = write_tiny_model(tmp_path / "model")
     generator = TransformersGenerator(base, Hardware(device="cpu"))
-    prompt = generator.encode(PANEL, "1 + 1 =")
+    prompt = generator.encode(replace(PANEL, template="{problem}"), "1 + 1 =")
     how = Decoding(max_tokens=12, temperature=temperature, top_p=1.0, stop=())
     done = list(generator.generate([Request(i, tuple(prompt), i, how) for i in range(4)], None))
     group = [
