@@ -25,32 +25,36 @@ INSTEAD: dict[str, Any] = {
     "zero": lambda *_: 0,
     "empty": lambda *_: "",
     "argument": lambda value, *_: value,
-    "no words": lambda _: set(),
-    "no names": lambda _: {},
+    "second argument": lambda _, value: value,
     "no unit": lambda text: (text, None),
     "nothing": (),
+    **{f"without {n}": tuple(s for i, s in enumerate(reading._SENTENCES) if i != n) for n in range(3)},
 }
 #: Rule, example, names in tasks.domain.grading, what stands in their place.
 RULES = r"""
-sentence: lead-ins, what is asked for and `is`, the answer, its unit | `Thus 7 apples`, `x is 8`, `There are 7.` | reading._SENTENCE | no match
+sentence: lead-ins, what is asked for and `is`, the answer, its unit | `Thus 7 apples`, `The sum is $7$.` | reading._SENTENCES | without 0
+sentence: a name, `is`, the answer | `x is 8` | reading._SENTENCES | without 1
+sentence: a count | `There are seven integers.` | reading._SENTENCES | without 2
 units and counted nouns | `6\text{ m}` for 6, `18 red apples` | formulas.split_unit comparison.split_unit | no unit
 numbers in words | `twenty one` | reading.in_digits | argument
 answers in words | `monday` | comparison.worded grading.worded | empty
-yes, no, and nothing of the kind | `True` for `Yes`, `no such x exists` | grading.meanings | no words
+yes and no | `True` for `Yes` | grading.yes_or_no | empty
+nothing of the kind | `no such x exists` | grading.denies_existence | False
 letters of options | `(C)` for `\text{(C)}` | comparison._OPTION | no match
 tags, headings and bold are no answer | `7 \tag{1}`, `# 7` | reading._DECORATION | nothing
 superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | texts._WRITTEN_OUT | nothing
 thousands with commas or spaces | `1 234` | formulas._THOUSANDS | no match
 a decimal for an exact value | `0.333333` for 1/3 | comparison.decimal_tolerance | zero
 bases | `101` for `101_2` | comparison.same_in_base | None
+residues | `1 \pmod 3` for 1 | comparison._RESIDUE | no match
 `\pm` is two values | `\pm 3` | shapes._plus_minus | None
-vectors and matrices, entry by entry | `\begin{pmatrix}1\\2\end{pmatrix}` for `(1,2)` | shapes._matrix | None
+vectors and matrices, entry by entry | `\begin{pmatrix}1&2\end{pmatrix}` for `(1,2)` | shapes._matrix | None
 sets of reals by what they hold | `(0,2)\cup(1,3)` for `(0,3)` | comparison.same_set | None
 steps | `3y=15, y=5` for 5 | comparison.Comparison._conclusion | None
 conditions behind a formula | `k\pi, k\in\mathbb Z` | shapes._CONDITION | no match
 another letter of periods or of a function | `n\pi` for `k\pi` | grading.with_letters_of | argument
 labels of a gold | `1` for `\|AB\|=1` | comparison.is_label | False
-named parts in the gold's order | `q=5, p=2` for `(p,q)=(2,5)` | comparison.assigned | no names
+named parts in the gold's order | `q=5, p=2` for `(p,q)=(2,5)` | comparison.in_order_of | second argument
 `and` is not `or` | `y<0 \land y>4` | comparison._joined_differently | False
 """
 

@@ -22,9 +22,10 @@ from tasks.domain.grading.reading import number_in_words
 from tasks.domain.grading.shapes import (
     MIRROR,
     Shape,
-    assigned,
+    as_tuple,
     bare_label,
     counts_periods,
+    in_order_of,
     is_closed,
     is_inequality,
     is_label,
@@ -40,6 +41,7 @@ from tasks.domain.grading.values import (
     factor_between,
     near,
     real,
+    same_solutions,
     same_value,
     values,
     with_values,
@@ -76,6 +78,8 @@ Match = str
 #: The letter of an option, and a gold that is an option with its text: the letter alone answers it.
 _OPTION = re.compile(r"(?:\\\(|[(\[])?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?[)\]]?")
 _CHOICE = re.compile(r"^(\([A-H]\)) [A-Z][A-Za-z ]*$")
+#: Signs around a run of capitals in which order counts: a word, a triangle, coin tosses.
+_NAMED = re.compile(r"(\\(?:angle|triangle|overline|text|mathrm|vec|overrightarrow)|[{} ])")
 
 
 def decimal_tolerance(written: Number) -> Fraction:
@@ -85,20 +89,39 @@ def decimal_tolerance(written: Number) -> Fraction:
     return max(min(written.place / abs(written.value), Fraction(1, 10**LEAST_DIGITS)), MACHINE_TOLERANCE)
 
 
-_BASED = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?(?:\\(?:text|mathrm|mbox) ?\{ ?)?\(?(\d{1,2}|[a-z]+)\)?[ }]*")
+_BASED = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?(\\(?:text|mathrm|mbox) ?\{ ?)?\(?(\d{1,2}|[a-z]+)\)?[ }]*")
+
+
+def _based(text: str) -> tuple[str, int, bool] | None:
+    """Return (digits, base, whether the base is in words) of a number with an explicit base."""
+    found = _BASED.fullmatch(text.strip(" $"))
+    base = None if found is None else int(found[3]) if found[3].isdigit() else number_in_words(found[3])
+    return (found[1], int(base), bool(found[2])) if found and base in range(2, 37) else None  # type: ignore[arg-type]
 
 
 def same_in_base(prediction: str, gold: str) -> bool | None:
-    """Return whether two numbers are equal; None if neither has a base. The answer 101 equals the gold `101_2`."""
-    found = [_BASED.fullmatch(text.strip(" $")) for text in (prediction, gold)]
-    got, want = (f and (f[1], int(f[2]) if f[2].isdigit() else number_in_words(f[2])) for f in found)
-    if want and want[1] and not got:
+    r"""Return whether two numbers are equal; None if neither has a base. `101_2` equals 5, and the answer 101 equals
+    the gold `101_2`. An answer with a base in words matches only a gold with the same base.
+
+    >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base(r"7_{\text{eight}}", "7")
+    (True, True, False)
+    """
+    want, got = _based(gold), _based(prediction)
+    if want and not got:
         return prediction == want[0] or None
-    return got == (want or (gold, 10)) if got and got[1] else None
+    if got is None:
+        return None
+    digits, base, in_words = got
+    if want or in_words:
+        return want is not None and got[:2] == want[:2]
+    plain = number(gold)
+    return None if plain is None else max(map(int, digits)) < base and int(digits, base) == plain.value
 
 
 # ---- formulas
 
+#: Products in which order counts: `AB` beside `BA`.
+_ORDERED = re.compile(r"([A-Z])([A-Z]).*\2\1")
 #: The longest answer in words.
 MAX_WORDED_CHARS = 200
 
@@ -130,6 +153,9 @@ def same_terms(prediction: str, gold: str) -> Match:
         return EQUAL
     if (based := same_in_base(prediction, gold)) is not None:
         return EQUAL if based else ""
+    names = [_NAMED.sub("", text) for text in (prediction, gold)]
+    if all(re.fullmatch("[A-Z]{2,}", name) for name in names):
+        return EQUAL if names[0] == names[1] else ""
     options = _OPTION.fullmatch(prediction), _OPTION.fullmatch(_CHOICE.sub(r"\1", gold))
     words = worded(gold)
     if (options[0] and options[1] and options[0][1] == options[1][1]) or (words and words == worded(prediction)):
@@ -152,6 +178,14 @@ _FACTORS = {"%": r"({})\%", "°": r"{}^{{\circ}}"}
 
 
 def _equal(prediction: str, gold: str) -> Match:
+    if prose_words(prediction):
+        return ""
+    if prose_words(gold):
+        if not worded(gold):
+            raise Undecided(f"the gold is not understood: {gold}"[:200])
+        return ""
+    if _ORDERED.search(prediction) or _ORDERED.search(gold):
+        return ""
     try:
         got, want = parse(prediction), parse(gold)
     except Unreadable:
@@ -167,7 +201,10 @@ def _equal(prediction: str, gold: str) -> Match:
 
 
 def _same_relation(one: Shape, other: Shape) -> bool:
-    """Return whether the sides of two relations differ by the same constant factor."""
+    """Return whether two relations are equivalent: their sides differ by a constant factor, or their equations have the
+    same solutions."""
+    if prose_words(other.text) and not prose_words(one.text):
+        raise Undecided(f"the gold is not understood: {other.text}"[:200])
     if one.kind != "relation" or not len(one.marks) == len(other.marks) == 1:
         return False
     try:
@@ -177,7 +214,7 @@ def _same_relation(one: Shape, other: Shape) -> bool:
     mine, theirs = (Expr("+", (left, Expr("neg", (right,)))) for left, right in sides)
     sign, wanted = one.marks[0], other.marks[0]
     if (factor := factor_between(mine, theirs)) is None:
-        return False
+        return sign == wanted == "=" and same_solutions(mine, theirs)
     negative = factor.imag == 0 and factor.real < 0
     return (MIRROR.get(sign, sign) if negative else sign) == wanted
 
@@ -188,6 +225,7 @@ _SEVERAL = ("list", "choice", "set")
 Judgement = tuple[Literal["correct", "wrong", "ambiguous"], str]
 RIGHT: Judgement = ("correct", "equal")
 WRONG: Judgement = ("wrong", "not equal")
+_RESIDUE = re.compile(r"(\d+) ?\\pmod ?\{ ?(\d+) ?\}")
 
 
 class Comparison:
@@ -198,11 +236,8 @@ class Comparison:
 
     def same(self, prediction: Shape, gold: Shape) -> bool:
         if gold.kind == "relation":
-            match = EQUAL if _same_relation(prediction, gold) else ""
-        else:
-            match = same_terms(prediction.text, gold.text)
-        if not (match or worded(gold.text) or prose_words(prediction.text)) and prose_words(gold.text):
-            raise Undecided(f"the gold is not understood: {gold.text}"[:200])
+            return _same_relation(prediction, gold)
+        match = same_terms(prediction.text, gold.text)
         self.roundings += [match] if match and match != EQUAL else []
         return bool(match)
 
@@ -226,10 +261,16 @@ class Comparison:
             return RIGHT if same else WRONG
         if gold.kind in ("interval", "union"):
             return "wrong", f"a {prediction.kind} where an interval is asked for"
-        if (wanted := assigned(gold)) and wanted.keys() == (values := assigned(prediction)).keys():
-            return RIGHT if all(self.agree(values[name], wanted[name]) for name in wanted) else WRONG
+        if gold.kind in _SEVERAL and all(i.kind == "relation" and is_name(i.items[0].text) for i in gold.items):
+            ordered = in_order_of([i.items[0] for i in gold.items], prediction)
+            if ordered is not prediction:
+                return self._in_order(ordered.items, gold.items)
         if prediction.kind == "relation" and gold.kind != "relation":
             return self._value(prediction, gold)
+        kinds = {prediction.kind, gold.kind}
+        if gold.kind in ("matrix", "tuple") and "matrix" in kinds and "scalar" not in kinds:
+            flat = len(kinds) > 1  # a vector equals a tuple in any notation, unless both specify row or column
+            prediction, gold = as_tuple(prediction, flat), as_tuple(gold, flat)
         if gold.kind == "relation":
             return self._relation(prediction, gold)
         return self._several(prediction, gold) if gold.kind in (*_SEVERAL, "tuple") else self._scalar(prediction, gold)
@@ -254,23 +295,24 @@ class Comparison:
             prediction = Shape("set", prediction.text, tuple(i for some in prediction.items for i in some.items))
         if gold.kind == "set" and prediction.kind == "scalar" and len(gold.items) == 1:
             return self.compare(prediction, gold.items[0])
-        if gold.kind == "tuple" and prediction.kind == "scalar":  # a matrix that is computed
-            return RIGHT if self.same(prediction, gold) else WRONG
-        if gold.kind == "tuple" and not gold.marks and prediction.marks == ("[", "]"):  # a matrix as nested lists
-            prediction = Shape("tuple", prediction.text, prediction.items)
         ordered = gold.kind == "tuple" and {*prediction.marks} & {"or", "lor"}
         if prediction.kind not in (*_SEVERAL, "tuple") or ordered or {gold.kind, prediction.kind} == {"set", "tuple"}:
             return "wrong", f"a {prediction.kind} where a {gold.kind} is asked for"
-        if gold.kind == "tuple" and (values := assigned(prediction)):
-            letters = all(re.fullmatch("[A-Za-z]", name) for name in values)
-            return self._in_order([values[name] for name in (sorted(values) if letters else values)], gold.items)
-        if "tuple" in (prediction.kind, gold.kind):
+        if gold.kind == "tuple":
+            return self._in_order(in_order_of(None, prediction).items, gold.items)
+        if prediction.kind == "tuple":
             return self._in_order(prediction.items, gold.items)
         return self._in_any_order(prediction.items, gold.items, "set" not in (gold.kind, prediction.kind))
 
     # ---- one value
 
     def _scalar(self, prediction: Shape, gold: Shape) -> Judgement:
+        if r"\pmod" in prediction.text and r"\pmod" not in gold.text and prediction.kind == "scalar":
+            # `1 \pmod 3` says 1; `4 \pmod 3` and `n \pmod 3` name a class and no number
+            found = _RESIDUE.fullmatch(prediction.text)
+            if found is None or int(found[1]) >= int(found[2]):
+                return "wrong", "a class where one value is asked for"
+            return self.compare(shape(found[1]), gold)
         if prediction.kind in _SEVERAL and prediction.items:
             if (value := self._conclusion(prediction)) is not None:
                 return self.compare(value, gold)
@@ -324,7 +366,7 @@ class Comparison:
         """Compare a prediction with a gold that is an equation, an inequality, or a value with its name."""
         first, last = gold.items[0], gold.items[-1]
         if first.kind == "tuple" == last.kind:
-            return self.compare(prediction, last)
+            return self.compare(in_order_of(first.items, prediction), last)
         if set(gold.marks) <= {"=", r"\equiv"} and (is_name(first.text) or is_label(first.text)):
             return self._named(prediction, gold)
         if gold.marks == (r"\in",):
@@ -347,24 +389,36 @@ class Comparison:
         if prediction.kind != "relation":
             return self.compare(prediction, value)
         left, last = prediction.items[0].text, prediction.items[-1]
-        if bare_label(left) == bare_label(name):
+        constant = prediction.marks[0] == r"\equiv" and squeeze(name).startswith(f"{squeeze(left)}(")
+        if bare_label(left) == bare_label(name) or constant:
             return self._value(prediction, value)
         if squeeze(last.text) == squeeze(name):
             return self.compare(prediction.items[0], value)
-        equation = not (is_name(left) or ("(" in left and is_label(left)))
+        product = any(re.fullmatch("[a-z]{2,3}", one.strip()) for one in (name, left))  # `xy = 2` is one
+        equation = product or not (is_name(left) or ("(" in left and is_label(left)))
         if equation and self.same(prediction, gold):
             return RIGHT
         return "wrong", f"names {left}, not {name}"[:200]
 
 
 def _joined_differently(prediction: Shape, gold: Shape) -> bool:
-    """Return whether one answer joins its conditions by `and` and the other by `or`."""
-    if "choice" not in (prediction.kind, gold.kind):
+    """Return whether one answer joins its values by `and` and the other by `or`. Values of one variable are a list,
+    whichever of the two words joins them."""
+    some = [found for found in (prediction, gold) if found.kind == "choice"]
+    symbols = {mark for found in some for mark in found.marks if mark[0] == "l"}
+    listed = all(map(_lists_values, some)) and (not symbols or (symbols == {"lor"} and len(some) == 1))
+    if not some or listed:
         return False
     joins = [{mark[-2:] == "or" for mark in found.marks or ("and",)} for found in (prediction, gold)]
     other = gold if prediction.kind == "choice" else prediction
     system = other.kind == "relation" and other.items[0].kind == "tuple"
-    return joins[0] != joins[1] and (other.kind in ("choice", "tuple", "list") or system)
+    return joins[0] != joins[1] and (len(some) == 2 or other.kind in ("tuple", "list") or system)
+
+
+def _lists_values(found: Shape) -> bool:
+    """Return whether all parts are values, or equations for the same name."""
+    names = {item.items[0].text if item.kind == "relation" else "" for item in found.items}
+    return len(names) == 1 and all(i.kind != "relation" or set(i.marks) <= {"="} for i in found.items)
 
 
 # ---- sets of real numbers
@@ -379,6 +433,7 @@ _COMPARE = {
     "=": operator.eq,
     r"\ne": operator.ne,
 }
+_ABSOLUTE = re.compile(r"(?:\||\\lvert ?)(?P<name>[A-Za-z])(?:\|| ?\\rvert)")
 _WITHOUT = re.compile(r"(?P<whole>.+?) ?(?:\\(?:setminus|backslash)(?![A-Za-z])|-) ?\\\{(?P<points>[^{}]*)\\\}")
 _INFINITE = {r"\infty": mp.inf, r"+\infty": mp.inf, r"-\infty": -mp.inf}
 
@@ -393,7 +448,8 @@ class _NoSet(Exception):
 
 
 def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
-    """Return whether a set contains a number, given the values of its ends. Raise _NoSet."""
+    """Return whether a set contains a number, given the values of its ends.
+    Raise _NoSet."""
     items, marks, texts = found.items, found.marks, [item.text for item in found.items]
 
     def end(text: str) -> Any:
@@ -413,13 +469,16 @@ def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
         return _holds_several(found, x, value)
     if marks == (r"\in",):
         return _holds(items[1], x, value)
-    subjects = [*map(is_name, texts)]
+    absolute = [_ABSOLUTE.fullmatch(text) for text in texts]
+    subjects = [bool(bars) or is_name(text) for bars, text in zip(absolute, texts, strict=True)]
     single = len(items) == 2 and any(subjects) and (is_inequality(found) or is_name(texts[0]))
     between = len(items) == 3 and is_inequality(found) and subjects[1]
     if found.kind != "relation" or not (single or between) or not {*marks} <= {*_COMPARE}:
         raise _NoSet
     place = 1 if between else subjects.index(True)
-    numbers = [x if i == place else end(text) for i, text in enumerate(texts)]
+    numbers = [(abs(x) if absolute[i] else x) if i == place else end(text) for i, text in enumerate(texts)]
+    if absolute[place]:
+        value(f"-({texts[1 - place]})")
     return all(_COMPARE[sign](*pair) for sign, pair in zip(marks, pairwise(numbers), strict=True))
 
 
@@ -428,10 +487,12 @@ def _holds_several(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
     items, listed = found.items, found.kind == "list"
     names = [named(item) for item in items if item.kind == "relation"]
     if (names and not set.intersection(*names)) or (
-        listed and not all(is_inequality(i) or r"\ne" in i.marks for i in items)
+        listed and not all(is_inequality(i) or r"\ne" in i.marks for i in items[:2])
     ):
         raise _NoSet
-    parts = [_holds(item, x, value) for item in items]
+    unlike = listed and r"\ne" in items[1].marks
+    excluded = [item for item in items[2:] if unlike and item.kind == "scalar"]  # `x \ne 1, 2`
+    parts = [x != value(item.text) if item in excluded else _holds(item, x, value) for item in items]
     return (all if listed or {*found.marks} & {"and", "land"} else any)(parts)
 
 

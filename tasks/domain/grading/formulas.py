@@ -9,8 +9,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from tasks.domain.grading.texts import prose_words
-
 
 class Unreadable(Exception):
     """A token that the grammar does not allow."""
@@ -31,12 +29,11 @@ GREEK = (
 )
 _INDEX = r"(?: ?_ ?(?:\{[^{}]*\}|\w))"
 _NAME = (
-    rf"(?:[fghFGH]|\\(?:var)?phi|\\psi)(?:{_INDEX}|')* ?\^ ?\{{ ?-1 ?\}}"
-    rf"|(?:{GREEK}|\\(?:mathbb|mathcal) ?\{{\w\}}|\\#"
+    rf"(?:{GREEK}|\\(?:mathbb|mathcal) ?\{{\w\}}|\\#"
     r"|\\(?:vec|hat|bar|d?dot|tilde|overline|over(?:right|left)arrow|widehat) ?(?:[A-Za-z]|\{ ?\\?[A-Za-z][\w ]*\})"
     rf"|\\(?:angle|triangle) ?(?:\{{[A-Z][^{{}}]*\}}|[A-Z](?:{_INDEX}?'* ?[A-Z])*)"
     r"|\\frac\{ ?(?:d|\\partial)(?: ?\^ ?\{?\d\}?)? ?\\?\w+ ?\}\{ ?(?:d|\\partial) ?\\?[a-z][^{}]*\}"
-    rf"|[A-Z]{{2,}}|[A-Za-z])(?:{_INDEX}|')*(?: ?\^ ?\{{ ?\((?:\d{{1,2}}|[a-z])\) ?\}})?"
+    rf"|[A-Za-z])(?:{_INDEX}|')*"
 )
 #: `3\frac{1}{2}` and `3 1/2`, `0.\overline{3}` and `0.333\ldots`, `1.5e3` and `.5`.
 _NUMERAL = (
@@ -49,8 +46,11 @@ _TOKEN = re.compile(
     rf"|(?P<numeral>{_NUMERAL})|(?P<sign>\\(?:begin|end) ?\{{[a-z]+\}}|\\[A-Za-z]+|\\.|\S))"
 )
 _CONSTANTS = {"e": "e", "i": "i", r"\pi": "pi", r"\infty": "inf"}
-#: Names of functions, derivatives and inverses: brackets behind them hold arguments and no factor.
-_CALLED = re.compile(r"[fghFGHPQWEOST]|\\(?:(?:var)?phi|psi|sigma|tau|zeta|Phi|Psi|Gamma|Theta)|.*['^].*")
+#: Names of functions: brackets behind them hold arguments and no factor.
+_CALLED = re.compile(r"[fghFGHPQWEOST]|\\(?:(?:var)?phi|psi|sigma|tau|zeta|Phi|Psi|Gamma|Theta)|.*'")
+#: Names of functions whose power -1 is the inverse function.
+_INVERTIBLE = re.compile(r"[fghFGH]|\\(?:(?:var)?phi|psi)")
+_DERIVED = re.compile(r"\^\{\((\d{1,2}|[a-z])\)\}")
 FUNCTIONS = frozenset("ln lg sin cos tan cot sec csc sinh cosh tanh exp arcsin arccos arctan".split(" "))  # noqa: SIM905
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _SEVERAL = ("max", "min", "gcd", "lcm")
@@ -64,6 +64,7 @@ _STARTS = {r"\frac", r"\sqrt", r"\binom", r"\sum", r"\prod", r"\int", r"\lim", *
 _STARTS |= {r"\begin{pmatrix}", r"\begin{bmatrix}"}
 #: Signs behind a factor, each with its operation and its number of tokens.
 _POSTFIX = {"!!": ("!!", 2), "!": ("!", 1), r"\%": ("%", 1), r"^{\circ}": ("deg", 4)}
+_VECTOR = re.compile(r"[A-Z]|\\(?:vec|hat|bar|overrightarrow)")
 _THOUSANDS = re.compile(r"^[-+ ]*(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(?!\d)")
 MAX_NUMERAL = 2_000
 
@@ -102,12 +103,15 @@ def nodes(formula: Expr) -> Iterator[Expr]:
 
 def is_constant(formula: Expr) -> bool:
     """Return whether a formula has no variables, only numbers, operators and named constants."""
-    return not any(node.op in ("name", "call", "max", "min") for node in nodes(formula))
+    return not any(node.op in ("name", "call", "max", "min", "lim") for node in nodes(formula))
 
 
 def names_in(formula: Expr) -> frozenset[str]:
     """Return the free variables of a formula."""
-    return frozenset(node.args[0] for node in nodes(formula) if node.op == "name")
+    if formula.op == "name":
+        return frozenset(formula.args)
+    bound = {formula.args[0]} if formula.op in ("sum", "prod", "int", "lim") else set()
+    return frozenset(n for a in formula.args if isinstance(a, Expr) for n in names_in(a)) - bound
 
 
 @lru_cache(maxsize=8192)
@@ -117,8 +121,6 @@ def parse(text: str) -> Expr:
     >>> parse("2x") == parse(r"2\cdot x"), parse("f(x)").op, parse("x(x+1)").op
     (True, 'call', '*')
     """
-    if words := prose_words(text):
-        raise Unreadable(words[0])
     parser = _Parser(_THOUSANDS.sub(lambda found: re.sub("[ ,]", "", found[0]), text))
     found = parser.sum()
     if parser.at < len(parser.tokens):
@@ -133,11 +135,11 @@ class _Parser:
         self.found = list(_TOKEN.finditer(text.rstrip()))
         self.tokens = [token[token.lastgroup or 0] for token in self.found]
         self.kinds = [token.lastgroup for token in self.found]
-        self.at = self.bars = 0
+        self.at = self.bars = self.integrals = 0
         self.bound: set[str] = set()
 
-    def peek(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+    def peek(self, ahead: int = 0) -> str:
+        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
 
     def take(self, *expected: str) -> str:
         token = self.peek()
@@ -159,8 +161,8 @@ class _Parser:
         while (sign := self.peek()) in _TIMES:
             self.take()
             right = self.signed()
-            crossed = sign == r"\times" and left.op == right.op == "name"  # they may be vectors or matrices
-            left = Expr("call", ("cross", left, right)) if crossed else Expr(_TIMES[sign], (left, right))
+            ordered = sign == r"\times" and any(e.op == "name" and _VECTOR.match(e.args[0]) for e in (left, right))
+            left = Expr("call", ("cross", left, right)) if ordered else Expr(_TIMES[sign], (left, right))
         return left
 
     def signed(self) -> Expr:
@@ -176,7 +178,7 @@ class _Parser:
 
     def starts_factor(self, of_function: bool, last: Expr) -> bool:
         token = self.peek()
-        if not token:
+        if not token or (self.integrals and token == "d" and re.fullmatch("[a-z]", self.peek(1))):
             return False
         if self.kinds[self.at] == "numeral":
             return last.op != "num"
@@ -255,15 +257,27 @@ class _Parser:
                 degree = self.group("[")[0] if self.peek() == "[" else constant(2)
                 return Expr("root", (self.argument(), degree))
             case "sum" | "prod" | "lim" | "int":
-                return self.running(token)
+                return self.running(bare)
         if token.startswith(r"\begin"):
             return self.matrix(re.sub(r"\\begin ?|[{}]", "", token))
         raise Unreadable(token)
 
     def named(self, name: str) -> Expr:
         """Read a variable, or an unknown function with its arguments."""
-        called = _CALLED.fullmatch(re.sub(r"_\w+", "", name)) and self.peek() in ("(", "[")
-        return Expr("call", self.arguments((name,))) if called else Expr("name", (name,))
+        head, _, index = name.partition("_")
+        if index and self.bound & {*re.findall("[A-Za-z]", index)}:
+            return Expr("call", (f"{head}_", parse(index)))
+        called = bool(_CALLED.fullmatch(re.sub(r"_\w+", "", name)))
+        ahead = "".join(self.tokens[self.at : self.at + 6])
+        if found := _DERIVED.match(ahead):
+            self.at += 6
+            name, called = name + ("'" * int(found[1]) if found[1].isdigit() else f"^({found[1]})"), True
+        elif _INVERTIBLE.fullmatch(head) and ahead.startswith("^{-1}"):
+            self.at += 5
+            name, called = name + "^-1", True
+        if called and self.peek() in ("(", "["):
+            return Expr("call", self.arguments((name,)))
+        return Expr("name", (name,))
 
     def arguments(self, before: tuple[str, ...]) -> tuple[Any, ...]:
         return (*before, *self.group("[" if self.peek() == "[" else "("))
@@ -282,14 +296,35 @@ class _Parser:
         found = Expr("/", (Expr("ln", inner), Expr("ln", (base,)))) if base else Expr(name, inner)
         return Expr("^", (found, power)) if power else found
 
-    def running(self, head: str) -> Expr:
-        """Read a sum, product, limit or integral as an unknown function named by its sign and range as written."""
+    def running(self, op: str) -> Expr:
+        r"""Read variable, range and body of `\sum_{k=1}^{n} …`, `\lim_{x\to 0} …` or `\int_0^1 … dx`."""
+        low = high = None
+        variable, ends = "", []
         while self.peek() in ("_", "^"):
-            head += self.take() + self.take()
-            while head.count("{") > head.count("}"):
-                head += self.take()
-        self.bound |= {*head.partition("_")[2]}
-        return Expr("call", (head, self.product()))
+            if self.take() == "^":
+                high = self.argument()
+            elif op == "int":
+                low = self.argument()
+            else:
+                self.take("{")
+                variable = self.take()
+                self.take(r"\to" if op == "lim" else "=")
+                low = self.sum()
+                side = self.take() if op == "lim" and self.peek() == "^" else ""
+                ends = [f"from {self.take('+', '-')}"] if side else []
+                self.take("}")
+        if op == "int":
+            self.integrals += 1
+            body = constant(1) if self.peek() == "d" else self.sum()
+            self.integrals -= 1
+            self.take("d")
+            variable = self.take()
+        else:
+            self.bound.add(variable)
+            body = self.product()
+        if ((low is None) != (high is None) and op != "lim") or (not variable):
+            raise Unreadable(op)
+        return Expr(op, (variable, body, *[end for end in (low, high) if end is not None], *ends))
 
     def matrix(self, name: str) -> Expr:
         if name not in ("pmatrix", "bmatrix", "vmatrix", "matrix", "smallmatrix"):
@@ -312,13 +347,14 @@ class _Parser:
 
 #: Longer texts hold no number with a unit; patterns that look for one are kept away from them.
 MAX_UNIT_CHARS = 200
+_PREFIXES = {"": "", "milli": "m", "centi": "c", "deci": "d", "kilo": "k", "micro": "u", "nano": "n", "mega": "M"}
+_PREFIXED = {"meter": "m", "metre": "m", "gram": "g", "second": "s", "liter": "L", "litre": "L", "watt": "W"}
 #: Signs of units, each followed by its names in the singular.
 _NAMES = """
 ° degree,deg  % percent,percentage,pct  $ dollar,usd  euro euro,eur  yuan yuan,rmb  cent cent  in inch,inches,in
-ft foot,feet,ft  yd yard,yd  mi mile,mi  h hour,hr,h  min minute,min  s sec,second  day day  week week  month month
-year year,yr  lb pound,lb  gal gallon,gal  oz ounce,oz  rad radian,rad  celsius celsius  fahrenheit fahrenheit
-m meter,metre  cm centimeter,centimetre  mm millimeter,millimetre  km kilometer,kilometre  g gram  kg kilogram
-mg milligram  ms millisecond  L l,liter,litre  mL ml,milliliter,millilitre  W watt  kW kilowatt  mi/h mph  km/h kph
+ft foot,feet,ft  yd yard,yd  mi mile,mi  h hour,hr,h  min minute,min  s sec  day day  week week  month month
+year year,yr  lb pound,lb  gal gallon,gal  oz ounce,oz  rad radian,rad  L l  celsius celsius  fahrenheit fahrenheit
+mL ml  mi/h mph  km/h kph
 """
 #: Names that are their own signs.
 _SIGNS = (
@@ -330,6 +366,7 @@ _SIGNS = (
 _SINGULAR = {
     **dict.fromkeys("unit square cubic sq".split(" "), ""),  # noqa: SIM905
     **{name: name for name in _SIGNS.split()},
+    **{f"{prefix}{name}": f"{sign}{unit}" for prefix, sign in _PREFIXES.items() for name, unit in _PREFIXED.items()},
     **{name: sign for sign, names in zip(*[iter(_NAMES.split())] * 2, strict=True) for name in names.split(",")},
 }
 _SIGNS_OF_UNITS = {**{f"{name}s": sign for name, sign in _SINGULAR.items() if len(name) > 1}, **_SINGULAR}

@@ -35,7 +35,7 @@ from tasks.domain.grading.values import Undecided, start_work
 from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
-BEHAVIOUR = 11
+BEHAVIOUR = 10
 _CONFIG = (BEHAVIOUR, LEAST_DIGITS, str(MACHINE_TOLERANCE), MAX_ANSWER_CHARS)
 _PACKAGES = ("mpmath",)
 GRADER_VERSION = (
@@ -100,11 +100,15 @@ def _in_words(texts: list[str], gold: str) -> Verdict | None:
     )
     if words == wanted and not words & {"", "nan", "null"}:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
-    meant, said = meanings(gold), [meanings(text) for text in texts]
-    if meant and said and all(said):
-        meant |= {word.partition(" ")[0] for word in meant}  # `no solution` denies more than `no integer solution`
-        right = all(meant & words for words in said)
-        return Verdict("correct" if right else "wrong", "says yes, no or that there is none", first, None)
+    if texts and denies_existence(gold) and all(map(denies_existence, texts)):
+        # `no negative solutions` and `no maximum` are not the same as `no solutions`
+        denied, *others = ({*_PARTICULAR.findall(bare_words(t).replace("-", ""))} for t in (gold, *texts))
+        if all(particulars <= (denied or {"real"}) for particulars in others):
+            return Verdict("correct", "both say that there is none", first, None)
+        return Verdict("wrong", "denies less than is asked for", first, None)
+    meanings, meant = {yes_or_no(text) for text in texts}, yes_or_no(gold)
+    if meant and meanings and "" not in meanings:
+        return Verdict("correct" if meanings == {meant} else "wrong", "says yes or no", first, None)
     return None
 
 
@@ -141,43 +145,49 @@ _NOUN = (
     r"|minimum|[a-z](?![a-z]))"
 )
 _SUCH = rf"(?:such )?(?:an? )?(?:(?:{_NARROWER}) )*{_NOUN}"
-_PARTICULAR = re.compile(
-    rf"\b(?:{_NARROWER.replace('real|', '')}|function|sequence|polynomial|point|root|set|maximum|minimum)"
-)
+_PARTICULAR = re.compile(rf"\b(?:{_NARROWER}|function|sequence|polynomial|point|root|set|prime|maximum|minimum)")
 _NO_SUCH = re.compile(
     rf"(?:no,? )?(?:(?:there (?:is|are|exists?) )?no {_SUCH}(?: exists?)?|(?:there (?:is|are) )?none exists?|dne"
     rf"|(?:(?:it|this|that) is )?(?:impossible|not possible)|(?:(?:it|this|that|{_SUCH}) )?"
     rf"(?:(?:do|does) ?n[o']t|can ?not) exist|there (?:do|does) ?n[o']t exist (?:any )?{_SUCH})"
-    r"|(?P<empty>(?:the )?(?:(?:solution )?set is )?(?:the )?(?:empty|null)(?: set)?|\\(?:emptyset|varnothing)|∅"
-    r"|\\\{ ?\\\})"
 )
+
+
+def denies_existence(text: str) -> bool:
+    r"""Return whether an answer states that the object asked for does not exist.
+
+    >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no real solutions}", "no more")]
+    [True, True, False]
+    """
+    return bool(_NO_SUCH.fullmatch(" ".join(bare_words(text).split())))
+
+
+_AFFIRMS = {"yes": "yes", "true": "yes", "correct": "yes", "no": "no", "false": "no", "incorrect": "no"}
 _WHO = rf"(?:it|this|that|there|he|she|they|we|you|(?:such )?an? {_NOUN})"
-_VERB = "(?:is|are|does|do|can|could|will|must|has|have|exists?)"
+_VERB = "(?:is|are|does|do|can|could|will|must|has|have)"
+#: Restatements that may follow yes and no.
+_AGAIN = {
+    "yes": rf"{_WHO} (?:exists?|{_VERB}(?: (?:always|so|true|correct|possible|exist|be done))?)",
+    "no": rf"{_WHO} (?:{_VERB} ?(?:not|n[o']t)|can't|won't)"
+    rf"(?: (?:so|true|correct|possible|exist|be done))?|{_WHO} (?:is|are) (?:impossible|false)",
+}
 _YES_OR_NO = re.compile(
     r"(?:(?:it|this|that|(?:the )?(?:statement|claim|assertion)) is (?=true|false))?"
-    r"(?P<first>yes|true|correct|no|false|incorrect)"
-    rf"(?P<again> ?[,.;:!-]+ ?{_WHO} {_VERB}(?:(?P<denied>(?: ?n[o']|')t)?"
-    r"(?: (?:always|so|true|correct|possible|exist|be done))?|(?P<negative> false| impossible)))?"
+    r"(?P<first>yes|no|true|false|correct|incorrect)(?: ?[,.;:!-]+ ?(?P<rest>.+))?"
 )
 
 
-def meanings(text: str) -> set[str]:
-    r"""Return what words say: `yes`, `no`, `none` with the kinds of objects that are denied; empty for other texts.
+def yes_or_no(text: str) -> str:
+    """Return `yes` or `no` if a text is one of them, possibly with a restatement; else empty.
 
-    >>> [min(meanings(t), default="") for t in ("Yes, it can.", "No, it isn't.", "Yes, if n is even", "No, it can.")]
-    ['yes', 'no', '', '']
-    >>> [*map(meanings, (r"\text{no real solutions}", "no even n", "no more"))]
-    [{'none'}, {'none even'}, set()]
+    >>> [yes_or_no(t) for t in ("Yes, it can.", "No, it is not possible.", "No", "Yes, if n is even", "No, it can.")]
+    ['yes', 'no', 'no', '', '']
     """
-    plain, found = " ".join(bare_words(text).split()), set()
-    if denial := _NO_SUCH.fullmatch(plain):
-        kinds = {*_PARTICULAR.findall("" if denial["empty"] else plain.replace("-", ""))}
-        found.add(" ".join(["none", *sorted(kinds)]))
-    if said := _YES_OR_NO.fullmatch(plain):
-        affirms = said["first"] in ("yes", "true", "correct")
-        if not said["again"] or affirms != bool(said["denied"] or said["negative"]):
-            found.add("yes" if affirms else "no")
-    return found
+    found = _YES_OR_NO.fullmatch(" ".join(bare_words(text).split()))
+    if found is None:
+        return ""
+    meant = _AFFIRMS[found["first"]]
+    return meant if found["rest"] is None or re.fullmatch(_AGAIN[meant], found["rest"].strip()) else ""
 
 
 #: (answer, gold, verdict, reason)

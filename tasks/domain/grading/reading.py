@@ -1,6 +1,6 @@
 r"""Read the answers in a final-answer region with a small grammar that rejects unknown text.
 
-A text becomes a line of words, with `#` for each formula or number. The line must match the sentence below
+A text becomes a line of words, with `#` for each formula or number. The line must match one of the sentences below
 completely: each word belongs to a lead-in, the quantity asked for, a unit or a condition.
 """
 
@@ -142,18 +142,50 @@ _BELOW_100 = {word: Fraction(value) for value, word in enumerate(_ONES)}
 _BELOW_100 |= {word: Fraction(10 * value) for value, word in enumerate(_TENS, start=2)}
 _BELOW_100 |= {f"{ten} {one}": _BELOW_100[ten] + _BELOW_100[one] for ten in _TENS for one in _ONES[1:10]}
 SCALES = {"dozen": 12, "trillion": 10**12, "billion": 10**9, "million": 10**6, "thousand": 1000, "hundred": 100}
+_PARTS = {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000}
+_ORDINALS = "third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+_PARTS |= {word: value for value, word in enumerate(_ORDINALS.split(), start=3)}
 
 
 def number_in_words(text: str) -> Fraction | None:
-    """Return the number that English words spell, or None. Fractions in words are not read.
+    """Return the number that English words spell, or None. `one hundred and one half` is none, because it may be 100.5
+    or 50.5.
 
-    >>> number_in_words("minus twenty one"), number_in_words("3 dozen"), number_in_words("zero and a half")
-    (Fraction(-21, 1), Fraction(36, 1), None)
+    >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("zero and a half")
+    (Fraction(-2, 3), Fraction(36, 1), Fraction(1, 2))
+    >>> number_in_words("two point five"), number_in_words("one and a half million"), number_in_words("two fifth")
+    (Fraction(5, 2), Fraction(1500000, 1), None)
     """
-    words = re.sub("[-,]", " ", text.lower()).split()[:20]
-    negative = words[:1] in (["minus"], ["negative"])
-    value = _cardinal(words[negative:])
-    return -value if negative and value is not None else value
+    words = re.sub("[-,]", " ", text.lower()).replace("half a ", "half ").split()[:20]
+    sign = -1 if words[:1] in (["minus"], ["negative"]) else 1
+    words = words[sign < 0 :]
+    if not words:
+        return None
+    value = _with_part(words)
+    if value is None and words[-1] in SCALES and (times := _with_part(words[:-1])) is not None:
+        value = times * SCALES[words[-1]]
+    value = _cardinal(words) if value is None else value
+    return None if value is None else sign * value
+
+
+def _with_part(words: list[str]) -> Fraction | None:
+    """Read a decimal (`two point five`), a fraction (`two thirds`) or a mixed number (`two and a half`)."""
+    if "point" in words:
+        whole, decimals = words[: words.index("point")], words[words.index("point") + 1 :]
+        digits = "".join(str(_ONES.index(word)) for word in decimals if word in _ONES[:10])
+        value = _cardinal(whole)
+        return None if value is None or not decimals or len(digits) < len(decimals) else value + Fraction(f"0.{digits}")
+    if "and" in words[1:]:
+        start = len(words) - 1 - words[::-1].index("and")
+        value, part = _cardinal(words[:start]), _with_part(words[start + 1 :])
+        if value is None or part is None or part >= 1 or words[start - 1] in SCALES:
+            return None
+        return value + part
+    *top, name = words or [""]
+    part = _PARTS.get(name.removesuffix("s"))
+    one = top in (["a"], ["an"], ["one"]) or (not top and name in ("half", "quarter"))
+    above = Fraction(1) if one else _cardinal(top) if name.endswith("s") else None
+    return None if part is None or above is None else above / part
 
 
 def _cardinal(words: list[str]) -> Fraction | None:
@@ -170,10 +202,12 @@ def _cardinal(words: list[str]) -> Fraction | None:
     return None if times is None or rest is None or rest >= SCALES[scale] else times * SCALES[scale] + rest
 
 
-_NUMBER_WORD = rf"(?:{'|'.join([*_ONES, *_TENS, *SCALES])}|minus|negative|an?)"
-#: A number that is followed by another one in brackets is not read: `seven (7)` is no product.
+_NUMBER_WORD = rf"(?:{'|'.join([*_ONES, *_TENS, *SCALES, *_PARTS])}|minus|negative|an?)s?"
 _SPELLED = re.compile(
-    rf"(?<![A-Za-z\\(])(?:\d+(?:\.\d+)? )?{_NUMBER_WORD}(?:[ -]+(?:and )?{_NUMBER_WORD})*(?![A-Za-z]| ?\()", re.I
+    r"(?:(?P<twice>\d+) ?\()?(?<![A-Za-z\\])"
+    rf"(?P<words>(?:\d+(?:\.\d+)? (?:and )?)?{_NUMBER_WORD}(?:[ -]+(?:and |point )?{_NUMBER_WORD})*)"
+    r"(?![A-Za-z])(?P<after>\)| ?\(\d+\))?",
+    re.I,
 )
 
 
@@ -181,20 +215,28 @@ def in_digits(text: str) -> str:
     """Return a text in which numbers in words are replaced by digits.
 
     >>> in_digits("twenty one ways"), in_digits("3 dozen"), in_digits("seven (7)"), in_digits("minus 5")
-    ('21 ways', '36', 'seven (7)', '-5')
+    ('21 ways', '36', '7', '-5')
     """
     text = re.sub(r"\\text ?\{ ?(-?\d+(?:/\d+)?) ?\}", r"\1", _SPELLED.sub(_digits, text))
     return re.sub(r"\b(?:minus|negative) (?=\d)", "-", text)
 
 
 def _digits(found: re.Match[str]) -> str:
-    """Return the match in digits; unchanged if the words are neither a number nor numbers joined by `and`."""
-    whole = number_in_words(found[0])
-    numbers = [whole] if whole is not None else [*map(number_in_words, found[0].split(" and "))]
-    return found[0] if None in numbers else " and ".join(map(str, numbers))
+    """Return the match in digits; unchanged if the words are no numbers, or if a number given twice differs."""
+    words, after = found["words"], found["after"] or ""
+    spelt = [
+        number_in_words(part) for part in ([words] if number_in_words(words) is not None else words.split(" and "))
+    ]
+    numbers = [value for value in spelt if value is not None]
+    if len(numbers) < len(spelt) or numbers[0].denominator == 1 < numbers[-1].denominator:
+        return found[0]
+    digits = " and ".join(map(str, numbers))
+    if found["twice"]:
+        return digits if (found["twice"], after) == (digits, ")") else found[0]
+    return digits + after if after in ("", ")") else digits if after == f" ({digits})" else found[0]
 
 
-# ---- the grammar: a sentence over the line of marks. Every word is written here or names a unit; others are not read.
+# ---- the grammar: sentences over the line of marks. Every word is written here or names a unit; no other word is read.
 
 _SO = (
     r"(?:(?:and|so|thus|hence|therefore|then|finally|we (?:get|have|find|obtain)(?: that)?|this gives|it follows that)"
@@ -218,13 +260,18 @@ _KIND = (
     rf"(?: (?:of|for) (?:#|{_THING}))?"
 )
 _IS = r"(?: is| are| equals| is equal to| are equal to| must be| :| =)(?: :)?"
-_SUBJECT = (
-    rf"(?:(?:it|this|that)(?: is| equals|'s)|{_KIND}{_IS}|(?:there (?:are|is|exists?)|a total of)(?: exactly| only)?"
-    r"|(?P<name>#)(?: is| are| equals| must be| is equal to)(?: exactly)?)"
+_SUBJECT = rf"(?:(?:it|this|that)(?: is| equals|'s)|{_KIND}{_IS})"
+_COMPARED = (
+    (r"at least|no less than|not less than|greater than or equal to", r"\\ge"),
+    (r"at most|no more than|not more than|less than or equal to", r"\\le"),
+    (r"less than", "<"),
+    (r"greater than", ">"),
+    (r"not equal to", r"\\ne"),
 )
+_ANY_COMPARED = "|".join(pattern for pattern, _ in _COMPARED)
 _THEN = r"(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore)(?: ,)?"
 _LIST = rf"#(?:(?: ?[,;]| and| or| , and| , or|{_THEN}) #)*"
-_VALUE = rf"(?P<list>{_LIST})(?P<unit> [a-z][a-z' -]*?)??"
+_VALUE = rf"(?:(?P<rel>{_ANY_COMPARED}) (?P<bound>#)|(?P<list>{_LIST})(?P<unit> [a-z][a-z' -]*?)??)"
 #: What a letter may stand for, and how conditions write it; real letters need no condition.
 _DOMAINS = {
     "integer": r"\mathbb{Z}",
@@ -233,19 +280,27 @@ _DOMAINS = {
     "natural number": r"\mathbb{N}",
     **dict.fromkeys(("number", "real", "constant", "value"), ""),
 }
-_DOMAIN = rf"(?: real)?(?: (?P<DOMAIN>{'|'.join(_DOMAINS)})s?)?"
+_DOMAIN = rf"(?: real(?= (?:number|constant|value)))?(?: (?P<NAME>{'|'.join(_DOMAINS)})s?)?"
+_FOR_ALL = (
+    r"(?: ?,)? for(?: (?:all|any|every|each|an?)(?: values? of)?| some(?= (?:real )?(?:integer|constant)))?"
+    rf"{_DOMAIN.replace('NAME', 'of_every')}(?: (?P<every>#))?"
+)
 _WHEN = (
-    r"(?: ?,)? (?:for|where|with|when)"
-    r"(?: (?:all|any|every|each|an?|some(?= (?:real )?(?:integer|constant)))(?: values? of)?)?"
-    rf"{_DOMAIN.replace('DOMAIN', 'before')}(?: (?P<condition>#))?"
-    rf"(?:(?: is| are)? (?:an?|any|some){_DOMAIN.replace('DOMAIN', 'behind')})?"
+    r"(?: ?,)? (?:for|where|with|when) (?P<condition>#)"
+    rf"(?:(?: is| are)? (?:an?|any|some){_DOMAIN.replace('NAME', 'of_condition')})?"
 )
 _TAIL = (
-    rf"(?:(?: ?,)? (?:in total|in all|total|altogether|only|to do (?:this|so|it))|{_WHEN}"
+    rf"(?:(?: ?,)? (?:in total|in all|total|altogether|only)|{_FOR_ALL}|{_WHEN}"
     r"| (?:is|are) (?:the|my|our) (?:final |correct )?(?:answers?|solutions?))?(?: \. i hope it is correct)?(?: ?[.!])*"
 )
-_SENTENCE = re.compile(
-    rf"{_SO}(?:{_SUBJECT} )?(?:{_VALUE}|(?(name)(?!)|(?P<text>[a-z][a-z' -]*))){_TAIL}".replace("#", r"#\d+"), re.I
+_SENTENCES = tuple(
+    re.compile(pattern.replace("#", r"#\d+"), re.I)
+    for pattern in (
+        rf"{_SO}(?:{_SUBJECT} )?(?:{_VALUE}|(?P<text>[a-z][a-z' -]*)){_TAIL}",
+        rf"{_SO}(?P<name>#)(?: is| are| equals| must be| is equal to)(?: exactly)? {_VALUE}{_TAIL}",
+        rf"{_SO}(?:there (?:are|is|exists?)|a total of)(?: exactly| only)? (?P<list>#)(?P<counted> [a-z][a-z' -]*?)??"
+        rf"(?: to do (?:this|so|it))?{_TAIL}",
+    )
 )
 
 
@@ -253,8 +308,8 @@ _SENTENCE = re.compile(
 def read(text: str) -> Reading:
     r"""Read the answer in one text.
 
-    >>> read("The answer is $8$ ways.").answer, read("a fifth of $20$").fault
-    ('8 \\text{ ways}', 'not understood: a fifth of $20$')
+    >>> read("The answer is $8$ ways.").answer, read("at least 8").answer, read("a fifth of $20$").fault
+    ('8 \\text{ ways}', '\\ge 8', 'not understood: a fifth of $20$')
     """
     if len(text := text.strip()) < 10 * MAX_ANSWER_CHARS:  # a pattern takes long on a text of a million characters
         text = rewritten(text, _DECORATION).strip()
@@ -268,15 +323,16 @@ def read(text: str) -> Reading:
     if not re.search("[A-Za-z]", line):
         return Reading(text if digits == spelt else digits)
     line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
-    found = _SENTENCE.fullmatch(line) if line.count(" ") < MAX_MARKS else None
-    if found and (answer := _answer(found.groupdict(""), formulas)):
-        return Reading(answer)
+    for sentence in _SENTENCES if line.count(" ") < MAX_MARKS else ():
+        if (found := sentence.fullmatch(line)) and (answer := _answer(found.groupdict(""), formulas)):
+            return Reading(answer)
     return Reading(text, f"{NOT_UNDERSTOOD}: {text[:120]}")
 
 
 #: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.
 _DECORATION = (
     (r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", ""),
+    (r"\\text ?\{( ?\([^{}()]*)\}", r"\1"),
     (r"\bper cent\b", "percent"),
     (
         r"(?i)(?<!\d)(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?$",
@@ -298,15 +354,19 @@ _DECORATION = (
 def _answer(group: dict[str, str], formulas: list[str]) -> str:
     """Return the answer of a sentence; empty if its unit is not understood."""
     group = {name: re.sub(r"#(\d+)", lambda found: formulas[int(found[1])], text) for name, text in group.items()}
-    unit, of = group["unit"].strip().lower(), group["of"].strip().lower()
-    if any(words and unit_of(words) is None for words in (unit, of)):
+    units = [group.get(name, "").strip().lower() for name in ("unit", "counted", "of")]
+    if any(words and unit_of(words) is None for words in units):
         return ""
-    if group["text"]:
+    name = f"{group['name']} " if group.get("name") else ""
+    if group.get("rel"):
+        return f"{name}{rewritten(group['rel'].lower(), _COMPARED)} {group['bound']}"
+    if not group.get("list"):
         return group["text"]
     answer = re.sub(f"(?i:{_THEN}) ", ", ", group["list"])
-    if unit and "," not in answer:
+    if (unit := units[0] or units[1]) and "," not in answer:
         answer = rf"{answer} \text{{ {unit}}}"
-    letter, domain = group["condition"], _DOMAINS.get((group["before"] or group["behind"]).lower())
-    if letter and (domain or not re.fullmatch("[A-Za-z]", letter)):
-        answer = f"{answer}, {letter}" + (rf" \in {domain}" if domain else "")
-    return f"{group['name']} = {answer}" if group["name"] else answer
+    for restriction in ("every", "condition"):
+        letter, domain = group.get(restriction, ""), _DOMAINS.get(group.get(f"of_{restriction}", "").lower())
+        if letter and (domain or not re.fullmatch("[A-Za-z]", letter)):
+            answer = f"{answer}, {letter}" + (rf" \in {domain}" if domain else "")
+    return f"{name}= {answer}" if name else answer

@@ -9,7 +9,7 @@ from itertools import accumulate, product
 from typing import Literal
 
 from tasks.domain.grading.formulas import GREEK, Unreadable, is_constant, nodes, number, parse
-from tasks.domain.grading.texts import closing, normalise, prose_words, split
+from tasks.domain.grading.texts import closing, normalise, split
 
 #: Relations as they are compared.
 CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne"}
@@ -22,9 +22,9 @@ def squeeze(text: str) -> str:
     return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
 
 
-#: No factor or power follows a letter that counts periods: `\pi n^2` counts none.
+#: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
 _ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
-#: A letter that counts periods, and the argument of a function.
+#: A letter whose name is free: the integer that counts periods, the argument of a function.
 _FREE = (
     re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\\pi(?![A-Za-z]){_ENDS}"),
     re.compile(r"(?<![A-Za-z\\])[A-Za-z]+ ?\(([a-z])\)(?= ?=)"),
@@ -32,23 +32,28 @@ _FREE = (
 
 
 def with_letters_of(text: str, gold: str) -> str:
-    r"""Return the text with the gold's letters for the integer that counts periods and for the argument of a function.
+    r"""Return the text with the gold's name for the integer parameter of periods and for the argument of a function, if
+    both texts have one and the name is free.
 
-    >>> with_letters_of(r"\frac{\pi}{6}+n\pi", r"\frac{\pi}{6}+k\pi")
-    '\\frac{\\pi}{6}+k\\pi'
+    >>> with_letters_of(r"\frac{\pi}{6}+n\pi", r"\frac{\pi}{6}+k\pi"), with_letters_of("2^n", r"2^k")
+    ('\\frac{\\pi}{6}+k\\pi', '2^n')
     """
     for pattern in _FREE:
         mine, wanted = ({found[found.lastindex or 0] for found in pattern.finditer(t)} for t in (text, gold))
-        if len(mine) == len(wanted) == 1 and min(wanted) not in re.sub(r"\\[A-Za-z]+", "", text):
-            text = re.sub(rf"(?<![A-Za-z\\]){min(mine)}(?![A-Za-z])", min(wanted), text)
+        if len(mine) == len(wanted) == 1:
+            (old,), (new,) = mine, wanted
+            if new not in re.sub(r"\\[A-Za-z]+", "", text) and old not in re.sub(r"\\[A-Za-z]+", "", gold):
+                kept = rf"\\[A-Za-z]+|[A-Za-z]{{3,}}|({old})"
+                text = re.sub(kept, lambda found, new=new: new if found[1] else found[0], text)
     return text
 
 
 def counts_periods(text: str) -> bool:
+    r"""Return whether a letter counts periods, as in `k\pi`."""
     return bool(_FREE[0].search(text))
 
 
-Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation"]
+Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
 #: Signs of relations. In `7!=5040` the sign is `=`.
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv)(?![A-Za-z])|<=|>=|(?<![\d)])!=|=|<|>")
 _COMMA, _SEMICOLON, _BETWEEN = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\);"), re.compile(r"(?<!\\)[,;]")
@@ -70,6 +75,12 @@ _NOTATIONS = (
     (r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", r"(-\\infty,\\infty)"),
     (r"\\mathbb ?\{?R\}? ?\^ ?\{? ?\+ ?\}?", "x>0"),
     (r"\\mathbb ?\{?R\}? ?_ ?\{ ?(<|>|\\[lg]e) ?0 ?\}", r"x\1 0"),
+    (
+        r"(?:\\text ?\{)? ?(?:there (?:is|are) )?no(?: such)?(?: (?:real|integer|positive))?"
+        r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?"
+        r"|(?:\\text ?\{)? ?(?:(?:the )?(?:(?:solution )?set is )?(?:the )?(?:empty|null)(?: set)?) ?\}?",
+        r"\\emptyset",
+    ),
     (r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\mid) ?(.*?) ?\\\}", r"\1"),
     (r"=(?!=)(.*)", r"\1"),
 )
@@ -77,8 +88,8 @@ _NOTATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """text: normalised source. items: parts, in order. marks: brackets, signs, or the words
-    between parts. condition: the stated range of its letters, if any."""
+    """text: normalised source. items: parts, in order; rows of a matrix. marks: brackets, signs, or the word joining a
+    choice. condition: the stated range of its letters, if any."""
 
     kind: Kind
     text: str
@@ -91,7 +102,7 @@ def shape(text: str) -> Shape:
     r"""Return the form of an answer in any notation.
 
     >>> shape(r"\{1, 2\}").kind, shape("(1,2)").kind, shape("[1,2)").kind, shape("2 or 3").kind, shape("x=3").kind
-    ('set', 'tuple', 'interval', 'list', 'relation')
+    ('set', 'tuple', 'interval', 'choice', 'relation')
     """
     text = normalise(text)
     if (found := _CONDITION.search(text)) and (main := text[: found.start()].strip(" ,;")):
@@ -122,13 +133,14 @@ def _shape(text: str) -> Shape:
     for notation, form in _NOTATIONS:
         if found := re.fullmatch(notation, text, re.I):
             return _shape(found.expand(form))
+    if text[:1] == "]" and (interval := _bracketed(text)):
+        return interval
     for separator in (_JOINED, _SEMICOLON, _COMMA):
         parts, joins = split(text, separator)
         if len(parts := [part for p in parts if (part := p.strip(" ,;"))]) > 1:
             marks = tuple(_JOINS.get(join[1:], "or" if "or" in join.lower() else "and") for join in joins)
-            items, joined = _as_items(parts), separator is _JOINED
-            listed = not joined or ("land" not in marks and _are_values(items))
-            return Shape("list" if listed else "choice", text, items, marks if joined else ())
+            chosen = separator is _JOINED
+            return Shape("choice" if chosen else "list", text, _as_items(parts), marks if chosen else ())
     if both := _plus_minus(text):
         return Shape("list", text, tuple(map(_shape, both)))
     unions, _ = split(text, _CUP)
@@ -140,22 +152,13 @@ def _shape(text: str) -> Shape:
     return _bracketed(text) or Shape("scalar", text)
 
 
-def _are_values(items: Sequence[Shape]) -> bool:
-    """Return whether all items are values, or equations for the same name."""
-    names = {item.items[0].text if item.kind == "relation" else "" for item in items}
-    return len(names) == 1 and all(item.kind != "relation" or {*item.marks} == {"="} for item in items)
-
-
 def _matrix(text: str) -> Shape | None:
-    """Read a column as a tuple, and any other matrix as the tuple of its rows. A determinant is a number."""
+    """Read a vector or a matrix, row by row. A determinant is a number, not a matrix."""
     found = _MATRIX.fullmatch(text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text)
-    lines = re.sub(r"\\\\\s*$", "", found["inner"]).split(r"\\") if found else []
-    rows = [[_shape(cell) for cell in re.split(r"(?<!\\)&", line)] for line in lines]
-    if len({*map(len, rows)}) != 1:
-        return None
-    if len(rows[0]) == 1 < len(rows):
-        return Shape("tuple", text, tuple(cell for (cell,) in rows))
-    return Shape("tuple", text, tuple(Shape("tuple", " & ".join(c.text for c in row), tuple(row)) for row in rows))
+    rows = [[c.strip() for c in re.split(r"(?<!\\)&", r)] for r in found["inner"].split(r"\\")] if found else []
+    rows = [row for row in rows if row != [""]]
+    cells = tuple(Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows)
+    return Shape("matrix", text, cells) if len({*map(len, rows)}) == 1 else None
 
 
 def _bracketed(text: str) -> Shape | None:
@@ -168,13 +171,13 @@ def _bracketed(text: str) -> Shape | None:
         inside, _ = split(text[1:-1], _COMMA)
         return Shape("set", text, tuple(map(_shape, inside))) if len(inside) > 1 else _shape(text[1:-1])
     depths = [*accumulate((char in "([{") - (char in ")]}") for char in text[1:-1])]
-    if not depths or text[0] not in "([" or text[-1] not in ")]" or not min(depths) >= 0 == depths[-1]:
+    if not depths or text[0] not in "([]" or text[-1] not in ")][" or not min(depths) >= 0 == depths[-1]:
         return None  # `(1,2]` is one bracket; `(1,2)(3,4)` is not
     parts, _ = split(text[1:-1], _BETWEEN)
     if len(parts) < 2:
         inner_shape = _shape(text[1:-1]) if text[0] == "(" and text[-1] == ")" else None
         return inner_shape if inner_shape is not None and inner_shape.kind != "scalar" else None
-    marks = (text[0], text[-1])
+    marks = ({"]": "("}.get(text[0], text[0]), {"[": ")"}.get(text[-1], text[-1]))
     endless = any(r"\infty" in p for p in parts)
     kind: Kind = "interval" if len(parts) == 2 and (marks != ("(", ")") or endless) else "tuple"
     return Shape(kind, text, tuple(map(_shape, parts)), marks)
@@ -204,6 +207,20 @@ def _plus_minus(text: str) -> list[str]:
             pieces[1::2] = ["-+"[below == (sign == r"\mp")] for sign, below in zip(signs, minus, strict=True)]
             found.append("".join(pieces))
     return found
+
+
+def as_tuple(found: Shape, flat: bool) -> Shape:
+    """Return a matrix as the tuple of its rows, and a vector (if `flat`) as the tuple of its entries; `[1,2]` and
+    `[[1,2],[3,4]]` become tuples."""
+    items = found.items
+    if found.kind == "matrix":
+        if flat and 1 in (len(items), len(items[0].items)):
+            items = tuple(entry for row in items for entry in row.items)
+    elif found.kind == "tuple" or (found.kind == "interval" and found.marks == ("[", "]")):
+        items = tuple(as_tuple(item, flat) for item in items)
+    else:
+        return found
+    return Shape("tuple", found.text, items)
 
 
 # ---- names, values and labels in relations
@@ -236,19 +253,25 @@ def named(relation: Shape) -> set[str]:
     return {i.text for i in relation.items if is_name(i.text)}
 
 
-def assigned(answer: Shape) -> dict[str, Shape]:
-    """Return the values of different names, as `q=5, p=2` and `(q,p)=(5,2)` state them; empty for other answers."""
+def in_order_of(names: Sequence[Shape] | None, answer: Shape) -> Shape:
+    """`(q,p)=(5,2)` and `q=5, p=2` as the tuple in the order `(p,q)`; anything else unchanged. Without names it is that
+    of the alphabet for single letters, and as written for others (`r=3, \\theta=0`)."""
     equations = (answer,) if answer.kind == "relation" else answer.items
     if {(e.kind, e.marks) for e in equations} != {("relation", ("=",))} or {*answer.marks} & {"or", "lor"}:
-        return {}
+        return answer
     sides = [equation.items for equation in equations]
     if answer.kind == "relation":
         left, right = answer.items
-        if not left.kind == right.kind == "tuple" or len(left.items) != len(right.items):
-            return {}
+        if not left.kind == "tuple" == right.kind or len(left.items) != len(right.items):
+            return answer
         sides = list(zip(left.items, right.items, strict=True))
-    values = {squeeze(name.text): value for name, value in sides if is_name(name.text)}
-    return values if len(values) == len(sides) else {}
+    values = {squeeze(side[0].text): side[1] for side in sides}
+    letters = all(re.fullmatch("[A-Za-z]", name) for name in values)
+    wanted = [squeeze(name.text) for name in names] if names else sorted(values) if letters else [*values]
+    if sorted(wanted) != sorted(values) or len(sides) != len(values):
+        return answer
+    ordered = tuple(values[name] for name in wanted)
+    return Shape("tuple", f"({','.join(value.text for value in ordered)})", ordered, ("(", ")"))
 
 
 _SIGN = re.compile("[-+]")
@@ -268,10 +291,9 @@ def is_label(text: str) -> bool:
     try:
         formula = parse(text)
     except Unreadable:
-        return not prose_words(text) and len(split(text, _SIGN)[0]) == 1
+        return len(split(text, _SIGN)[0]) == 1
     base = formula.args[0] if formula.op == "^" else formula
-    operator = str(base.args[0]).startswith((r"\lim", r"\int"))
-    if operator or base.op == "abs" or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
+    if base.op in ("abs", "lim", "int") or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
         return True
     return not any(n.op == "name" and _PLAIN.fullmatch(n.args[0]) for n in nodes(base))
 

@@ -120,8 +120,9 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
         start = match.end()
         if match.start() < end:
             continue
-        gaps.append(text[max(end, match.start() - MAX_SEPARATOR - 1) : match.start()])
-        denied = "not " if _DENIAL.search(gaps[-1]) else ""
+        gap = text[max(end, match.start() - MAX_SEPARATOR) : match.start()]
+        gaps.append(gap if match.start() - end <= MAX_SEPARATOR else "…")
+        denied = "not " if _DENIAL.search(gap) else ""
         if text[start : start + 1] != "{":
             bare = _BARE.match(text, start)
             inner = bare[0].rstrip(".,") if bare else ""
@@ -146,7 +147,7 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
     commas = len(found) > 1 and all(gap.strip() == "," for gap in gaps[1:])
     if commas and gaps[0].endswith("(") and text[end : end + 1] == ")":
         return [f"({','.join(found)})"], False, cut
-    joined = len(found) > 1 and all(len(gap) <= MAX_SEPARATOR and _SEPARATOR.fullmatch(gap) for gap in gaps[1:])
+    joined = len(found) > 1 and all(_SEPARATOR.fullmatch(gap) for gap in gaps[1:])
     return list(dict.fromkeys(found)), joined, cut
 
 
@@ -212,6 +213,7 @@ RENAMED = (
         r"|\\(?:left|right|middle|[bB]igg?[lr]?)(?![A-Za-z])\s*\.?|^ ?\"(?=[^\"]*\" ?$)|(?<=.)\" ?$",
         "",
     ),
+    (r"\\underline ?\{ ?(\\underline ?\{[^{}]*\}) ?\}", r"\1"),
     (r"(?<![\^_{])(?<![\^_] )\\underline ?(?=\{)", ""),
     (r"\\(?:textnormal|textit|textsf|texttt|emph)(?= ?\{)", r"\\text"),
     (r"\\(?:mathrm|operatorname|text) ?\{ ?((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp) ?\}", r"\\\1 "),
@@ -220,7 +222,13 @@ RENAMED = (
     (r"\{ ?([^{}]+?) ?\\choose ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
     (r"\{ ?([^{}]+?) ?\\over ?([^{}]+?) ?\}", r"\\frac{\1}{\2}"),
     (r"(?<![A-Za-z\\])n?C ?\( ?(\w{1,9}) ?, ?(\w{1,9}) ?\)", r"\\binom{\1}{\2}"),
+    (
+        r"(?:^|(?<=[-+*/=( ,]))(?:\{ ?\})? ?\^ ?(?:\{([^{}]+)\}|(\w)) ?C ?_ ?(?:\{([^{}]+)\}|(\w))",
+        r"\\binom{\1\2}{\3\4}",
+    ),
+    (r"(?<![\\^_])\{ ?([-+]) ?\}", r"\1"),
     (r"\\mathbb ([A-Z])(?![A-Za-z])", r"\\mathbb{\1}"),
+    (r"\(mod ([^()]+)\)|\\p?mod ?(\d{1,9})(?![\d.])", r"\\pmod{\1\2}"),
     (r"\.{3,}", r"\\ldots "),
     (rf"\\({_SYNONYMS})(?![A-Za-z])", lambda m: _NAMES[m[1]]),
     (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
@@ -231,6 +239,7 @@ RENAMED = (
         r"\\\1\2 ",
     ),
     (r"(?<![A-Za-z\\])\\?sqrt ?(\[\d\])? ?\(([^()]*)\)", r"\\sqrt\1{\2}"),
+    (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
     (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
     (r"(?<=[\])]) ?U ?(?=[\[({])", r"\\cup "),
     (r"\\(?:\\ ?\[ ?-?[\d.]+ ?(?:pt|e[mx]|[cm]m|in) ?\]|cr(?![A-Za-z]))", r"\\\\"),
@@ -243,6 +252,7 @@ RENAMED = (
         rf"(?:\\frac ?\{{ ?)?{_TEXT}([A-Za-z]+) ?\}} ?(?:/|\}} ?\{{) ?{_TEXT}([A-Za-z]+) ?\}}(?: ?\}})?",
         r"\\text{ \1/\2}",
     ),
+    (r"\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}( ?\\times ?)\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}", r"\\vec{\1}\2\\vec{\3}"),
     (r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf)\s*(?:\{([A-Za-z0-9]+)\}|(?=\{))", r"\1"),
     (r"(\\in ?)\\?([RZNQC])(?![A-Za-z])|\\([RZNQC])(?![A-Za-z])", r"\1\\mathbb{\2\3}"),
     (r"\\[()\[\]]|(?<!\\)\$", " "),
@@ -298,17 +308,20 @@ _ARGUMENTS = (
     ),
     (r"(?<=[\w)])\*\*(?=[\w({])", "^"),
     (r"\*\*|`", ""),
+    (r"([\^_]) ?(-?\d*\.\d+|-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}"),
     (rf"(\\(?:frac|binom|sqrt))(?![A-Za-z])\s*(\[[^\]]*\])?\s*(?:(?=\{{)|{_ONE_TOKEN})", _braced),
     (rf"(\\(?:frac|binom))({_GROUP})\s*(?:(?=\{{)|{_ONE_TOKEN})", _braced),
 )
 _IMPLIES = r"(?:\\(?:Rightarrow|implies|Longrightarrow|therefore)(?![A-Za-z])|(?<![<>=])=>)"
+_BEFORE = rf"(?:(?!{_IMPLIES}).)*"
 #: Quotes, emphasis and a command around all of the text; relations from which it follows, and a rounding sign.
 _WHOLE = (
     (r"\s+|\\\\\s*$", " "),
     (r"^'([^']+)'$|^\*{1,2}([^*_]+)\*{1,2}$|^_{1,2}([^*_]+)_{1,2}$", r"\1\2\3"),
     (rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{((?=.*[\d\\])(?:[^{{}}]|{_GROUP})*|{_LETTERS})\}} ?$", r"\1"),
     (r"^[ ,;:]+|(?:(?<!\\)[ .,;:]|(?<![\w)}!\\])!)+$", ""),
-    (rf"^(?:.*(?:[=<>]|\\(?:le|ge|in)\b).*| *){_IMPLIES}(?= *\S)", ""),
+    (rf"^(?:(?= *{_IMPLIES}|{_BEFORE}(?:[=<>]|\\(?:le|ge|in)\b)){_BEFORE}{_IMPLIES})+(?= *\S)", ""),
+    (r"^ *(?:->|\\to(?![A-Za-z]))(?= *\S)", ""),
     (r"^ *\\(?:approx|sim|simeq)(?![A-Za-z])", ""),
 )
 
@@ -333,13 +346,20 @@ def _ascii(text: str) -> str:
     return "".join(c if c.isascii() else unicodedata.normalize("NFKC", c) for c in text)
 
 
+_EMPTY_ARGUMENT = re.compile(
+    r"\\(?:frac|binom)\s*(?:\{[^{}]*\}\s*)?(?:\{\s*\}|$)|\\sqrt\s*(?:\[[^\]]*\])?\s*(?:\{\s*\}|$)"
+    r"|[\^_]\s*(?:\{\s*\}|$)"
+)
+
+
 def repaired(text: str) -> str | None:
     """Return a normalised text with missing final braces added; None if that does not balance it."""
     bare = re.sub(r"\\[{}]", "", text)
     missing, rounds = (sum(bare.count(a) - bare.count(b) for a, b in pairs) for pairs in (["{}"], ["()", "[]"]))
     text = text + "}" * missing if missing >= 0 else re.sub(rf"( *\}}){{{-missing}}} *$", "", text)
+    swapped = text.startswith("]") or text.endswith("[")
     open_ends = text.count(r"\{") != text.count(r"\}") or text.count(r"\begin{") != text.count(r"\end{")
-    return None if rounds or open_ends else text
+    return None if (rounds and not swapped) or open_ends or _EMPTY_ARGUMENT.search(text) else text
 
 
 def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
@@ -376,7 +396,7 @@ _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
 def prose_words(text: str) -> list[str]:
     """Return the words of a text that are no products of variables and no names of points or functions."""
     bare = _COMMAND.sub(" ", TEXT_COMMANDS.sub(" ", text))
-    return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if is_word(w) and not w.isupper()]
+    return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if is_word(w)]
 
 
 def is_word(run: str) -> bool:

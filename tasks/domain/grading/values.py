@@ -18,7 +18,7 @@ from typing import Any
 
 from mpmath import mp
 
-from tasks.domain.grading.formulas import FUNCTIONS, Expr, names_in, nodes, terminates
+from tasks.domain.grading.formulas import FUNCTIONS, Expr, constant, names_in, nodes, terminates
 
 
 class Undecided(Exception):
@@ -154,6 +154,10 @@ class _Evaluation:
                 if args[0] == "inf":
                     raise NoValue
                 return _CONSTANT_VALUES[args[0]]()
+            case "sum" | "prod" if not any(map(_has_infinity, args[2:])):
+                return self.running(op, *args)
+            case "sum" | "prod" | "int" | "lim":
+                return self.unknown(op, *args)
             case "call":
                 return _hashed(args[0], *map(self.written, args[1:]))
         try:
@@ -185,10 +189,39 @@ class _Evaluation:
                 raise Undecided(f"numbers of more than {MAX_DIGITS:,} digits")
         return value
 
+    def running(self, op: str, variable: str, body: Expr, low: Expr, high: Expr) -> Any:
+        """Return the value of a sum or a product, term by term."""
+        first, last = (_whole(self.of(end), 10**9) for end in (low, high))
+        if last - first > 2_000:
+            raise Undecided("a sum of too many terms")
+        kept, found = self.at, constant(op == "prod").args[0]
+        for value in range(first, last + 1):
+            self.at = {**kept, variable: Fraction(value)}
+            pair = [found, self.of(body)]
+            pair = pair if all(isinstance(part, Fraction) for part in pair) else [real(part) for part in pair]
+            found = self.seen(_OPERATIONS["+" if op == "sum" else "*"](*pair))
+        self.at = kept
+        return found
+
+    def unknown(self, what: str, variable: str, *parts: Any) -> Fraction:
+        """Return a number that is derived from the values of the parts as functions of the variable."""
+        kept, found = self.at, [what]
+        for place in range(3):
+            self.at = {**kept, variable: _coordinate("a bound variable", place, 1)}
+            found += [part if isinstance(part, str) else self.written(part) for part in parts]
+        self.at = kept
+        return _hashed(*found)
+
     def written(self, formula: Expr) -> str:
         """Return a value as text, the same for every way to compute the value."""
+        if _has_infinity(formula):
+            return repr(formula)
         value = self.of(formula)
         return str(mp.nstr(real(value), 25)) if value else "0"
+
+
+def _has_infinity(formula: Expr) -> bool:
+    return any(node == Expr("const", ("inf",)) for node in nodes(formula))
 
 
 def _hashed(*parts: str) -> Fraction:
@@ -201,7 +234,7 @@ _POINTS = ((1, 0), (1, 1), (-1, 0), (-1, 1), (0, 0), (0, 1), (0, 0), (0, 1))
 _WHOLE_POINTS = 24
 _LARGE = (30, 1_000, 10**6)
 _STEPPED = {"abs", "floor", "ceil", "frac", "max", "min", "mod"}
-_COUNTED = {"!", "!!", "binom", "gcd", "lcm"}
+_COUNTED = {"!", "!!", "binom", "sum", "prod", "gcd", "lcm"}
 
 
 def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, Fraction]]:
@@ -311,7 +344,7 @@ def same_value(one: Expr, other: Expr) -> bool:
         met = True
         if not _alike(a, b, slack):
             return False
-    return met or one == other
+    return met or (one == other and any(map(_has_infinity, (one, other))))
 
 
 def _numbers(formulas: tuple[Expr, ...]) -> Iterator[Values]:
@@ -338,6 +371,24 @@ def factor_between(one: Expr, other: Expr) -> Any:
     with mp.workdps(DIGITS):
         same = all(_alike(real(ratio), real(ratios[0]), mp.mpf(10) ** -40) for ratio in ratios)
     return ratios[0] if ratios and same and ratios[0] else None
+
+
+def same_solutions(one: Expr, other: Expr) -> bool:
+    """Return whether `one = 0` and `other = 0` have the same solution for a variable that is linear in both."""
+    names = names_in(one)
+    if names != names_in(other):
+        return False
+    solutions = ((_solution(one, name), _solution(other, name)) for name in names)
+    return any(mine and theirs and same_value(mine, theirs) for mine, theirs in solutions)
+
+
+def _solution(formula: Expr, name: str) -> Expr | None:
+    """Return the solution of `formula = 0` for a variable; None if the formula is not linear in the variable."""
+    at = {x: with_values(formula, {Expr("name", (name,)): constant(Fraction(x, 7))}) for x in (-11, 0, 5)}
+    slope, before = (Expr("/", (Expr("+", (at[x], Expr("neg", (at[0],)))), constant(Fraction(x, 7)))) for x in (5, -11))
+    if same_value(slope, constant(0)) or not same_value(slope, before):
+        return None
+    return Expr("/", (Expr("neg", (at[0],)), slope))
 
 
 def with_values(formula: Expr, known: dict[Expr, Expr]) -> Expr:

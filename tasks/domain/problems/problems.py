@@ -82,8 +82,7 @@ def canonical_gold(gold: str) -> str:
             return re.sub(r"0+$", "", text.replace(",", ""))
         return text
     parsed = shape(text)
-    plain = not parsed.marks and all(item.kind == "scalar" for item in parsed.items)
-    if parsed.kind == "list" and plain and "=" not in text and "pm" not in text:
+    if parsed.kind == "list" and all(i.kind == "scalar" for i in parsed.items) and "=" not in text and "pm" not in text:
         return ", ".join(item.text for item in parsed.items)
     return text
 
@@ -100,7 +99,7 @@ def answer_type(gold: str) -> str:
     if parsed.kind == "relation":
         ordered = not set(parsed.marks) & {"=", r"\equiv"}
         return "interval" if ordered else "equation"
-    return {"choice": "list", "union": "interval"}.get(parsed.kind, parsed.kind)
+    return {"choice": "list", "union": "interval", "matrix": "tuple"}.get(parsed.kind, parsed.kind)
 
 
 def _scalar_type(scalar: Shape) -> str:
