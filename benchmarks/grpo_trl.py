@@ -61,7 +61,9 @@ def tried(setting: tuple[str, ...], warmup: int) -> float:
         command = [sys.executable, "-m", "benchmarks.grpo_trl", *sys.argv[1:], *setting, *short]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
-            print(f"{' '.join(setting)}: {ended.stderr.strip().splitlines()[-1][:300]}", flush=True)
+            lines = ended.stderr.strip().splitlines()
+            reason = next((line for line in reversed(lines) if "Error" in line), lines[-1])  # warnings may follow it
+            print(f"{' '.join(setting)}: {reason[:300]}", flush=True)
             return inf
         seconds = mean(json.loads(Path(out.name).read_text())["seconds"][warmup:])
     print(f"{' '.join(setting)}: {seconds:.2f} s/step", flush=True)
