@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from dashboards.parts import root
+from storage.errors import UserError
 from storage.reading.query_cache import reports
 from storage.reading.recorded import listed_runs
 
@@ -17,8 +18,12 @@ def main() -> None:
 
     for module in ("pandas", "dashboards.app"):  # pandas: what Streamlit loads for its first table
         import_module(module)
-    listed_runs(root())
-    reports(root())
+    try:
+        listed_runs(root())
+        reports(root())
+    except UserError as error:  # storage that does not answer
+        print(f"varband: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     sys.argv = ["streamlit", "run", str(Path(__file__).with_name("app.py")), *sys.argv[1:]]
     cli.main()
 

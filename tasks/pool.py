@@ -2,6 +2,7 @@
 splits, and benchmarks."""
 
 import hashlib
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,10 +38,13 @@ def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payloa
     rows = load_problems((_place(s), s.name, s.only) for s in sources)
     pool, issues = _limited(rows, toolbox().graders(), policy, _kept_out(sources))
     if not pool:
-        why = "; ".join(f"{one['source_id']}: {one['code']} ({one['detail']})" for one in issues[:2])
+        by_problem = {one["source_id"]: one for one in reversed(issues)}  # the first finding of each
+        why = "; ".join(
+            f"{name}: {by_problem[name]['code']} ({by_problem[name]['detail']})" for name in [*by_problem][:-3:-1]
+        )
         raise UserError(
             f"pool: none of {len(rows)} problems is left after the checks, for example {why};"
-            " `varband pool FILE --on-issue keep` shows the rest"
+            f" `varband pool {shlex.quote(str(_place(sources[0])))} --on-issue keep` shows the rest"
         )
     folder = workdir()
     pq.write_table(pa.Table.from_pylist(issues, schema=PoolIssues.schema), folder / ISSUES_FILE)

@@ -193,8 +193,11 @@ def _parked(
         why = f"parked: {limit}; `{resume} --anyway` trains all the same; {how_far}"
         return {"why": why, "missing": missing, "stages_done": done}
     limits, spent = meter.budget.limits(), meter.journal.spent()
-    about = ", ".join(f"{plainly(getattr(missing, n), 2)} {n.replace('_', ' ')}" for n in limits or ("tokens",))
-    why = f"parked: {limit}; {how_far}; about {about} more are missing"
+    amounts = {n: getattr(missing, n) for n in limits or ("tokens",)}
+    why = f"parked: {limit}; {how_far}"
+    if any(amounts.values()):
+        about = ", ".join(f"{plainly(amount, 2)} {n.replace('_', ' ')}" for n, amount in amounts.items())
+        why += f"; about {about} more are missing"
     if limits and not of_team(limit):
         enough = {n: max(1.1 * (getattr(spent, n) + getattr(missing, n)), most) for n, most in limits.items()}
         budget = ",".join(f"{n}={_round_up(v):.12g}" for n, v in enough.items())

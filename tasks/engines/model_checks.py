@@ -137,7 +137,11 @@ def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerByte
 
 def _check(what: str, needed: float, free: float, fix: str) -> None:
     if needed > free:
-        raise UserError(f"{what} needs about {needed / GIB:.1f} GiB and {free / GIB:.1f} GiB are free; {fix}")
+        raise UserError(f"{what} needs about {_size(needed)} and {_size(free)} are free; {fix}")
+
+
+def _size(of: float) -> str:
+    return f"{of / GIB:.1f} GiB" if of >= 0.1 * GIB else f"{of / 2**20:.1g} MiB"
 
 
 def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: int) -> int:

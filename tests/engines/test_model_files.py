@@ -218,3 +218,25 @@ def test_a_log_holds_errors_and_notices_alone() -> None:
     done = subprocess.run([sys.executable, "-c", RUNS], capture_output=True, text=True, timeout=60)
     lines = [line.partition("Notice: ")[2] or line for line in done.stderr.splitlines()]
     assert lines == ["an error", "a notice", "an end"]
+
+
+BEFORE_THREADS = """
+import sys
+from pathlib import Path
+from tasks.engines.model_files import import_before_threads
+import_before_threads(Path(sys.argv[1]))
+needed = {"peft", "transformers.models.auto.modeling_auto", "transformers.models.qwen3.modeling_qwen3"}
+print(needed - {*sys.modules})
+"""
+
+
+@pytest.mark.slow
+def test_threads_find_the_libraries_imported(model: Path) -> None:
+    """In a process of its own: here they are imported already. Two threads that import transformers' names at once can
+    fail, which ended a resumed study on a GPU."""
+    config = json.loads((model / "config.json").read_text()) | {"model_type": "qwen3"}
+    (model / "config.json").write_text(json.dumps(config))
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE_THREADS, str(model)], capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "set()"), done.stderr

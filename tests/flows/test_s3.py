@@ -148,7 +148,7 @@ def test_ledger_charges_and_runs_are_shared(bucket: str, tmp_path: Path, monkeyp
 #: Of a file that no PUT of the server takes. VARBAND_LARGE_MIB: for a figure with a larger one.
 MEBIBYTES = int(os.environ.get("VARBAND_LARGE_MIB", "160"))
 CARRIER = """
-import resource, sys
+import re, sys
 from pathlib import Path
 import pyarrow as pa
 from storage.artifacts.fingerprint import file_digest
@@ -156,7 +156,8 @@ from storage.roots import root_folder
 from tests.flows.test_s3 import REF, Store, write
 store = Store(root_folder("s3://large/root"))
 store.prepare()
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+# ru_maxrss of a new process is that of the one that started it
+peak = lambda: int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
 before = peak()
 write(store, 1, Path(sys.argv[2])) if sys.argv[1] == "put" else store.check(REF)
 print(before, peak(), file_digest(store.files(REF) / "adapter.bin"))
@@ -212,6 +213,30 @@ def test_storage_that_does_not_serve_is_one_sentence(
     said = {"away": "did not answer for", "no bucket": "there is no bucket 'misspelt'"}.get(fault, "no credentials")
     assert isinstance(done.exception, UserError) and said in str(done.exception), done.output
     assert done.exception.exit_code == (75 if fault == "away" else 2) and not done.stdout
+
+
+def test_dashboards_of_storage_that_does_not_answer_are_one_sentence(tmp_path: Path) -> None:
+    away = {
+        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+    }
+    settings = away | {
+        "VARBAND_ROOT": "s3://misspelt/team",
+        "VARBAND_CACHE": str(tmp_path),
+        "VARBAND_STORAGE_PATIENCE": "0.1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "varband", "serve", f"--port={free_port()}", "--root", "s3://misspelt/team"],
+        env=os.environ | settings,
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 75 and done.stderr.startswith("varband: ") and len(done.stderr.splitlines()) == 1, (
+        done.stderr
+    )
 
 
 def test_two_machines_that_want_rollouts_of_one_policy_share_them(

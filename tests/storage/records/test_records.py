@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from flows.running.accounting import accounted
 from flows.running.plan import has_sampled, plan, sampled_here
+from flows.running.sessions import Charging, silent
 from flows.study.request import Request, beside, earlier_looks, entry_of, registered
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
@@ -25,7 +27,7 @@ from storage.records.record import (
     register,
     register_path,
 )
-from storage.records.runs import Run, now, write_run
+from storage.records.runs import Run, all_runs, now, read_run, write_run
 from storage.records.spending import Charge, Journal, charges
 from tasks.rollouts import account_of
 
@@ -148,3 +150,18 @@ def test_other_values_of_a_matrix_are_runs_that_differ_in_its_axis_alone(study: 
     mine = replace(study, profile=replace(study.profile, title="mine/temperature=1.0"))
     assert beside(mine, tmp_path) == ("temperature=0.5 report-0",)
     assert beside(study, tmp_path) == ()
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "demo-2.json").write_text("{")
+    with pytest.warns(Notice, match=r"not listed: .*demo-2.json: no run record"):
+        assert all_runs(tmp_path) == []
+
+
+def test_an_interrupted_run_is_called_interrupted(study: Study, tmp_path: Path) -> None:
+    (store := Store(tmp_path)).prepare()
+    planned, charging = plan(study, store), Charging(run="demo-1")
+    with pytest.raises(KeyboardInterrupt), accounted(study, store, planned, charging, silent, {}):
+        raise KeyboardInterrupt
+    assert read_run(tmp_path, "demo-1").state == "interrupted"
