@@ -17,7 +17,7 @@ demo: $(VENV)/.ready
 # Bytecode is kept even where the environment says not to: dozens of processes import the same modules.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
 
-# Every room in six minutes on two cores.
+# Every room, in 7 to 9 minutes on two cores.
 test: $(VENV)/.ready
 	$(PYTEST)
 

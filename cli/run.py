@@ -187,7 +187,7 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
 @options.as_json
 def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool, as_json: bool) -> None:
     """Resume RUN, a paused, crashed or interrupted run, given by its id (`varband runs`) or its study's name. The
-    budget is for the whole run, including earlier attempts. Without --budget the run's own limits apply."""
+    budget is for the whole run, including earlier attempts. Limits that --budget does not name stay as they are."""
     record = run_named(root, run) or read_run(root, run)
     if record.flow_run is not None and os.environ.get("PREFECT_API_URL"):
         from flows.server.deployments import resume_suspended
@@ -198,8 +198,7 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool,
             return
     request = Request.from_json(record.request)
     request = replace(request, settings=(*request.settings, *(["gate.anyway=true"] if anyway else [])))
-    limits = Budget.parse(budget) if budget else Budget(**record.budget)
-    carry_out(request, root, limits, as_json=as_json, shared=shared)
+    carry_out(request, root, Budget.parse(budget).over(Budget(**record.budget)), as_json=as_json, shared=shared)
 
 
 @click.command()

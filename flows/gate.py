@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from flows.artifacts import Screened
@@ -42,7 +43,8 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
     if not found:
         return ""
     blamed = [there[arm] for arm in dict.fromkeys(arm for one in found for arm in one.arms) if arm in there]
-    ends = [end for one in blamed for end in _ends(store, one)][:SHOWN]
+    by_turns = zip_longest(*(_ends(store, one) for one in blamed))
+    ends = [end for turn in by_turns for end in turn if end is not None][:SHOWN]
     lines = ["the gate is closed:", *(f"- {one.words}" for one in found)]
     lines += [f"the last words of {len(ends)} completions:", *ends] if ends else []
     return "\n".join(lines) + ADVICE

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from storage.errors import Parked
+from storage.errors import Parked, UserError
 from storage.records.runs import UNITS, Amounts, now
-from storage.records.spending import Charge, Journal, plus, spent_in_month
+from storage.records.spending import PRICES, Charge, Journal, plus, spent_in_month
 from tasks.domain.budget import Budget, Prices, plainly
 from tasks.engines.hardware import Hardware, device_name
 from tasks.engines.protocols import Request
@@ -108,6 +108,8 @@ class Meter:
 
         def on_progress(event: Progress) -> None:
             if event.event == "started" and event.ref.kind in OCCUPYING:
+                if not self.hardware.remote and (why := self.prices.unlimited(self.budget, device_name())):
+                    raise UserError(f"{self.journal.root / PRICES}: {why}")
                 self._step, self._last = event, time.monotonic()
                 self.check()
             elif event.event == "made" and self._step is not None and event.ref == self._step.ref:

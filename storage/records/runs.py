@@ -65,7 +65,9 @@ class Run(Record):
     stages: int = 0
     stages_done: int = 0
     spent: Amounts = Amounts()
-    budget: dict[str, float] = Field(default_factory=dict)  # the limits that were given, by name of Amounts
+    budget: dict[str, float] = Field(
+        default_factory=dict
+    )  # limits of the last attempt, those of the study included, by name of Amounts
     missing: Amounts | None = None  # estimate of the remaining cost, if there is one
     report: str | None = None
     started: Moment

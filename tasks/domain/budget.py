@@ -115,7 +115,21 @@ class Prices:
         return self.tokens.get(arm or "*") or self.tokens.get("*", TokenPrice(0.0, 0.0))
 
     def of_hours(self, device: str, hours: float) -> float:
-        return next((usd * hours for name, usd in self.devices.items() if name.lower() in device.lower()), 0.0)
+        return (self._of_device(device) or 0.0) * hours
+
+    def _of_device(self, device: str) -> float | None:
+        return next((usd for name, usd in self.devices.items() if name.lower() in device.lower()), None)
+
+    def unlimited(self, budget: Budget, device: str) -> str:
+        """Return why a limit in dollars limits nothing that this device computes; empty if it does.
+
+        >>> Prices().unlimited(Budget(usd=2), "cpu")[:66]
+        'the budget in US dollars limits nothing, because cpu has no price;'
+        """
+        if budget.usd is None or self.tokens or self._of_device(device) is not None:
+            return ""
+        how = f'write [devices] with "{device}" = … (US dollars an hour; 0 for your own)'
+        return f"the budget in US dollars limits nothing, because {device} has no price; {how}"
 
 
 def plainly(value: float, digits: int = 4) -> str:

@@ -38,7 +38,8 @@ def answer_texts(region: str | None, form: AnswerForm, truncated: bool = False) 
     """Return (the distinct texts of a region, whether they form one list, the reason if there is no text). The texts
     are the region's boxes, or else, in a tag, its whole text."""
     if region is None:
-        return [], False, "truncated before an answer" if truncated else "no answer tag"
+        missing = "no answer tag" if form == "tag" else "no answer"
+        return [], False, "truncated before an answer" if truncated else missing
     tagged = form == "tag" and "<answer>" in region
     blocks = list(dict.fromkeys(answer_blocks(region, unclosed=False))) if tagged else [region]
     texts: list[str] = []

@@ -8,15 +8,17 @@ import pytest
 from flows.running.forecast import Forecast
 from flows.running.plan import plan
 from flows.study.files import written_out
-from flows.study.prices import team_prices
+from flows.study.prices import prices_of, team_prices
 from flows.study.request import Request, profile_of
+from storage.artifacts.schemas import Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import PRICES, Charge, Journal, spent_in_month
-from tasks.domain.budget import Budget
+from tasks.domain.budget import Budget, Prices
 from tasks.engines.hardware import Hardware
-from tasks.metering import BudgetExceeded, of_team
+from tasks.metering import BudgetExceeded, Meter, of_team
+from tasks.stage import Progress
 from tests.flows.running.test_accounting import COMPLETION, PROMPT, CountingGenerator, attempt
 
 PLAIN = 'base = "demo"\n[training]\nsteps = 3\n'
@@ -112,6 +114,17 @@ def test_money_limits_no_server_whose_tokens_have_no_price(tmp_path: Path) -> No
     unpriced.check_limits(unpriced.of("paper", REMOTE), REMOTE, Budget(tokens=5), tmp_path)
     unpriced.check_limits(unpriced.of("paper", Hardware()), Hardware(), Budget(usd=5), tmp_path)
     priced.check_limits(priced.of("paper", REMOTE), REMOTE, Budget(usd=5), tmp_path)
+
+
+def test_a_limit_in_dollars_on_a_device_without_a_price_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    """Before, the hours of such a device cost nothing, and `--budget usd=2` limited nothing."""
+    study = Request(profile="demo").study(Store(tmp_path), planning=True)
+    assert any("[devices]" in one for one in Forecast.of(study, Store(tmp_path), Budget(usd=2)).warnings)
+    meter = Meter(Journal(tmp_path, "demo-1"), Budget(usd=2), prices_of("demo"))
+    begun = Progress("started", "sample", Rollouts("rollouts", "1" * 16))
+    with pytest.raises(UserError, match="cpu has no price"):
+        meter.listening(lambda _: None)(begun)
+    Meter(Journal(tmp_path, "demo-1"), Budget(usd=2), Prices(devices={"cpu": 0.0})).listening(lambda _: None)(begun)
 
 
 def test_a_plan_names_the_prices_that_a_tinker_study_lacks(tmp_path: Path) -> None:
